@@ -1,0 +1,33 @@
+# make setup | make test | make train
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
+
+.PHONY: setup test train peers clean
+
+setup: $(VENV)/.built
+
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=")'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.locked $(SOURCES)
+	@command -v $${CXX:-g++} >/dev/null || { echo "error: no C++ compiler: \"$${CXX:-g++}\" is not on the PATH; install g++ (Debian: apt-get install g++) or set CXX" >&2; exit 1; }
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+test: setup
+	$(RUN) -m pytest
+
+train: setup
+	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
+
+# What `python -m binaries.benchmark --peers` compares with.
+peers: setup
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[peers]' --no-build-isolation
+
+clean:
+	rm -rf $(VENV) build *.egg-info common/replay/_ops.tf-*.so

@@ -1,0 +1,177 @@
+"""n-step transitions from a batch of environments (Ape-X appendix F)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import dm_env
+import numpy as np
+import tree
+
+from common.acting.policy import Nest
+
+_FIRST = int(dm_env.StepType.FIRST)
+_LAST = int(dm_env.StepType.LAST)
+
+
+class Transitions(NamedTuple):
+    """M n-step transitions from S_t to S_{t+k}, k <= n.
+
+    In the names, as everywhere here, `tm1` is where a transition begins and `t` where it ends.
+
+    environment_index: int32 [M], the row of the batch that each came from.
+    step: int64 [M], which of that environment's acting steps it begins at: 0, 1, 2, ... over the
+      life of the adder, across episodes, without gaps. Unique per environment: made for replay
+      keys.
+    observation_tm1: nest of [M, ...], S_t.
+    action_tm1: [M, A] (or [M]), A_t.
+    n_step_reward: float32 [M], R_{t:t+k}.
+    n_step_discount: float32 [M], gamma_{t:t+k}, what the value of S_{t+k} is multiplied by.
+    observation_t: nest of [M, ...], S_{t+k}.
+    extras_tm1: named arrays [M, ...], the policy's extras at S_t.
+    extras_t: named arrays [M, ...], the policy's extras at S_{t+k}.
+    """
+
+    environment_index: np.ndarray
+    step: np.ndarray
+    observation_tm1: Nest
+    action_tm1: np.ndarray
+    n_step_reward: np.ndarray
+    n_step_discount: np.ndarray
+    observation_t: Nest
+    extras_tm1: dict[str, np.ndarray]
+    extras_t: dict[str, np.ndarray]
+
+
+def concatenate(batches: Sequence[Transitions]) -> Transitions:
+    """Joins batches of the same structure, in order. Raises ValueError if there are none."""
+    if not batches:
+        raise ValueError("there are no transitions to concatenate")
+    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *batches)
+
+
+class NStepAdder:
+    """Turns the timesteps of K environments into n-step transitions.
+
+    For a transition that begins at S_t and ends k steps later (Ape-X appendix F, restored):
+
+        R_{t:t+k}     = sum_{i=0}^{k-1} (prod_{j=1}^{i} gamma_{t+j}) R_{t+i+1}
+        gamma_{t:t+k} = prod_{j=1}^{k} gamma_{t+j}
+        gamma_j       = gamma * the environment's discount_j
+
+    k is n, or less where the episode ends first; no transition crosses episodes, and none is cut
+    short at the start of one. A true end (discount 0) gives gamma_{t:t+k} = 0; a time limit (LAST
+    with discount 1) gives gamma^k, to be bootstrapped from the true last observation. The paper
+    sets the discount to 0 at any end. A discount of 0 within an episode cuts the return and goes
+    on.
+
+    Once for each timestep, with the policy's output on its observation:
+
+        finished = adder.observe(timestep, extras)      # Transitions, or None
+        adder.act(timestep, action, extras)
+
+    `observe` adds the timestep's reward to the open elements and returns those that it completes,
+    the oldest of an environment first. `act` opens one for each environment that is not at LAST.
+    Everything kept or returned is a copy.
+
+    All environments advance together, so the element opened at time t has slot t mod n of a ring in
+    each of them, and a mask tells where it is open.
+    """
+
+    def __init__(self, num_environments: int, n: int, gamma: float):
+        """Makes an adder for `num_environments` environments.
+
+        Raises:
+          ValueError: `num_environments` or `n` is less than 1, or `gamma` is not in [0, 1].
+        """
+        if num_environments < 1:
+            raise ValueError(f"num_environments must be at least 1, got {num_environments}")
+        if n < 1:
+            raise ValueError(f"n, the steps of a transition, must be at least 1, got {n}")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must be in [0, 1], got {gamma}")
+        self._num_environments = num_environments
+        self._n = n
+        self._gamma = gamma
+        self._time = 0
+        self._next_step = np.zeros(num_environments, np.int64)
+        self._is_open = np.zeros((n, num_environments), bool)
+        self._steps = np.zeros((n, num_environments), np.int64)
+        # float64, so that a result is rounded once. Values mean something where an element is open.
+        self._rewards = np.zeros((n, num_environments))
+        self._discounts = np.zeros((n, num_environments))
+        self._ring: Nest = None  # (observation, action, extras), leaves [n, K, ...]
+        self._ring_leaves: list[np.ndarray] = []
+
+    def observe(self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
+                ) -> Transitions | None:
+        """Adds a timestep to the open elements and returns those that it completes.
+
+        Args:
+          timestep: batched, as `BatchedEnvironment` returns it.
+          extras_t: [K, ...], the policy's extras at its observation.
+
+        Raises:
+          ValueError: the timestep is of another number of environments.
+        """
+        step_type = timestep.step_type
+        if step_type.shape != (self._num_environments,):
+            raise ValueError(
+                f"the adder is for {self._num_environments} environments, the timestep's "
+                f"step_type has shape {step_type.shape}")
+        # An episode that was abandoned by a reset never ended, so its open elements have no end.
+        self._is_open &= step_type != _FIRST
+        self._rewards += self._discounts * timestep.reward
+        self._discounts *= self._gamma * timestep.discount.astype(np.float64)
+
+        oldest = self._time % self._n
+        is_last = step_type == _LAST
+        if is_last.any():
+            by_age = np.arange(self._time, self._time + self._n) % self._n
+            due = self._is_open[by_age]
+            due[1:] &= is_last
+            ages, environments = np.nonzero(due)
+            slots = by_age[ages]
+        else:
+            environments = np.flatnonzero(self._is_open[oldest])
+            slots = oldest
+        if not environments.size:
+            return None
+
+        self._is_open[slots, environments] = False
+        observation_tm1, action_tm1, extras_tm1 = tree.unflatten_as(
+            self._ring, [leaf[slots, environments] for leaf in self._ring_leaves])
+        return Transitions(
+            environment_index=environments.astype(np.int32),
+            step=self._steps[slots, environments],
+            observation_tm1=observation_tm1,
+            action_tm1=action_tm1,
+            n_step_reward=self._rewards[slots, environments].astype(np.float32),
+            n_step_discount=self._discounts[slots, environments].astype(np.float32),
+            observation_t=tree.map_structure(lambda leaf: leaf[environments], timestep.observation),
+            extras_tm1=extras_tm1,
+            extras_t={name: leaf[environments] for name, leaf in extras_t.items()})
+
+    def act(self, timestep: dm_env.TimeStep, action: np.ndarray, extras_t: dict[str, np.ndarray]
+            ) -> None:
+        """Opens an element for each environment that is not at LAST.
+
+        Args:
+          timestep: the one that `observe` was just given.
+          action: [K, A] (or [K]), what is done at its observation.
+          extras_t: [K, ...], the policy's extras at its observation.
+        """
+        kept = (timestep.observation, action, extras_t)
+        leaves = tree.flatten(kept)
+        if self._ring is None:
+            self._ring_leaves = [np.empty((self._n, *leaf.shape), leaf.dtype) for leaf in leaves]
+            self._ring = tree.unflatten_as(kept, self._ring_leaves)
+        slot = self._time % self._n
+        for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
+            ring[slot] = leaf
+        opened = timestep.step_type != _LAST
+        self._is_open[slot] = opened
+        self._steps[slot] = self._next_step
+        self._next_step += opened
+        self._rewards[slot] = 0
+        self._discounts[slot] = 1
+        self._time += 1

@@ -1,0 +1,1 @@
+"""Roles and addresses, services and clients over TensorFlow's RPC, parameters, local launcher."""

@@ -1,0 +1,91 @@
+"""What each role's process does at its start: die with its parent, stop in order, share cores."""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+_PR_SET_PDEATHSIG = 1
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def set_parent_death_signal(parent_pid: int | None = None, signal_number: int = signal.SIGKILL,
+                            ) -> None:
+    """Asks Linux to signal this process when its parent dies; elsewhere does nothing.
+
+    The parent is the *thread* that started this process: it has to live as long as it should.
+    The setting survives `exec`, and ends at a `fork`.
+
+    Args:
+        parent_pid: who the parent should be, where the caller knows. If the process has another
+            parent by now, that one has died already and this process ends at once.
+        signal_number: what to send.
+    """
+    if _LIBC is None:
+        return
+    parent_before = os.getppid() if parent_pid is None else parent_pid
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot set the parent-death signal: {os.strerror(number)}")
+    if os.getppid() != parent_before:
+        os.kill(os.getpid(), signal_number)
+
+
+class StopRequest:
+    """Whether SIGTERM or SIGINT asked this process to stop, for loops that end in good order.
+
+    A second SIGINT raises KeyboardInterrupt, for people who cannot wait. `install` belongs into
+    the main thread.
+    """
+
+    def __init__(self):
+        self._requested = False  # no threading.Event: its lock is not safe in a signal handler
+
+    def install(self) -> "StopRequest":
+        """Takes over SIGTERM and SIGINT; returns itself."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop."""
+        return self._requested
+
+    def request(self) -> None:
+        """Asks to stop from inside the program."""
+        self._requested = True
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps, at most until a request comes; returns `requested`."""
+        deadline = time.monotonic() + seconds
+        while not self._requested and (remaining := deadline - time.monotonic()) > 0:
+            time.sleep(min(0.05, remaining))
+        return self._requested
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self._requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._requested = True
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Returns the environment variables that hold OpenMP and BLAS to so many threads."""
+    return {name: str(threads) for name in _THREAD_VARIABLES}
+
+
+def limit_threads(threads: int) -> None:
+    """Holds TensorFlow, OpenMP and BLAS in this process to `threads` threads a pool.
+
+    Call it before anything imports numpy, which reads its variables once, or start the process
+    with `thread_environment`. TensorFlow must not have run an op yet.
+
+    Raises:
+        RuntimeError: TensorFlow runs already.
+    """
+    os.environ.update(thread_environment(threads))
+    import tensorflow as tf  # after the variables; and the launcher's process goes without it
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -1,0 +1,355 @@
+"""Services and clients over `tf.distribute.experimental.rpc`, with what that runtime leaves out.
+
+It checks dtypes but not shapes, "starts" on a port it could not bind, waits without end for a
+server that is not there, and lets every caller in. `Server` and `Client` close these gaps.
+
+A message holds 4 MiB. float32 and strings travel as they are in memory; integers travel as
+varints (a uint8 from 128 takes two bytes, a negative int32 ten), and bulk uint8 is twelve times
+slower than the same bytes as a string or bitcast to float32.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import errno
+import socket
+import threading
+import time
+from typing import Any
+import uuid
+
+import numpy as np
+import tensorflow as tf
+
+from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
+                                   ServiceUnavailableError, WrongTokenError)
+from common.cluster.topology import split_address
+
+# TensorFlow's client and server leave gRPC's default limit; the slack is for headers and token.
+MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
+DEFAULT_TIMEOUT_SECONDS = 30.0
+_PING = "ping"
+_WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
+_VARINT_DTYPES = frozenset((tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32,
+                            tf.uint64, tf.int64, tf.bfloat16, tf.half))
+_MAX_VARINT_BYTES = 10
+
+Nest = Any
+
+
+class Server:
+    """A set of methods at one address, each guarded by the cluster's token.
+
+    Register every method, then `start`. Calls run in parallel on TensorFlow's threads.
+
+    Args:
+        address: `host:port` to listen at.
+        token: what callers must present; not empty.
+        advertised_address: the address that others call, where it differs from `address`.
+
+    Raises:
+        AddressInUseError: the port is taken.
+        ClusterError: the host does not resolve or is not one of this machine.
+    """
+
+    def __init__(self, address: str, token: str, advertised_address: str | None = None):
+        if not token:
+            raise ClusterError("a server needs a token that is not empty: see REPLAY_RL_TOKEN")
+        _check_can_bind(address)
+        self.address = address
+        self.advertised_address = advertised_address or address
+        self._token = token
+        self._identity = uuid.uuid4().hex
+        self._started = False
+        self._server = tf.distribute.experimental.rpc.Server.create("grpc", address)
+        self.register(_PING, lambda: tf.constant(self._identity), [])
+
+    def register(self, name: str, function: Callable[..., Nest],
+                 input_signature: Sequence[tf.TensorSpec]) -> None:
+        """Offers `function(*arguments) -> nest of tensors` under `name`, behind the token.
+
+        Nothing of the function runs before the token and the arguments' shapes were checked; the
+        caller of a wrong one gets `WrongTokenError` or `tf.errors.InvalidArgumentError`.
+
+        Args:
+            name: unique in this server.
+            function: Python function to trace, or a `tf.function`; returns at least one tensor.
+            input_signature: a spec for each argument, the token not among them.
+        """
+        if self._started:
+            raise ClusterError(
+                f"{name!r} was registered after the server at {self.address} had started: "
+                "register every method before start()")
+
+        # The runtime does not hold callers to a signature's shapes, so the signature has none and
+        # the graph checks them; the join makes one string of a token of any shape.
+        def guarded(token, *arguments):
+            presented = tf.strings.reduce_join(tf.reshape(token, [-1]))
+            admitted = tf.debugging.Assert(tf.equal(presented, self._token), [_WRONG_TOKEN_TEXT])
+            with tf.control_dependencies([admitted]):
+                checked = [tf.ensure_shape(argument, spec.shape)
+                           for argument, spec in zip(arguments, input_signature, strict=True)]
+            with tf.control_dependencies([admitted, *checked]):
+                return function(*checked)
+
+        signature = [tf.TensorSpec(None, tf.string, "token")]
+        signature += [tf.TensorSpec(None, spec.dtype, f"argument_{i}")
+                      for i, spec in enumerate(input_signature)]
+        concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
+        if not tf.nest.flatten(concrete.structured_outputs):
+            raise ClusterError(f"the method {name!r} returns nothing: return a tensor, so that "
+                               "its caller learns when it is done")
+        try:
+            self._server.register(name, concrete)
+        except tf.errors.AlreadyExistsError:
+            raise ClusterError(f"the method {name!r} is registered twice") from None
+
+    def start(self, timeout_seconds: float = 30.0) -> None:
+        """Serves, and makes one call to the advertised address to prove that it arrives here.
+
+        Raises:
+            AddressInUseError: another server answers there.
+            ServiceUnavailableError: nobody answers there within the timeout.
+        """
+        self._server.start()
+        self._started = True
+        client = Client(self.advertised_address, self._token)
+        try:
+            client.wait_until_available(timeout_seconds)
+            identity = client.call(_PING).numpy().decode()
+        except (ServiceUnavailableError, ClusterError) as error:
+            self.close()
+            if isinstance(error, WrongTokenError):
+                raise _address_in_use(self.advertised_address) from None
+            raise ServiceUnavailableError(
+                f"the server at {self.address} cannot reach itself as {self.advertised_address}: "
+                "check the host name, the firewall and proxies, and REPLAY_RL_BIND_HOST "
+                f"({error})") from None
+        if identity != self._identity:
+            self.close()
+            raise _address_in_use(self.advertised_address)
+
+    def close(self) -> None:
+        """Stops serving and frees the port; callers that wait get `ServiceUnavailableError`."""
+        self._server = None  # the deletion of TensorFlow's object is what stops it
+
+
+class Future:
+    """A call under way. Dropping it does not cancel the call."""
+
+    def __init__(self, client: "Client", status: Any, output_specs: Nest):
+        self._client = client
+        self._status = status
+        self._output_specs = output_specs
+
+    def result(self) -> Nest:
+        """Waits for the reply, a nest of tensors; raises the errors that `Client.call` names.
+
+        In a graph the errors come when it runs, as TensorFlow's: see `Client.readable_errors`.
+        """
+        if tf.executing_eagerly():
+            with self._client.readable_errors():
+                return self._status.get_value()
+        return tf.nest.map_structure(lambda value, spec: tf.ensure_shape(value, spec.shape),
+                                     self._status.get_value(), self._output_specs)
+
+
+class Client:
+    """Calls the methods of one `Server`, from eager code, graphs and `tf.data` functions.
+
+    It connects at the first call, so roles may start in any order, and recovers by itself within
+    seconds when a server that was gone is back. Safe under many threads.
+
+    Args:
+        address: the server's advertised `host:port`.
+        token: the cluster's token.
+        timeout_seconds: for calls that name none.
+    """
+
+    def __init__(self, address: str, token: str,
+                 timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS):
+        split_address(address)
+        self.address = address
+        self.timeout_seconds = timeout_seconds
+        self._token = token
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._output_specs: dict[str, Nest] = {}
+
+    def call(self, method: str, arguments: Sequence[Any] = (),
+             timeout_seconds: float | None = None) -> Nest:
+        """Calls a method and waits for its reply.
+
+        Args:
+            method: a name that the server registered.
+            arguments: tensors, or what converts to them with the server's dtypes.
+            timeout_seconds: how long the reply may take; a late call may still be applied.
+
+        Returns:
+            The nest of tensors that the method returned.
+
+        Raises:
+            ServiceUnavailableError: no reply in time.
+            WrongTokenError: the server has another token.
+            MessageTooLargeError: arguments or reply exceed 4 MiB.
+            ClusterError: the server has no such method.
+            tf.errors.OpError: the error of the method itself, with its own type.
+        """
+        return self.call_async(method, arguments, timeout_seconds).result()
+
+    def call_async(self, method: str, arguments: Sequence[Any] = (),
+                   timeout_seconds: float | None = None) -> Future:
+        """Starts a call, as `call`, and returns at once with its future."""
+        timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        connection = self._connect(timeout)
+        if method not in self._output_specs:
+            self._connection = None  # the next call asks again: the server may have changed
+            raise ClusterError(
+                f"the service at {self.address} has no method {method!r}, only "
+                f"{', '.join(sorted(self._output_specs))}: do all roles run the same version?")
+        tensors = [tf.convert_to_tensor(argument) for argument in arguments]
+        _check_size(method, self.address, tensors)
+        output_specs = self._output_specs[method]
+        with self.readable_errors():
+            status = connection.call(method, [tf.constant(self._token), *tensors], output_specs,
+                                     timeout_in_ms=_milliseconds(timeout))
+        return Future(self, status, output_specs)
+
+    def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
+        """Returns when the service answers; asks with short calls until then.
+
+        Raises:
+            ServiceUnavailableError: it did not within the timeout.
+            WrongTokenError: it answered, and refused the token.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            remaining = deadline - time.monotonic()
+            try:
+                self.call(_PING, timeout_seconds=min(1.0, max(0.05, remaining)))
+                return
+            except ServiceUnavailableError:
+                if time.monotonic() + poll_seconds >= deadline:
+                    raise ServiceUnavailableError(
+                        f"the service at {self.address} did not answer for {timeout_seconds:g} s: "
+                        "is its role running, and is this its address?") from None
+            time.sleep(poll_seconds)
+
+    @contextlib.contextmanager
+    def readable_errors(self) -> Iterator[None]:
+        """Turns TensorFlow's errors of calls inside a graph into those that `call` raises."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            readable = _readable(error, self.address)
+            if readable is None:
+                raise
+            raise readable from None
+
+    def _connect(self, timeout_seconds: float) -> Any:
+        if self._connection is not None:
+            return self._connection
+        with self._lock:
+            if self._connection is None:
+                # Without a name of its own a client may share another one's handle.
+                name = f"client_{uuid.uuid4().hex}"
+                with tf.init_scope(), self.readable_errors():
+                    connection = tf.distribute.experimental.rpc.Client.create(
+                        "grpc", self.address, name=name,
+                        timeout_in_ms=_milliseconds(timeout_seconds))
+                # The listed methods' output specs are kept in this attribute only.
+                self._output_specs = connection._method_registry
+                self._connection = connection
+            return self._connection
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000))  # 0 would mean: wait for ever
+
+
+def _address_in_use(address: str) -> AddressInUseError:
+    return AddressInUseError(
+        f"another process serves at {address}: stop it, or give this role another port")
+
+
+def _check_can_bind(address: str) -> None:
+    """Binds a plain socket for a moment: TensorFlow's server only logs that it could not."""
+    host, port = split_address(address)
+    try:
+        family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        raise ClusterError(
+            f"cannot resolve the host of {address} on this machine: correct the name, or set "
+            "REPLAY_RL_BIND_HOST to the one to listen at, as 0.0.0.0") from None
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past TIME_WAIT, as gRPC
+        try:
+            probe.bind(name)
+            probe.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _address_in_use(address) from None
+            raise ClusterError(
+                f"cannot listen at {address} ({error.strerror}): set REPLAY_RL_BIND_HOST to an "
+                "address of this machine, as 0.0.0.0, or choose another port") from None
+
+
+def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
+    """Returns the cluster's error for TensorFlow's, or None where that one says it best."""
+    text = error.message
+    if isinstance(error, tf.errors.InvalidArgumentError) and _WRONG_TOKEN_TEXT in text:
+        return WrongTokenError(
+            f"the service at {address} refused this role's token: start every role with the same "
+            "REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE")
+    if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
+        return MessageTooLargeError(
+            f"a message of {address} exceeds 4 MiB: ask for less at a time, in several calls "
+            f"({_first_line(text)})")
+    if isinstance(error, (tf.errors.InternalError, tf.errors.UnavailableError,
+                          tf.errors.DeadlineExceededError, tf.errors.CancelledError)):
+        return ServiceUnavailableError(
+            f"the service at {address} did not answer in time or is gone "
+            f"({type(error).__name__}: {_first_line(text)})")
+    if isinstance(error, tf.errors.UnimplementedError) and "http2" in text:
+        return ServiceUnavailableError(
+            f"what answers at {address} is no service of this cluster: check the address, and "
+            f"http_proxy and no_proxy ({_first_line(text)})")
+    return None
+
+
+def _first_line(text: str) -> str:
+    text = text.split("\n", 1)[0]
+    return text.rsplit("}} ", 1)[-1]  # without the name of the client's node
+
+
+def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
+    size = sum(_bound_on_size(tensor) for tensor in tensors)
+    if size > MAX_ARGUMENT_BYTES:
+        size = sum(_exact_size(tensor) for tensor in tensors)
+    if size > MAX_ARGUMENT_BYTES:
+        raise MessageTooLargeError(
+            f"the arguments of {method!r} for {address} take {size} bytes, a message holds "
+            f"{MAX_ARGUMENT_BYTES}: send them in several calls")
+
+
+def _bound_on_size(tensor: tf.Tensor) -> int:
+    """At most so many bytes; 0 for what a graph does not know before it runs."""
+    if tensor.dtype == tf.string:
+        return _exact_size(tensor)
+    elements = tensor.shape.num_elements() or 0
+    return elements * (_MAX_VARINT_BYTES if tensor.dtype in _VARINT_DTYPES
+                       else tensor.dtype.size)
+
+
+def _exact_size(tensor: tf.Tensor) -> int:
+    if not hasattr(tensor, "numpy"):  # symbolic
+        return (tensor.shape.num_elements() or 0) * max(1, tensor.dtype.size)
+    values = tensor.numpy()
+    if tensor.dtype == tf.string:
+        return sum(len(value) + 6 for value in np.ravel(values))  # 6: tag and length
+    if tensor.dtype not in _VARINT_DTYPES:
+        return values.nbytes
+    if tensor.dtype in (tf.bfloat16, tf.half):
+        values = values.view(np.uint16)
+    unsigned = values.astype(np.int64).view(np.uint64)
+    return sum(int(np.count_nonzero(unsigned >= np.uint64(1 << shift))) for shift in
+               range(7, 64, 7)) + values.size

@@ -1,0 +1,71 @@
+"""The secret that every call between the roles of one cluster carries.
+
+It never travels in a flag, since a command line can be read by every user of a machine.
+"""
+
+from collections.abc import Mapping
+import os
+import secrets
+import stat
+
+from common.cluster.errors import ClusterError
+
+TOKEN_VARIABLE = "REPLAY_RL_TOKEN"
+TOKEN_FILE_VARIABLE = "REPLAY_RL_TOKEN_FILE"
+MIN_LENGTH = 16
+
+
+def new_token() -> str:
+    """Returns a fresh token of 256 random bits, as text."""
+    return secrets.token_urlsafe(32)
+
+
+def load(environment: Mapping[str, str] = os.environ) -> str:
+    """Returns the token from `REPLAY_RL_TOKEN`, or from the file `REPLAY_RL_TOKEN_FILE` names.
+
+    Raises:
+        ClusterError: there is none, it is shorter than 16 characters, or its file can be read or
+            written by every user. A group may read it, as in a Kubernetes secret.
+    """
+    if environment.get(TOKEN_VARIABLE):
+        return _checked(environment[TOKEN_VARIABLE], TOKEN_VARIABLE)
+    if environment.get(TOKEN_FILE_VARIABLE):
+        return _from_file(environment[TOKEN_FILE_VARIABLE])
+    raise ClusterError(
+        f"no cluster token: set {TOKEN_VARIABLE} to the same secret for every role, or "
+        f"{TOKEN_FILE_VARIABLE} to a file that holds it (`openssl rand -hex 32` makes one)")
+
+
+def load_or_create(environment: Mapping[str, str] = os.environ) -> str:
+    """Returns `load(environment)`, or a new token where neither variable is set.
+
+    For a launcher, which hands the token to its roles in their environment.
+    """
+    if environment.get(TOKEN_VARIABLE) or environment.get(TOKEN_FILE_VARIABLE):
+        return load(environment)
+    return new_token()
+
+
+def _from_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ClusterError(
+            f"cannot read the token file {path!r} of {TOKEN_FILE_VARIABLE}: {reason}") from None
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise ClusterError(
+            f"the token file {path!r} of {TOKEN_FILE_VARIABLE} is open to every user "
+            f"(mode {stat.S_IMODE(mode):o}): run `chmod 600` on it")
+    return _checked(text, f"the file {path!r} of {TOKEN_FILE_VARIABLE}")
+
+
+def _checked(text: str, source: str) -> str:
+    token = text.strip()
+    if len(token) < MIN_LENGTH:
+        raise ClusterError(
+            f"the token of {source} has {len(token)} characters, at least {MIN_LENGTH} are "
+            "needed: `openssl rand -hex 32` makes one")
+    return token

@@ -1,0 +1,95 @@
+"""K environments that step as one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+
+
+class BatchedEnvironment:
+    """Steps K environments in lockstep and stacks what they return.
+
+    A batched `dm_env.TimeStep` has step_type int32 [K], reward float32 [K], discount float32 [K]
+    and an observation nest of [K, ...] in the dtypes of the spec. At FIRST the reward is 0 and the
+    discount 1. Every array is new at each call, so whoever keeps one keeps what it saw.
+
+    Each environment follows dm_env by itself: the step after its LAST resets it and returns FIRST,
+    its row of the actions ignored. So the last observation of each episode is always seen.
+    """
+
+    def __init__(self, environments: Sequence[dm_env.Environment]):
+        """Batches `environments`, all with the same specs.
+
+        Raises:
+          ValueError: there are none, or their observations or actions differ in shape or dtype.
+        """
+        self._environments = list(environments)
+        if not self._environments:
+            raise ValueError("BatchedEnvironment needs at least one environment")
+        first = self._environments[0]
+        self._observation_spec = first.observation_spec()
+        self._action_spec = first.action_spec()
+        self._leaf_specs = tree.flatten(self._observation_spec)
+        for index, environment in enumerate(self._environments):
+            for kind in ("observation", "action"):
+                expected = _layout(getattr(first, f"{kind}_spec")())
+                actual = _layout(getattr(environment, f"{kind}_spec")())
+                if actual != expected:
+                    raise ValueError(
+                        f"environment {index} has another {kind} spec than environment 0: "
+                        f"{actual} and {expected}; a batch takes one kind of environment")
+
+    @property
+    def num_environments(self) -> int:
+        """K."""
+        return len(self._environments)
+
+    def observation_spec(self) -> Any:
+        """Returns the observation spec of one environment, without the batch dimension."""
+        return self._observation_spec
+
+    def action_spec(self) -> Any:
+        """Returns the action spec of one environment, without the batch dimension."""
+        return self._action_spec
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each environment."""
+        return self._stack([environment.reset() for environment in self._environments])
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes one row of `actions`, [K, ...], in each environment.
+
+        Raises:
+          ValueError: there is not exactly one row for each environment.
+        """
+        if len(actions) != self.num_environments:
+            raise ValueError(
+                f"got {len(actions)} actions for {self.num_environments} environments")
+        return self._stack([environment.step(action) for environment, action
+                            in zip(self._environments, actions)])
+
+    def close(self) -> None:
+        """Closes each environment."""
+        for environment in self._environments:
+            environment.close()
+
+    def _stack(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
+        k = len(timesteps)
+        step_type = np.array([timestep.step_type for timestep in timesteps], np.int32)
+        reward = np.zeros(k, np.float32)
+        discount = np.ones(k, np.float32)
+        leaves = [np.empty((k, *spec.shape), spec.dtype) for spec in self._leaf_specs]
+        for i, timestep in enumerate(timesteps):
+            if timestep.step_type != dm_env.StepType.FIRST:
+                reward[i] = timestep.reward
+                discount[i] = timestep.discount
+            for leaf, row in zip(leaves, tree.flatten(timestep.observation)):
+                leaf[i] = row
+        observation = tree.unflatten_as(self._observation_spec, leaves)
+        return dm_env.TimeStep(step_type, reward, discount, observation)
+
+
+def _layout(spec: Any) -> Any:
+    return tree.map_structure(lambda leaf: (leaf.shape, np.dtype(leaf.dtype).name), spec)

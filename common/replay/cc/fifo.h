@@ -1,0 +1,78 @@
+// The oldest item, always.
+#ifndef COMMON_REPLAY_CC_FIFO_H_
+#define COMMON_REPLAY_CC_FIFO_H_
+
+#include <string>
+
+#include "distribution.h"
+#include "lazy_array.h"
+
+namespace replay {
+
+// A doubly linked list in order of arrival: O(1) to append, to find the oldest
+// and to erase anywhere. Links are slot + 1, so that zeroed memory is "none".
+class Fifo : public Distribution {
+ public:
+  explicit Fifo(size_t max_slots) : links_(max_slots) {}
+
+  void Insert(const int32_t* slots, const float*, size_t n) override {
+    for (size_t i = 0; i < n; ++i) {
+      const int32_t link = slots[i] + 1;
+      links_[slots[i]].previous = newest_;
+      links_[slots[i]].next = 0;
+      (newest_ == 0 ? oldest_ : links_[newest_ - 1].next) = link;
+      newest_ = link;
+    }
+    count_ += n;
+  }
+
+  void Update(const int32_t*, const float*, size_t) override {}
+
+  void Erase(const int32_t* slots, size_t n) override {
+    for (size_t i = 0; i < n; ++i) {
+      const int32_t next = links_[slots[i]].next, previous = links_[slots[i]].previous;
+      (previous == 0 ? oldest_ : links_[previous - 1].next) = next;
+      (next == 0 ? newest_ : links_[next - 1].previous) = previous;
+    }
+    count_ -= n;
+  }
+
+  bool Sample(size_t n, std::mt19937_64&, int32_t* slots,
+              double* masses) const override {
+    if (oldest_ == 0) return false;
+    for (size_t i = 0; i < n; ++i) {
+      slots[i] = oldest_ - 1;
+      masses[i] = 1.0;
+    }
+    return true;
+  }
+
+  double total_mass() const override { return oldest_ == 0 ? 0.0 : 1.0; }
+
+  std::string CheckInvariants(size_t count) const override {
+    size_t seen = 0;
+    int32_t previous = 0;
+    for (int32_t link = oldest_; link != 0; link = links_[link - 1].next) {
+      if (links_[link - 1].previous != previous) return "fifo: broken link";
+      previous = link;
+      if (++seen > count) break;
+    }
+    if (seen != count || count_ != count || previous != newest_) {
+      return "fifo: wrong number of items";
+    }
+    return "";
+  }
+
+ private:
+  struct Links {
+    int32_t next, previous;
+  };
+  LazyArray<Links> links_;
+  int32_t oldest_ = 0;
+  int32_t newest_ = 0;
+  size_t count_ = 0;
+};
+
+}  // namespace replay
+
+#endif  // COMMON_REPLAY_CC_FIFO_H_

@@ -1,0 +1,410 @@
+// Kernels: check the arguments, then call the memory.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "memory.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace replay {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::DataTypeString;
+using tensorflow::DEVICE_CPU;
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::core::RefCountPtr;
+
+template <typename... Parts>
+absl::Status InvalidArgument(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+struct Column {
+  std::string name;
+  DataType dtype;
+  TensorShape shape;
+};
+
+class MemoryResource : public tensorflow::ResourceBase {
+ public:
+  MemoryResource(std::vector<Column> columns, std::unique_ptr<Memory> memory)
+      : columns(std::move(columns)), memory(std::move(memory)) {}
+  std::string DebugString() const override { return "replay memory"; }
+
+  const std::vector<Column> columns;
+  const std::unique_ptr<Memory> memory;
+};
+
+char* Data(Tensor* tensor) {
+  return const_cast<char*>(tensor->tensor_data().data());
+}
+
+class MemoryOp : public OpKernel {
+ public:
+  explicit MemoryOp(OpKernelConstruction* c) : OpKernel(c) {
+    std::vector<std::string> names;
+    std::vector<DataType> dtypes;
+    std::vector<TensorShape> shapes;
+    std::vector<float> exponents;
+    OP_REQUIRES_OK(c, c->GetAttr("capacity", &capacity_));
+    OP_REQUIRES_OK(c, c->GetAttr("names", &names));
+    OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes));
+    OP_REQUIRES_OK(c, c->GetAttr("shapes", &shapes));
+    OP_REQUIRES_OK(c, c->GetAttr("kinds", &kinds_));
+    OP_REQUIRES_OK(c, c->GetAttr("exponents", &exponents));
+    OP_REQUIRES_OK(c, c->GetAttr("removal", &removal_));
+    OP_REQUIRES_OK(c, c->GetAttr("seed", &seed_));
+    OP_REQUIRES(c, capacity_ <= (1 << 30),
+                InvalidArgument("capacity must be at most 2^30, is ",
+                                capacity_));
+    OP_REQUIRES(c, names.size() == dtypes.size() &&
+                       names.size() == shapes.size(),
+                InvalidArgument("names, dtypes and shapes must be of one "
+                                "length"));
+    OP_REQUIRES(c, kinds_.size() == exponents.size() &&
+                       removal_ < static_cast<int64_t>(kinds_.size()),
+                InvalidArgument("kinds and exponents must be of one length, "
+                                "and removal an index into them"));
+    for (size_t i = 0; i < names.size(); ++i) {
+      OP_REQUIRES(c, tensorflow::DataTypeCanUseMemcpy(dtypes[i]),
+                  InvalidArgument("column ", names[i], ": dtype ",
+                                  DataTypeString(dtypes[i]),
+                                  " has no fixed size"));
+      columns_.push_back({names[i], dtypes[i], shapes[i]});
+    }
+    for (size_t i = 0; i < kinds_.size(); ++i) {
+      OP_REQUIRES(c, MakeDistribution({kinds_[i], 0.0}, 1) != nullptr,
+                  InvalidArgument("unknown distribution \"", kinds_[i], "\""));
+      specs_.push_back({kinds_[i], exponents[i]});
+    }
+  }
+
+  void Compute(OpKernelContext* c) override {
+    std::vector<size_t> bytes;
+    for (const Column& column : columns_) {
+      bytes.push_back(column.shape.num_elements() *
+                      tensorflow::DataTypeSize(column.dtype));
+    }
+    std::unique_ptr<Memory> memory;
+    try {
+      memory = std::make_unique<Memory>(capacity_, std::move(bytes), specs_,
+                                        removal_, seed_);
+    } catch (const std::bad_alloc&) {
+      c->SetStatus(absl::ResourceExhaustedError(absl::StrCat(
+          "no address space for a memory of ", capacity_, " steps")));
+      return;
+    }
+    Tensor handle(tensorflow::DT_RESOURCE, TensorShape({}));
+    handle.scalar<tensorflow::ResourceHandle>()() =
+        tensorflow::ResourceHandle::MakeRefCountingHandle(
+            new MemoryResource(columns_, std::move(memory)),
+            c->device()->name());
+    c->set_output(0, handle);
+  }
+
+ private:
+  int64_t capacity_, removal_, seed_;
+  std::vector<std::string> kinds_;
+  std::vector<Column> columns_;
+  std::vector<DistributionSpec> specs_;
+};
+
+// What the ops on a memory have in common.
+class MemoryUserOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* c) override {
+    RefCountPtr<MemoryResource> resource;
+    OP_REQUIRES_OK(c, tensorflow::LookupResource(
+                          c, tensorflow::HandleFromInput(c, 0), &resource));
+    ComputeWith(c, *resource);
+  }
+
+ protected:
+  virtual void ComputeWith(OpKernelContext* c, MemoryResource& resource) = 0;
+
+  // The input `name`, which must be a vector (of `expected` elements if given).
+  static absl::Status Vector(OpKernelContext* c, const char* name,
+                             const Tensor** tensor, int64_t expected = -1) {
+    TF_RETURN_IF_ERROR(c->input(name, tensor));
+    const TensorShape& shape = (*tensor)->shape();
+    if (shape.dims() != 1 || (expected >= 0 && shape.dim_size(0) != expected)) {
+      const std::string wanted =
+          expected >= 0 ? absl::StrCat("[", expected, "]")
+                        : "a vector";
+      return InvalidArgument(name, " must be of shape ", wanted, ", is ",
+                             shape.DebugString());
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Keys(OpKernelContext* c, const char* name,
+                           const Tensor** tensor) {
+    TF_RETURN_IF_ERROR(Vector(c, name, tensor));
+    const auto keys = (*tensor)->vec<int64_t>();
+    for (int64_t i = 0; i < keys.size(); ++i) {
+      if (keys(i) < 0) {
+        return InvalidArgument(name, "[", i, "] must not be negative, is ",
+                               keys(i));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status Priorities(OpKernelContext* c, int64_t expected,
+                                 const Tensor** tensor) {
+    TF_RETURN_IF_ERROR(Vector(c, "priorities", tensor, expected));
+    const auto values = (*tensor)->vec<float>();
+    for (int64_t i = 0; i < values.size(); ++i) {
+      if (!(std::isfinite(values(i)) &&
+            (values(i) >= 0 || values(i) == kUnknownPriority))) {
+        return InvalidArgument("priorities[", i, "] must be finite and not "
+                               "negative (or -1 for unknown), is ", values(i));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status SameDtypes(const std::vector<DataType>& dtypes,
+                                 const std::vector<Column>& columns) {
+    if (dtypes.size() != columns.size()) {
+      return InvalidArgument("columns: the memory has ", columns.size(),
+                             ", not ", dtypes.size());
+    }
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (dtypes[i] != columns[i].dtype) {
+        return InvalidArgument("column ", columns[i].name, " must be ",
+                               DataTypeString(columns[i].dtype), ", is ",
+                               DataTypeString(dtypes[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Allocates outputs from `first` on of shape [leading..., column...].
+  static absl::Status AllocateColumns(OpKernelContext* c,
+                                      const std::vector<Column>& columns,
+                                      const TensorShape& leading, int first,
+                                      std::vector<char*>* data) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      TensorShape shape = leading;
+      shape.AppendShape(columns[i].shape);
+      Tensor* output;
+      TF_RETURN_IF_ERROR(c->allocate_output(first + i, shape, &output));
+      data->push_back(Data(output));
+    }
+    return absl::OkStatus();
+  }
+};
+
+class InsertOp : public MemoryUserOp {
+ public:
+  explicit InsertOp(OpKernelConstruction* c) : MemoryUserOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes_));
+  }
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    const Tensor *step_keys, *item_keys, *lengths, *priorities;
+    OP_REQUIRES_OK(c, Keys(c, "step_keys", &step_keys));
+    OP_REQUIRES_OK(c, Keys(c, "item_keys", &item_keys));
+    const int64_t num_steps = step_keys->NumElements();
+    if (item_keys->NumElements() == 0) item_keys = step_keys;
+    const int64_t num_items = item_keys->NumElements();
+    OP_REQUIRES_OK(c, c->input("item_lengths", &lengths));
+    const bool all_one = lengths->NumElements() == 0;
+    if (!all_one) {
+      OP_REQUIRES_OK(c, Vector(c, "item_lengths", &lengths, num_items));
+    }
+    OP_REQUIRES_OK(c, Priorities(c, num_items, &priorities));
+    const int64_t capacity = resource.memory->capacity();
+    OP_REQUIRES(c, num_steps <= capacity,
+                InvalidArgument("step_keys: ", num_steps, " steps at once do "
+                                "not fit a capacity of ", capacity));
+    for (int64_t i = 0; i < num_items && !all_one; ++i) {
+      const int32_t length = lengths->vec<int32_t>()(i);
+      OP_REQUIRES(c, length >= 1 && length <= capacity,
+                  InvalidArgument("item_lengths[", i, "] must be in [1, ",
+                                  capacity, "], is ", length));
+    }
+    OpInputList columns;
+    OP_REQUIRES_OK(c, c->input_list("columns", &columns));
+    OP_REQUIRES_OK(c, SameDtypes(dtypes_, resource.columns));
+    Memory::Steps steps;
+    steps.n = num_steps;
+    steps.keys = step_keys->vec<int64_t>().data();
+    for (int i = 0; i < columns.size(); ++i) {
+      TensorShape expected({num_steps});
+      expected.AppendShape(resource.columns[i].shape);
+      OP_REQUIRES(c, columns[i].shape() == expected,
+                  InvalidArgument("column ", resource.columns[i].name,
+                                  " must be of shape ", expected.DebugString(),
+                                  ", is ", columns[i].shape().DebugString()));
+      steps.columns.push_back(columns[i].tensor_data().data());
+    }
+    const Memory::Items items = {static_cast<size_t>(num_items),
+                                 item_keys->vec<int64_t>().data(),
+                                 all_one ? nullptr
+                                         : lengths->vec<int32_t>().data(),
+                                 priorities->vec<float>().data()};
+    OP_REQUIRES(c, resource.memory->Insert(steps, items) ==
+                       Memory::Outcome::kOk,
+                absl::ResourceExhaustedError(absl::StrCat(
+                    "the memory of ", capacity, " steps has no room: too many "
+                    "calls are in flight")));
+  }
+
+ private:
+  std::vector<DataType> dtypes_;
+};
+
+class SampleOp : public MemoryUserOp {
+ public:
+  explicit SampleOp(OpKernelConstruction* c) : MemoryUserOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes_));
+    OP_REQUIRES_OK(c, c->GetAttr("distribution", &distribution_));
+    OP_REQUIRES_OK(c, c->GetAttr("max_length", &max_length_));
+  }
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    OP_REQUIRES_OK(c, SameDtypes(dtypes_, resource.columns));
+    const Tensor* batch_size;
+    OP_REQUIRES_OK(c, c->input("batch_size", &batch_size));
+    OP_REQUIRES(c, batch_size->dims() == 0,
+                InvalidArgument("batch_size must be a scalar, is of shape ",
+                                batch_size->shape().DebugString()));
+    const int64_t n = batch_size->scalar<int32_t>()();
+    OP_REQUIRES(c, n >= 1,
+                InvalidArgument("batch_size must be at least 1, is ", n));
+    OP_REQUIRES(c, distribution_ < resource.memory->num_distributions(),
+                InvalidArgument("distribution must be below ",
+                                resource.memory->num_distributions(), ", is ",
+                                distribution_));
+    const TensorShape batch({n});
+    TensorShape leading = batch;
+    if (max_length_ > 0) leading.AddDim(max_length_);
+    Tensor *keys, *masses, *total_mass, *count, *lengths;
+    OP_REQUIRES_OK(c, c->allocate_output(0, batch, &keys));
+    OP_REQUIRES_OK(c, c->allocate_output(1, batch, &masses));
+    OP_REQUIRES_OK(c, c->allocate_output(2, TensorShape({}), &total_mass));
+    OP_REQUIRES_OK(c, c->allocate_output(3, TensorShape({}), &count));
+    OP_REQUIRES_OK(c, c->allocate_output(4, batch, &lengths));
+    std::vector<char*> columns;
+    OP_REQUIRES_OK(
+        c, AllocateColumns(c, resource.columns, leading, 5, &columns));
+    OP_REQUIRES(c,
+                resource.memory->Sample(
+                    distribution_, n, std::max<int64_t>(max_length_, 1),
+                    keys->vec<int64_t>().data(), masses->vec<double>().data(),
+                    lengths->vec<int32_t>().data(),
+                    &total_mass->scalar<double>()(),
+                    &count->scalar<int64_t>()(),
+                    columns) == Memory::Outcome::kOk,
+                absl::FailedPreconditionError("the memory holds no item of "
+                                              "positive priority to sample"));
+  }
+
+ private:
+  std::vector<DataType> dtypes_;
+  int64_t distribution_, max_length_;
+};
+
+class ReadOp : public MemoryUserOp {
+ public:
+  explicit ReadOp(OpKernelConstruction* c) : MemoryUserOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes_));
+  }
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    OP_REQUIRES_OK(c, SameDtypes(dtypes_, resource.columns));
+    const Tensor* keys;
+    OP_REQUIRES_OK(c, Keys(c, "keys", &keys));
+    Tensor* found;
+    OP_REQUIRES_OK(c, c->allocate_output(0, keys->shape(), &found));
+    std::vector<char*> columns;
+    OP_REQUIRES_OK(
+        c, AllocateColumns(c, resource.columns, keys->shape(), 1, &columns));
+    resource.memory->Read(keys->vec<int64_t>().data(), keys->NumElements(),
+                          found->vec<bool>().data(), columns);
+  }
+
+ private:
+  std::vector<DataType> dtypes_;
+};
+
+class UpdatePrioritiesOp : public MemoryUserOp {
+ public:
+  using MemoryUserOp::MemoryUserOp;
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    const Tensor *keys, *priorities;
+    OP_REQUIRES_OK(c, Keys(c, "keys", &keys));
+    OP_REQUIRES_OK(c, Priorities(c, keys->NumElements(), &priorities));
+    Tensor* missing;
+    OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape({}), &missing));
+    missing->scalar<int64_t>()() = resource.memory->UpdatePriorities(
+        keys->vec<int64_t>().data(), priorities->vec<float>().data(),
+        keys->NumElements());
+  }
+};
+
+class StatisticsOp : public MemoryUserOp {
+ public:
+  using MemoryUserOp::MemoryUserOp;
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    const Memory::Statistics s = resource.memory->statistics();
+    const std::vector<int64_t> values = {
+        s.steps,    s.items,   s.inserted, s.duplicates, s.incomplete,
+        s.unviewed, s.removed, s.sampled,  s.updated,    s.missing};
+    Tensor* output;
+    OP_REQUIRES_OK(c, c->allocate_output(
+                          0, TensorShape({static_cast<int64_t>(values.size())}),
+                          &output));
+    std::copy(values.begin(), values.end(), output->vec<int64_t>().data());
+  }
+};
+
+class CheckOp : public MemoryUserOp {
+ public:
+  using MemoryUserOp::MemoryUserOp;
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    const std::string wrong = resource.memory->CheckInvariants();
+    OP_REQUIRES(c, wrong.empty(), absl::InternalError(absl::StrCat("replay memory: ",
+                                                         wrong)));
+  }
+};
+
+#define REGISTER(op, kernel) \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(DEVICE_CPU), kernel)
+REGISTER("ReplayMemory", MemoryOp);
+REGISTER("ReplayInsert", InsertOp);
+REGISTER("ReplaySample", SampleOp);
+REGISTER("ReplayRead", ReadOp);
+REGISTER("ReplayUpdatePriorities", UpdatePrioritiesOp);
+REGISTER("ReplayStatistics", StatisticsOp);
+REGISTER("ReplayCheck", CheckOp);
+#undef REGISTER
+
+}  // namespace
+}  // namespace replay

@@ -1,0 +1,51 @@
+// A fixed-size zeroed array whose pages are committed only when touched.
+#ifndef COMMON_REPLAY_CC_LAZY_ARRAY_H_
+#define COMMON_REPLAY_CC_LAZY_ARRAY_H_
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+namespace replay {
+
+// A memory that is not yet full then costs only what it holds, and room for
+// growth costs nothing. Large arrays ask for huge pages: rows are read at
+// random, and with 4 KiB pages each read would miss the TLB as well.
+template <typename T>
+class LazyArray {
+ public:
+  explicit LazyArray(size_t size) : bytes_(size * sizeof(T)) {
+    if (bytes_ == 0) return;
+    void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    constexpr size_t kHugePage = size_t{2} << 20;
+    if (bytes_ >= 2 * kHugePage) madvise(data, bytes_, MADV_HUGEPAGE);
+#endif
+    data_ = static_cast<T*>(data);
+  }
+  LazyArray(LazyArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  LazyArray(const LazyArray&) = delete;
+  LazyArray& operator=(const LazyArray&) = delete;
+  ~LazyArray() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+  }
+
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+
+ private:
+  T* data_ = nullptr;
+  size_t bytes_;
+};
+
+}  // namespace replay
+
+#endif  // COMMON_REPLAY_CC_LAZY_ARRAY_H_

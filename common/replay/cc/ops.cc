@@ -1,0 +1,127 @@
+// Registration and documentation of the replay ops.
+//
+// What the columns are is known to the memory, not to an op on it: the Python
+// face sets their static shapes in graphs. A list of shapes as an attribute
+// would cost an eager call more than the sampling itself.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace replay {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::UnknownShape;
+
+REGISTER_OP("ReplayMemory")
+    .Output("memory: resource")
+    .Attr("capacity: int >= 1")
+    .Attr("names: list(string) >= 1")
+    .Attr("dtypes: list(type) >= 1")
+    .Attr("shapes: list(shape) >= 1")
+    .Attr("kinds: list(string) >= 1")
+    .Attr("exponents: list(float) >= 1")
+    .Attr("removal: int >= 0")
+    .Attr("seed: int = 0")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Makes a memory; it lives as long as a handle to it does.
+
+capacity: Steps kept.
+names: Of the columns, for error messages.
+kinds: Of the distributions: "uniform", "proportional" or "fifo".
+exponents: Of the distributions; only "proportional" uses it.
+removal: Index of the distribution that picks what is removed.
+seed: Of sampling and removal; 0 takes one from the system.
+)doc");
+
+REGISTER_OP("ReplayInsert")
+    .Input("memory: resource")
+    .Input("step_keys: int64")
+    .Input("item_keys: int64")
+    .Input("item_lengths: int32")
+    .Input("priorities: float")
+    .Input("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Adds steps, and items that view steps of this call or older ones.
+
+step_keys: [S], not negative. A key that is stored already is a counted no-op.
+item_keys: [I], the key of each item's first step; or [0] if each step is an
+  item (I = S).
+item_lengths: [I], the number of steps with consecutive keys that it views; or
+  [0] if each item views one step.
+priorities: [I], raw, finite and not negative, or -1 for unknown.
+columns: [S, ...] each.
+)doc");
+
+REGISTER_OP("ReplaySample")
+    .Input("memory: resource")
+    .Input("batch_size: int32")
+    .Output("keys: int64")
+    .Output("masses: double")
+    .Output("total_mass: double")
+    .Output("count: int64")
+    .Output("lengths: int32")
+    .Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1")
+    .Attr("distribution: int >= 0 = 0")
+    .Attr("max_length: int >= 0 = 0")
+    .SetIsStateful()
+    .SetShapeFn(UnknownShape)
+    .Doc(R"doc(
+Draws items with replacement: item k with probability mass_k / total_mass.
+
+batch_size: B.
+keys: [B].
+masses: [B].
+count: Items in the memory.
+lengths: [B], of the items.
+columns: [B, ...] if max_length is 0 (the first step), else
+  [B, max_length, ...], with zeros behind the end of a shorter item.
+)doc");
+
+REGISTER_OP("ReplayRead")
+    .Input("memory: resource")
+    .Input("keys: int64")
+    .Output("found: bool")
+    .Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1")
+    .SetIsStateful()
+    .SetShapeFn(UnknownShape)
+    .Doc("Reads steps by key; zeros where a key is not found.");
+
+REGISTER_OP("ReplayUpdatePriorities")
+    .Input("memory: resource")
+    .Input("keys: int64")
+    .Input("priorities: float")
+    .Output("missing: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Sets the raw priorities of items in every distribution of the memory.
+
+keys: [B]. Of equal keys the last one counts.
+priorities: [B], finite and not negative, or -1 for unknown.
+missing: Keys skipped because the item is gone.
+)doc");
+
+REGISTER_OP("ReplayStatistics")
+    .Input("memory: resource")
+    .Output("statistics: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(10));
+      return absl::OkStatus();
+    })
+    .Doc("The counters of Memory::Statistics, in their order.");
+
+REGISTER_OP("ReplayCheck")
+    .Input("memory: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Walks all invariants; an Internal error names one that is broken.");
+
+}  // namespace replay

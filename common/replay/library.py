@@ -1,0 +1,45 @@
+"""Loads the compiled replay ops."""
+
+import functools
+import pathlib
+
+import tensorflow as tf
+
+_REBUILD = 'run `make setup` (or `pip install --no-build-isolation -e .`) to build it'
+
+
+class ReplayLibraryError(ImportError):
+    """The replay op library is missing or was built for another TensorFlow."""
+
+
+def find(directory: pathlib.Path, version: str) -> pathlib.Path:
+    """Returns the library in `directory` that was built for TensorFlow `version`.
+
+    The version is part of the file's name, so it can be checked before loading: a library of
+    another TensorFlow fails with an undefined symbol, or worse, loads and crashes later.
+
+    Raises:
+      ReplayLibraryError: naming both versions and the command that builds it anew.
+    """
+    library = directory / f'_ops.tf-{version}.so'
+    if library.exists():
+        return library
+    others = [path.name[len('_ops.tf-') : -len('.so')] for path in directory.glob('_ops.tf-*.so')]
+    if others:
+        raise ReplayLibraryError(
+            f'the replay ops were built for TensorFlow {", ".join(sorted(others))}, but TensorFlow '
+            f'{version} is installed: {_REBUILD}'
+        )
+    raise ReplayLibraryError(f'the replay ops are not built yet: {_REBUILD}')
+
+
+@functools.cache
+def ops():
+    """Returns the module of replay ops (generated wrappers; documented in `cc/ops.cc`)."""
+    library = find(pathlib.Path(__file__).parent, tf.__version__)
+    try:
+        return tf.load_op_library(str(library))
+    except tf.errors.NotFoundError as error:
+        raise ReplayLibraryError(
+            f'{library.name} does not load with TensorFlow {tf.__version__}: {_REBUILD} ({error})'
+        ) from error

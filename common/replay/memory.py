@@ -1,0 +1,207 @@
+"""A replay memory in this process: the Python face of the replay ops."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from common.replay import distributions as distributions_lib
+from common.replay import library
+
+Nest = Any
+
+
+class Sample(NamedTuple):
+    """B items drawn from a memory; item k had probability masses[k] / total_mass.
+
+    keys: [B] int64. masses: [B] float64. total_mass: float64. count: int64, items in the memory.
+    lengths: [B] int32, steps of each item. steps: nest of [B, ...], or [B, T, ...] for sequences.
+    """
+
+    keys: tf.Tensor
+    masses: tf.Tensor
+    total_mass: tf.Tensor
+    count: tf.Tensor
+    lengths: tf.Tensor
+    steps: Nest
+
+
+class Statistics(NamedTuple):
+    """Counters of a memory; all but the first two only grow. See `cc/memory.h`."""
+
+    steps: int
+    items: int
+    inserted: int
+    duplicates: int
+    incomplete: int
+    unviewed: int
+    removed: int
+    sampled: int
+    updated: int
+    missing: int
+
+
+class Signature:
+    """The columns of a stored step: a nest of `tf.TensorSpec` without a batch dimension."""
+
+    def __init__(self, specs: Nest):
+        self.specs = specs
+        flat = tree.flatten_with_path(specs)
+        self.names = ['/'.join(str(part) for part in path) or 'step' for path, _ in flat]
+        self.dtypes = [spec.dtype for _, spec in flat]
+        self.shapes = [spec.shape for _, spec in flat]
+
+    def flatten(self, steps: Nest) -> list:
+        """Returns the columns of `steps` in order; ValueError or TypeError on another structure."""
+        tree.assert_same_structure(self.specs, steps)
+        return tree.flatten(steps)
+
+    def unflatten(self, columns: Sequence) -> Nest:
+        """Returns columns as a nest of the signature's structure."""
+        return tree.unflatten_as(self.specs, columns)
+
+    def set_shapes(self, leading: Sequence[int | None], columns: Sequence[tf.Tensor]) -> None:
+        """Sets the static shapes of columns in a graph to [leading..., ...]."""
+        for column, shape in zip(columns, self.shapes):
+            column.set_shape(tf.TensorShape(leading).concatenate(shape))
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Raw bytes of one step."""
+        return sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
+
+
+class Memory:
+    """A keyed store of steps, items that view them, and distributions over the items.
+
+    An item views `length` steps with consecutive keys and goes by the key of its first step; a step
+    lives as long as an item views it. Without items of their own, each inserted step is an item of
+    length 1: a transition. One memory may have several distributions, which all see the same raw
+    priorities. Safe to call from many threads, eagerly or inside a `tf.function`.
+    """
+
+    def __init__(
+        self,
+        specs: Nest,
+        capacity: int,
+        distributions: Mapping[str, distributions_lib.Distribution],
+        removal: str,
+        seed: int = 0,
+    ):
+        """Makes an empty memory.
+
+        Args:
+          specs: nest of `tf.TensorSpec`, one stored step.
+          capacity: steps kept.
+          distributions: by name; one of them removes, any can be sampled.
+          removal: name of the one that picks items to remove when the memory is full.
+          seed: of sampling and removal; 0 takes one from the system.
+
+        Raises:
+          ValueError: if removal is no name in distributions or the capacity is below 1.
+        """
+        if removal not in distributions:
+            raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
+        if capacity < 1:
+            raise ValueError(f'capacity must be at least 1, is {capacity}')
+        self._ops = library.ops()
+        self.signature = Signature(specs)
+        self.capacity = capacity
+        # Made once: to convert an empty array costs a call as much as a full one.
+        self._no_item_keys = tf.zeros([0], tf.int64)
+        self._no_item_lengths = tf.zeros([0], tf.int32)
+        self._index = {name: i for i, name in enumerate(distributions)}
+        self._handle = self._ops.replay_memory(
+            capacity=capacity,
+            names=self.signature.names,
+            dtypes=self.signature.dtypes,
+            shapes=self.signature.shapes,
+            kinds=[d.kind for d in distributions.values()],
+            exponents=[d.exponent for d in distributions.values()],
+            removal=self._index[removal],
+            seed=seed,
+        )
+
+    def insert(self, keys, steps: Nest, priorities, item_keys=None, item_lengths=None) -> None:
+        """Adds steps and the items that view them.
+
+        A key that is stored already is a counted no-op, so a retry never duplicates.
+
+        Args:
+          keys: [S] int64, of the steps.
+          steps: nest of [S, ...].
+          priorities: [I] float32, raw: finite and not negative, or UNKNOWN_PRIORITY.
+          item_keys: [I] int64, the first step of each item; None: each step is an item (I = S).
+          item_lengths: [I] int32, the number of steps of each item; None: 1.
+
+        Raises:
+          tf.errors.InvalidArgumentError: naming the argument; the memory is as it was.
+        """
+        self._ops.replay_insert(
+            self._handle,
+            keys,
+            self._no_item_keys if item_keys is None else item_keys,
+            self._no_item_lengths if item_lengths is None else item_lengths,
+            priorities,
+            self.signature.flatten(steps),
+        )
+
+    def sample(self, batch_size, distribution: str = 'sample', max_length: int = 0) -> Sample:
+        """Draws items with replacement.
+
+        Args:
+          batch_size: B, an int or an int32 scalar tensor.
+          distribution: name of the distribution that draws.
+          max_length: 0 gives the first step of each item as [B, ...]; T gives [B, T, ...] with
+            zeros behind shorter items.
+
+        Raises:
+          tf.errors.FailedPreconditionError: if there is nothing to draw.
+        """
+        sample = self._ops.replay_sample(
+            self._handle,
+            batch_size,
+            dtypes=self.signature.dtypes,
+            distribution=self._index[distribution],
+            max_length=max_length,
+        )
+        if not tf.executing_eagerly():
+            batch = [tf.get_static_value(batch_size)]
+            for vector in (sample.keys, sample.masses, sample.lengths):
+                vector.set_shape(batch)
+            for scalar in (sample.total_mass, sample.count):
+                scalar.set_shape([])
+            leading = batch + [max_length] if max_length else batch
+            self.signature.set_shapes(leading, sample.columns)
+        return Sample(*sample[:5], self.signature.unflatten(sample.columns))
+
+    def read(self, keys) -> tuple[tf.Tensor, Nest]:
+        """Returns (found [B] bool, steps: nest of [B, ...]); zeros where a key is not found."""
+        found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
+        if not tf.executing_eagerly():
+            found.set_shape([None])
+            self.signature.set_shapes([None], columns)
+        return found, self.signature.unflatten(columns)
+
+    def update_priorities(self, keys, priorities) -> tf.Tensor:
+        """Sets raw priorities [B] of items; returns how many of them were gone (int64).
+
+        Raises:
+          tf.errors.InvalidArgumentError: on a priority that is not finite or is negative; no
+            priority has changed then.
+        """
+        return self._ops.replay_update_priorities(self._handle, keys, priorities)
+
+    def statistics_tensor(self) -> tf.Tensor:
+        """Returns the counters as int64 [10], in the order of `Statistics`."""
+        return self._ops.replay_statistics(self._handle)
+
+    def statistics(self) -> Statistics:
+        """Returns the counters."""
+        return Statistics(*(int(n) for n in np.asarray(self.statistics_tensor())))
+
+    def check(self) -> None:
+        """Walks all invariants; tf.errors.InternalError names one that is broken."""
+        self._ops.replay_check(self._handle)

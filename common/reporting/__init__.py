@@ -1,0 +1,1 @@
+"""What a run leaves behind and shows: CSV rows, TensorBoard, progress, run record, curves."""

@@ -1,0 +1,53 @@
+"""The columns of a run's CSV files; results/README.md says what each one means, with its unit."""
+
+from collections.abc import Sequence
+
+EVALUATOR = (
+    "paper",
+    "setting",
+    "environment",
+    "seed",
+    "wall_seconds",
+    "actor_steps",
+    "environment_frames",
+    "learner_steps",
+    "episode_return_mean",
+    "episode_return_std",
+    "episodes",
+)
+
+ACTING = (
+    "wall_seconds",
+    "actor",
+    "incarnation",
+    "actor_steps",
+    "episode_return",
+    "episode_length",
+    "parameter_version",
+)
+
+LEARNER = (
+    "wall_seconds",
+    "learner_steps",
+    "actor_steps",
+    "learner_steps_per_second",
+    "actor_steps_per_second",
+    "samples_per_insert",
+    "parameter_version",
+    "parameter_age_steps",
+    "priority_lag_steps",
+    "replay_size",
+)
+
+
+def learner(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a learner.csv: those of every paper, then the metrics of this one.
+
+    Raises:
+      ValueError: a metric appears twice, or has the name of a column of every paper.
+    """
+    columns = (*LEARNER, *metrics)
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if repeated:
+        raise ValueError(f"learner.csv would have these columns twice: {repeated}")
+    return columns

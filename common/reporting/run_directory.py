@@ -1,0 +1,210 @@
+"""The directory of one run: where its files are, which config it is of, who ran it on what."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from common.reporting import provenance
+
+
+class RunDirectoryError(ValueError):
+    """The directory cannot be used for this run. One line that says why and what to do."""
+
+
+class ConfigMismatchError(RunDirectoryError):
+    """The directory holds a run with another config."""
+
+
+class RunDirectory:
+    """The layout of a run directory, its config and its record.
+
+    Making the object touches nothing: `open` makes the directory or checks it.
+
+    Args:
+      path: the value of --workdir.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+
+    @property
+    def config_json(self) -> Path:
+        """Every hyperparameter and setting of the run."""
+        return self.path / "config.json"
+
+    @property
+    def run_json(self) -> Path:
+        """Code, versions, machine, seed and times, an entry for each start."""
+        return self.path / "run.json"
+
+    @property
+    def learner_csv(self) -> Path:
+        return self.path / "learner.csv"
+
+    @property
+    def acting_csv(self) -> Path:
+        return self.path / "acting.csv"
+
+    @property
+    def evaluator_csv(self) -> Path:
+        return self.path / "evaluator.csv"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def logs(self) -> Path:
+        """Holds ROLE-I.log for each process."""
+        return self.path / "logs"
+
+    def open(self, config: Mapping[str, Any]) -> None:
+        """Makes the directory for a run with this config, or accepts the run of this config in it.
+
+        Several processes may open the same directory at once.
+
+        Args:
+          config: nested mappings, sequences and scalars that JSON can hold.
+
+        Raises:
+          ConfigMismatchError: it holds a run with another config. Nothing is changed.
+          RunDirectoryError: it holds something else, or cannot be written.
+        """
+        text = json.dumps(config, indent=2) + "\n"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not self.config_json.exists():
+                self._refuse_foreign_files()
+                _write_new(self.config_json, text)
+            if not os.access(self.path, os.W_OK):
+                raise PermissionError(None, "Permission denied", str(self.path))
+            self._check_config(json.loads(text))
+            for directory in (self.checkpoints, self.tensorboard, self.logs):
+                directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write the run directory {self.path} ({error.strerror}): "
+                "give --workdir a directory that you may write"
+            ) from error
+
+    def write_run_record(
+        self, *, seed: int, scale: str, command: Sequence[str] | None = None
+    ) -> None:
+        """Adds the entry of this start to run.json; one process of a run does so.
+
+        Args:
+          seed: of the run.
+          scale: how the run's size relates to the paper's, e.g. "paper" or "laptop".
+          command: the command line; that of this process if not given.
+        """
+        start = {
+            "start_time": _now(),
+            "end_time": None,
+            "outcome": None,
+            "seed": seed,
+            "scale": scale,
+            "command": list(sys.orig_argv if command is None else command),
+            "git": provenance.git(),
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+        }
+        self._write_starts([*self._starts(), start])
+
+    def close_run_record(self, outcome: str) -> None:
+        """Says in run.json how the newest start ended, e.g. "finished" or "stopped by SIGTERM".
+
+        Raises:
+          RunDirectoryError: `write_run_record` was not called.
+        """
+        starts = self._starts()
+        if not starts:
+            raise RunDirectoryError(f"{self.run_json} has no start to close")
+        starts[-1].update(end_time=_now(), outcome=outcome)
+        self._write_starts(starts)
+
+    def _refuse_foreign_files(self) -> None:
+        names = [entry.name for entry in self.path.iterdir()]
+        # Another process may be opening the same directory at this moment.
+        foreign = [name for name in names if not name.startswith(("config.json", ".config.json"))]
+        if foreign and not self.config_json.exists():
+            raise RunDirectoryError(
+                f"{self.path} is no run directory (it holds {min(foreign)!r} but no config.json): "
+                "give --workdir a new or empty directory"
+            )
+
+    def _check_config(self, config: Any) -> None:
+        there = _leaves(_read_json(self.config_json))
+        here = _leaves(config)
+        keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+        if keys:
+            absent = "(absent)"
+            changes = ", ".join(
+                f"{key} {there.get(key, absent)} -> {here.get(key, absent)}" for key in keys
+            )
+            raise ConfigMismatchError(
+                f"{self.path} holds a run with another config: {changes}; resume it with its own "
+                "config, or give --workdir a new directory"
+            )
+
+    def _starts(self) -> list[dict[str, Any]]:
+        if not self.run_json.exists():
+            return []
+        return _read_json(self.run_json)["starts"]
+
+    def _write_starts(self, starts: list[dict[str, Any]]) -> None:
+        temporary = _write_temporary(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
+        os.replace(temporary, self.run_json)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
+    """{"learner.batch_size": "256", ...}, values as JSON text so that NaN equals NaN."""
+    if not isinstance(node, dict) or (prefix and not node):
+        return {prefix: json.dumps(node)}
+    leaves = {}
+    for key, value in node.items():
+        leaves.update(_leaves(value, f"{prefix}.{key}" if prefix else key))
+    return leaves
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise RunDirectoryError(
+            f"{path} is not JSON ({error}): mend it, or give --workdir a new directory"
+        ) from error
+
+
+def _write_temporary(path: Path, text: str) -> str:
+    """Writes a whole file beside `path`, to be moved there."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 hides a run from one's colleagues
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Makes `path` whole at once, or leaves the file that another process made."""
+    temporary = _write_temporary(path, text)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(temporary)

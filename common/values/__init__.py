@@ -1,0 +1,1 @@
+"""Pure maths of returns and value distributions: no state, no flags."""

@@ -1,0 +1,138 @@
+"""Value distributions on fixed atoms: support, projection, cross-entropy, mean (TensorFlow).
+
+Source: D4PG (Barth-Maron et al. 2018), appendices A and B; the projection is that of C51 (Bellemare
+et al. 2017). Equation numbers are those of the facts file papers/d4pg.md. K is the number of atoms
+of the support (l in the paper), M the number of atoms being projected, often the same.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+
+def support(v_min: float, v_max: float, num_atoms: int) -> tf.Tensor:
+    """Evenly spaced atoms from `v_min` to `v_max`, both included (eq 14).
+
+    Args:
+        v_min: position of the first atom, in units of return.
+        v_max: position of the last atom.
+        num_atoms: K, at least 2.
+
+    Returns:
+        [K] float32, increasing.
+
+    Raises:
+        ValueError: the range is empty or not finite, or there are fewer than two atoms.
+    """
+    if not (np.isfinite(v_min) and np.isfinite(v_max)):
+        raise ValueError(f"v_min and v_max must be finite, got v_min={v_min}, v_max={v_max}.")
+    if v_min >= v_max:
+        raise ValueError(f"v_min must be below v_max, got v_min={v_min}, v_max={v_max}.")
+    if num_atoms < 2:
+        raise ValueError(f"num_atoms must be at least 2, got {num_atoms}.")
+    return tf.constant(np.linspace(v_min, v_max, num_atoms, dtype=np.float32))
+
+
+def target_positions(
+    returns: tf.Tensor, discounts: tf.Tensor, support: tf.Tensor
+) -> tf.Tensor:
+    """Where the atoms move under a Bellman backup: z'_j = R + gamma z_j (eq 15).
+
+    Args:
+        returns: [B] floating, n-step sums of discounted rewards.
+        discounts: [B] floating, gamma^n times the environments' discounts; 0 after a true end.
+        support: [M] atoms of the bootstrap distribution.
+
+    Returns:
+        [B, M], in the dtype of `returns`.
+    """
+    returns = _floating(returns)
+    discounts = tf.cast(discounts, returns.dtype)
+    support = tf.cast(support, returns.dtype)
+    return returns[:, tf.newaxis] + discounts[:, tf.newaxis] * support
+
+
+def project(
+    positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor
+) -> tf.Tensor:
+    """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
+
+    Each mass p_j at z'_j is clipped to the support's range, then shared by its two neighbouring
+    atoms in proportion to nearness: (Phi p)_i = sum_j h_i(z'_j) p_j, with h_i the hat function
+    of atom i. Mass is kept; so is the mean, when nothing was clipped.
+
+    Args:
+        positions: [B, M], in any order within a row.
+        probabilities: [B, M] mass at each position; need not sum to 1.
+        support: [K] strictly increasing, K >= 2, evenly spaced or not.
+
+    Returns:
+        [B, K], in the dtype of `probabilities` (float32 or float64; float32 if integral).
+
+    Raises:
+        ValueError: a static shape is not as stated.
+    """
+    probabilities = _floating(probabilities)
+    positions = tf.cast(positions, probabilities.dtype)
+    support = tf.cast(support, probabilities.dtype)
+    _check_projection_shapes(positions.shape, probabilities.shape, support.shape)
+
+    positions = tf.clip_by_value(positions, support[0], support[-1])
+    slopes = 1.0 / (support[1:] - support[:-1])  # products of these are faster than divisions
+    # The outer sides of the first and last hat are never reached after clipping: any slope will do.
+    slope_below = tf.concat([slopes[:1], slopes], axis=0)
+    slope_above = tf.concat([slopes, slopes[-1:]], axis=0)
+    offset = positions[:, :, tf.newaxis] - support  # [B, M, K]
+    hat = tf.nn.relu(1.0 - tf.maximum(-offset * slope_below, offset * slope_above))
+    # A sum, not a matrix product: GPUs would round the latter to TF32 and lose mass.
+    return tf.reduce_sum(hat * probabilities[:, :, tf.newaxis], axis=1)
+
+
+def cross_entropy(target_probabilities: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Cross-entropy of predicted distributions to fixed targets (eq 16).
+
+    d = -sum_i p'_i log softmax(logits)_i. No gradient flows into the targets. As a priority it
+    has a floor, the entropy of the target: it is a cross-entropy, not a Kullback-Leibler
+    divergence.
+
+    Args:
+        target_probabilities: [B, K].
+        logits: [B, K] floating.
+
+    Returns:
+        [B], in the dtype of `logits`.
+    """
+    logits = _floating(logits)
+    target_probabilities = tf.stop_gradient(tf.cast(target_probabilities, logits.dtype))
+    return -tf.reduce_sum(target_probabilities * tf.nn.log_softmax(logits), axis=-1)
+
+
+def mean(logits: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
+    """Expected value of each distribution: sum_i z_i softmax(logits)_i (eq 7).
+
+    Args:
+        logits: [B, K] floating.
+        support: [K].
+
+    Returns:
+        [B], in the dtype of `logits`.
+    """
+    logits = _floating(logits)
+    return tf.reduce_sum(tf.nn.softmax(logits) * tf.cast(support, logits.dtype), axis=-1)
+
+
+def _floating(values: tf.Tensor) -> tf.Tensor:
+    values = tf.convert_to_tensor(values)
+    return values if values.dtype.is_floating else tf.cast(values, tf.float32)
+
+
+def _check_projection_shapes(
+    positions: tf.TensorShape, probabilities: tf.TensorShape, support: tf.TensorShape
+) -> None:
+    matching = positions.rank == 2 and positions.is_compatible_with(probabilities)
+    if not matching:
+        raise ValueError(
+            "positions and probabilities must both be [B, M], "
+            f"got {positions} and {probabilities}."
+        )
+    if support.rank != 1 or (support[0] is not None and support[0] < 2):
+        raise ValueError(f"support must be [K] with K >= 2, got {support}.")

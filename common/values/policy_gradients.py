@@ -1,0 +1,32 @@
+"""Policy-gradient losses (TensorFlow)."""
+
+import tensorflow as tf
+
+
+def deterministic_policy_gradient_loss(
+    action: tf.Tensor, dqda: tf.Tensor, dqda_clip: float | None
+) -> tf.Tensor:
+    """Loss whose descent ascends Q along the deterministic policy gradient.
+
+    The gradient with respect to `action` is exactly -dqda, so that the chain rule through the
+    policy gives D4PG's eq 11 (Ape-X's eq 17) with its sign turned for a minimiser. Nothing flows
+    into `dqda`, nor therefore into the critic. Only the gradient has a meaning: log the mean of
+    Q, not this value.
+
+    Args:
+        action: [B, A] floating, the policy's actions.
+        dqda: [B, A], gradient of the critic's (mean) value at those actions.
+        dqda_clip: clips each element of dqda to [-dqda_clip, dqda_clip]; Ape-X DPG (appendix D)
+            clips to 1, D4PG not at all (None).
+
+    Returns:
+        [B].
+
+    Raises:
+        ValueError: `dqda_clip` is not positive.
+    """
+    if dqda_clip is not None:
+        if dqda_clip <= 0:
+            raise ValueError(f"dqda_clip must be positive or None (off), got {dqda_clip}.")
+        dqda = tf.clip_by_value(dqda, -dqda_clip, dqda_clip)
+    return -tf.reduce_sum(tf.stop_gradient(dqda) * action, axis=-1)

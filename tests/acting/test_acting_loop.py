@@ -1,0 +1,135 @@
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+
+from common.acting.evaluate import run_episodes
+from common.acting.loop import ActingLoop
+from common.acting.n_step import NStepAdder, concatenate
+from common.acting.policy import reset_rows
+from common.environments.batch import BatchedEnvironment
+
+
+class Ladder(dm_env.Environment):
+    """Episodes of the given lengths in turn; reward `rung` a step; observes (episode, step)."""
+
+    def __init__(self, lengths, rung=1.0):
+        self._lengths = lengths
+        self._rung = rung
+        self._episode = -1
+        self._step = 0
+        self._ended = True
+
+    def _observation(self):
+        return np.array([self._episode, self._step], np.float32)
+
+    def reset(self):
+        self._episode += 1
+        self._step = 0
+        self._ended = False
+        return dm_env.restart(self._observation())
+
+    def step(self, action):
+        if self._ended:
+            return self.reset()
+        self._step += 1
+        if self._step == self._lengths[self._episode % len(self._lengths)]:
+            self._ended = True
+            return dm_env.termination(self._rung, self._observation())
+        return dm_env.transition(self._rung, self._observation())
+
+    def observation_spec(self):
+        return specs.Array((2,), np.float32)
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
+
+
+class CountingPolicy:
+    """Recurrent: its state counts the steps of the episode, from 100; it acts on that."""
+
+    def __call__(self, observation, state):
+        count = state["count"]
+        np.testing.assert_array_equal(count[:, 0], 100 + observation[:, 1])
+        return count.copy(), {"count": count + 1}, {"count": count[:, 0].copy()}
+
+
+def initial_state(k):
+    return {"count": np.full((k, 1), 100, np.float32)}
+
+
+def feedforward(observation, state):
+    assert state == ()
+    return np.zeros((len(observation), 1), np.float32), (), {"twice": 2 * observation[:, 1]}
+
+
+def test_the_loop_hands_out_all_transitions_and_episodes():
+    environment = BatchedEnvironment([Ladder([3], rung=1.0), Ladder([2, 5], rung=2.0)])
+    transitions, episodes = [], []
+    loop = ActingLoop(environment, feedforward, NStepAdder(2, 2, .5), transitions.append,
+                      lambda *episode: episodes.append(episode))
+    for _ in range(9):
+        loop.step()
+    # Environment 0: 3 steps, reset, 3 steps, reset, 1 step. Environment 1: 2, reset, 5, reset.
+    assert loop.steps == 7 + 7
+    assert sorted(episodes) == [(0, 3.0, 3), (0, 3.0, 3), (1, 4.0, 2), (1, 10.0, 5)]
+
+    got = concatenate(transitions)
+    first = got.environment_index == 0
+    np.testing.assert_array_equal(got.step[first], [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(got.observation_tm1[first],
+                                  [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]])
+    np.testing.assert_array_equal(got.observation_t[first],
+                                  [[0, 2], [0, 3], [0, 3], [1, 2], [1, 3], [1, 3]])
+    np.testing.assert_array_equal(got.n_step_reward[first], [1.5, 1.5, 1] * 2)
+    np.testing.assert_array_equal(got.n_step_discount[first], [.25, 0, 0] * 2)
+    # The extras of the last state are the policy's on the true last observation.
+    np.testing.assert_array_equal(got.extras_t["twice"], 2 * got.observation_t[:, 1])
+    np.testing.assert_array_equal(got.extras_tm1["twice"], 2 * got.observation_tm1[:, 1])
+
+
+def test_the_recurrent_state_starts_again_with_each_episode():
+    environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5])])
+    transitions = []
+    loop = ActingLoop(environment, CountingPolicy(), NStepAdder(2, 2, .5), transitions.append,
+                      lambda *episode: None, initial_state=initial_state(2))
+    for _ in range(12):
+        loop.step()
+    got = concatenate(transitions)
+    np.testing.assert_array_equal(got.action_tm1[:, 0], 100 + got.observation_tm1[:, 1])
+    np.testing.assert_array_equal(got.extras_t["count"], 100 + got.observation_t[:, 1])
+
+
+def test_reset_rows_replaces_only_those_rows():
+    state = {"a": np.arange(6.).reshape(3, 2), "b": np.arange(3)}
+    initial = {"a": np.full((3, 2), -1.), "b": np.full(3, -2)}
+    got = reset_rows(state, initial, np.array([True, False, True]))
+    np.testing.assert_array_equal(got["a"], [[-1, -1], [2, 3], [-1, -1]])
+    np.testing.assert_array_equal(got["b"], [-2, 1, -2])
+    assert reset_rows((), (), np.array([True])) == ()
+
+
+def test_evaluation_counts_a_fixed_number_of_episodes_of_each_environment():
+    # The first environment ends ten times as often; it gives no more episodes for that.
+    environment = BatchedEnvironment([Ladder([1], rung=1.0), Ladder([10], rung=1.0)])
+    np.testing.assert_array_equal(run_episodes(environment, feedforward, 4), [1, 1, 10, 10])
+
+
+@pytest.mark.parametrize("num_episodes, expected", [
+    (1, [2]), (3, [2, 3, 4]), (5, [2, 2, 3, 3, 4])])
+def test_evaluation_gives_exactly_the_number_asked_for(num_episodes, expected):
+    environment = BatchedEnvironment([Ladder([2]), Ladder([3]), Ladder([4])])
+    np.testing.assert_array_equal(run_episodes(environment, feedforward, num_episodes), expected)
+
+
+def test_evaluation_starts_afresh_and_resets_the_state():
+    environment = BatchedEnvironment([Ladder([3, 4]), Ladder([2, 5])])
+    environment.reset()
+    environment.step(np.zeros((2, 1), np.float32))
+    got = run_episodes(environment, CountingPolicy(), 4, initial_state(2))
+    np.testing.assert_array_equal(got, [4, 3, 5, 2])
+
+
+def test_no_episodes_are_refused():
+    with pytest.raises(ValueError, match="num_episodes"):
+        run_episodes(BatchedEnvironment([Ladder([2])]), feedforward, 0)

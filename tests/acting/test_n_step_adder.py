@@ -1,0 +1,199 @@
+import dm_env
+import numpy as np
+import pytest
+
+from common.acting.n_step import NStepAdder, Transitions, concatenate
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def timestep(step_type, reward, discount, observation):
+    return dm_env.TimeStep(np.array(step_type, np.int32), np.array(reward, np.float32),
+                           np.array(discount, np.float32), observation)
+
+
+def run(adder, step_types, rewards, discounts, nested=False):
+    """Feeds [T, K] arrays; the observation, the action and the extras all tell (t, k)."""
+    num_steps, k = step_types.shape
+    finished = []
+    # One buffer each, overwritten: whatever the adder does not copy shows.
+    where = np.zeros((k, 2), np.float32)
+    image = np.zeros((k, 2, 2), np.uint8)
+    action = np.zeros((k, 1), np.float32)
+    value = np.zeros(k, np.float32)
+    for t in range(num_steps):
+        where[:, 0], where[:, 1], image[:], action[:] = t, np.arange(k), t % 256, t + .5
+        value[:] = 100 * t + np.arange(k)
+        observation = {"where": where, "image": image} if nested else where
+        step = timestep(step_types[t], rewards[t], discounts[t], observation)
+        extras = {"value": value}
+        if (batch := adder.observe(step, extras)) is not None:
+            finished.append(batch)
+        adder.act(step, action, extras)
+    where[:], image[:], action[:], value[:] = -1, 0, -1, -1
+    return finished
+
+
+def random_experience(rng, num_steps, k):
+    """[T, K] arrays: episodes of 1 to 9 steps, true ends, time limits, discount 0 within."""
+    step_types = np.full((num_steps, k), MID)
+    rewards = rng.normal(size=(num_steps, k)).astype(np.float32)
+    discounts = rng.choice([0, .5, 1], p=[.1, .2, .7], size=(num_steps, k)).astype(np.float32)
+    for environment in range(k):
+        t = 0
+        while t < num_steps:
+            step_types[t, environment] = FIRST
+            rewards[t, environment], discounts[t, environment] = 0, 1
+            t += rng.integers(1, 10)
+            if t < num_steps:
+                step_types[t, environment] = LAST
+                discounts[t, environment] = rng.choice([0, 1])
+            t += 1
+    return step_types, rewards, discounts
+
+
+def brute_force(step_types, rewards, discounts, n, gamma):
+    """The returns and discounts of Ape-X appendix F, one element at a time.
+
+    Returns {(environment, step): (t, t + k, R_{t:t+k}, gamma_{t:t+k})}.
+    """
+    expected = {}
+    num_steps, num_environments = step_types.shape
+    for environment in range(num_environments):
+        kind, r = step_types[:, environment], rewards[:, environment].astype(float)
+        g = gamma * discounts[:, environment].astype(float)
+        step = 0
+        for t in range(num_steps):
+            if kind[t] == LAST:
+                continue
+            ends = [u for u in range(t + 1, num_steps) if kind[u] == LAST or u == t + n]
+            if ends:
+                k = ends[0] - t
+                n_step_return = sum(
+                    np.prod([g[t + j] for j in range(1, i + 1)]) * r[t + i + 1] for i in range(k))
+                n_step_discount = np.prod([g[t + j] for j in range(1, k + 1)])
+                expected[environment, step] = (t, t + k, n_step_return, n_step_discount)
+            step += 1
+    return expected
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_random_episodes_against_brute_force(n, seed, nested):
+    rng = np.random.default_rng([seed, n])
+    k = int(rng.integers(1, 6))
+    experience = random_experience(rng, 80, k)
+    expected = brute_force(*experience, n=n, gamma=.9)
+    got = concatenate(run(NStepAdder(k, n, .9), *experience, nested=nested))
+
+    keys = list(zip(got.environment_index.tolist(), got.step.tolist()))
+    assert len(keys) == len(set(keys))
+    assert set(keys) == set(expected)
+    start, end, n_step_return, n_step_discount = np.array([expected[key] for key in keys]).T
+    np.testing.assert_allclose(got.n_step_reward, n_step_return, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(got.n_step_discount, n_step_discount, rtol=1e-6)
+    for observation, time in ((got.observation_tm1, start), (got.observation_t, end)):
+        if nested:
+            np.testing.assert_array_equal(observation["image"][:, 1, 1], time)
+            observation = observation["where"]
+        np.testing.assert_array_equal(observation, np.stack([time, got.environment_index], 1))
+    np.testing.assert_array_equal(got.action_tm1, start[:, None] + .5)
+    np.testing.assert_array_equal(got.extras_tm1["value"], 100 * start + got.environment_index)
+    np.testing.assert_array_equal(got.extras_t["value"], 100 * end + got.environment_index)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_an_environments_transitions_come_in_order_without_gaps(n):
+    experience = random_experience(np.random.default_rng(n), 200, 3)
+    got = concatenate(run(NStepAdder(3, n, .9), *experience))
+    for environment in range(3):
+        steps = got.step[got.environment_index == environment]
+        np.testing.assert_array_equal(steps, np.arange(len(steps)))
+
+
+def single(rewards, discounts, step_types):
+    columns = [np.array(x)[:, None] for x in (step_types, rewards, discounts)]
+    return concatenate(run(NStepAdder(1, 3, .99), *columns))
+
+
+def test_apex_vector_three_rewards():
+    # gamma .99, n 3, worked by hand from Ape-X appendix F.
+    got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
+    np.testing.assert_allclose(got.n_step_reward, [2.9701], rtol=1e-6)
+    np.testing.assert_allclose(got.n_step_discount, [.970299], rtol=1e-6)
+
+
+def test_apex_vector_true_end_after_two():
+    got = single([0, 1, 1], [1, 1, 0], [FIRST, MID, LAST])
+    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
+    np.testing.assert_array_equal(got.n_step_discount, [0, 0])
+
+
+def test_a_time_limit_bootstraps_with_gamma_to_the_k():
+    got = single([0, 1, 1], [1, 1, 1], [FIRST, MID, LAST])
+    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
+    np.testing.assert_allclose(got.n_step_discount, [.99 ** 2, .99], rtol=1e-6)
+    np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2])
+
+
+def test_a_discount_of_0_within_an_episode_cuts_and_goes_on():
+    got = single([0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [FIRST, MID, MID, MID, MID])
+    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
+    np.testing.assert_array_equal(got.n_step_discount, [0, 0])
+    np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4])
+
+
+def test_seed_rl_vector():
+    # SEED RL, agents/r2d2/learner_test.py: n 3, gamma .9, rewards 1..7, done at step 4,
+    # the value of the last state 700.
+    columns = [np.array(x)[:, None] for x in (
+        [FIRST, MID, MID, MID, LAST, FIRST, MID, MID, MID],
+        [0, 1, 2, 3, 4, 0, 5, 6, 7],
+        [1, 1, 1, 1, 0, 1, 1, 1, 1])]
+    got = concatenate(run(NStepAdder(1, 3, .9), *columns))
+    targets = got.n_step_reward + got.n_step_discount * 700
+    assert got.step.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(targets[2], 3 + .9 * 4, rtol=1e-6)
+    np.testing.assert_allclose(targets[4], 5 + .9 * 6 + .9 ** 2 * 7 + .9 ** 3 * 700, rtol=1e-6)
+
+
+def test_an_abandoned_episode_gives_nothing_more():
+    # A reset from outside: FIRST without a LAST before it.
+    got = single([0, 1, 0, 1, 1, 1], [1] * 6, [FIRST, MID, FIRST, MID, MID, MID])
+    np.testing.assert_array_equal(got.observation_tm1[:, 0], [2])
+    np.testing.assert_array_equal(got.observation_t[:, 0], [5])
+
+
+def test_dtypes():
+    got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
+    assert isinstance(got, Transitions)
+    assert got.environment_index.dtype == np.int32
+    assert got.step.dtype == np.int64
+    assert got.n_step_reward.dtype == got.n_step_discount.dtype == np.float32
+    assert got.observation_tm1.dtype == got.observation_t.dtype == np.float32
+
+
+def test_nothing_finished_is_none():
+    adder = NStepAdder(2, 3, .99)
+    start = timestep([FIRST] * 2, [0, 0], [1, 1], np.zeros((2, 1), np.float32))
+    assert adder.observe(start, {}) is None
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((0, 3, .9), "num_environments"), ((1, 0, .9), "n, the steps"), ((1, 3, 1.1), "gamma"),
+    ((1, 3, float("nan")), "gamma")])
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        NStepAdder(*arguments)
+
+
+def test_another_number_of_environments_is_refused():
+    step = timestep([FIRST], [0], [1], np.zeros((1, 1), np.float32))
+    with pytest.raises(ValueError, match="for 2 environments"):
+        NStepAdder(2, 3, .9).observe(step, {})
+
+
+def test_concatenating_nothing_is_refused():
+    with pytest.raises(ValueError, match="no transitions"):
+        concatenate([])

@@ -1,0 +1,266 @@
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.cluster import rpc
+from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
+                                   ServiceUnavailableError, WrongTokenError)
+from common.cluster.topology import free_ports
+
+TOKEN = "a token of the tests"
+
+
+def free_address():
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+def raw_client(address):
+    return tf.distribute.experimental.rpc.Client.create(
+        "grpc", address, name=f"raw {time.monotonic_ns()}", timeout_in_ms=5000)
+
+
+class Service:
+    """Methods that leave a trace, to see whether their bodies ran."""
+
+    def __init__(self, address):
+        self.count = tf.Variable(0, dtype=tf.int64)
+        self.server = rpc.Server(address, TOKEN)
+        self.server.register("count", self._count, [tf.TensorSpec([], tf.int64)])
+        self.server.register("pair", lambda x: {"twice": 2 * x, "size": tf.size(x)},
+                             [tf.TensorSpec([None], tf.float32)])
+        self.server.register("echo", lambda x: x, [tf.TensorSpec([None, 2], tf.float32)])
+        self.server.register("bytes", lambda x: tf.size(x), [tf.TensorSpec([None], tf.uint8)])
+        self.server.register("zeros", lambda n: tf.zeros([n]), [tf.TensorSpec([], tf.int32)])
+        self.queue = tf.queue.FIFOQueue(100, [tf.int64], [[]])
+        self.server.register("take", self.queue.dequeue, [])
+        self.server.register("put", self._put, [tf.TensorSpec([], tf.int64)])
+        self.server.start()
+
+    def _count(self, by):
+        return self.count.assign_add(by)
+
+    def _put(self, value):
+        with tf.control_dependencies([self.queue.enqueue(value)]):
+            return tf.identity(value)
+
+
+@pytest.fixture(scope="module")
+def service():
+    service = Service(free_address())
+    yield service
+    service.server.close()
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    return rpc.Client(service.server.address, TOKEN, timeout_seconds=10.0)
+
+
+def test_call_returns_the_nest(client):
+    reply = client.call("pair", [np.array([1.0, 2.0], np.float32)])
+    np.testing.assert_array_equal(reply["twice"], [2.0, 4.0])
+    assert reply["size"] == 2
+
+
+@pytest.mark.parametrize("wrong", [
+    tf.constant("another token"), tf.constant(""), tf.zeros([0], tf.string),
+    tf.constant([TOKEN, TOKEN]), tf.constant([TOKEN, "x"])])
+def test_a_wrong_token_changes_nothing_and_learns_nothing(service, wrong):
+    before = int(service.count)
+    status = raw_client(service.server.address).call(
+        "count", [wrong, tf.constant(1, tf.int64)], tf.TensorSpec([], tf.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        status.get_value()
+    assert TOKEN not in str(caught.value)
+    time.sleep(0.1)  # the body would have had time to run after the refusal
+    assert int(service.count) == before
+
+
+def test_a_client_with_a_wrong_token_gets_a_readable_error(service):
+    stranger = rpc.Client(service.server.address, "another token")
+    with pytest.raises(WrongTokenError, match="REPLAY_RL_TOKEN") as caught:
+        stranger.call("count", [tf.constant(1, tf.int64)])
+    assert "\n" not in str(caught.value)
+    with pytest.raises(WrongTokenError):
+        stranger.wait_until_available(5.0)
+
+
+@pytest.mark.parametrize("method, arguments", [
+    ("count", [1.5]), ("count", [np.array([1, 2])]), ("count", []), ("count", [np.int64(1)] * 2),
+    ("echo", [np.zeros([3, 4], np.float32)]), ("echo", [np.zeros([4], np.float32)])])
+def test_wrong_arguments_are_typed_errors_and_change_nothing(service, client, method, arguments):
+    before = int(service.count)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        client.call(method, arguments)
+    assert int(service.count) == before
+
+
+def test_an_unknown_method_is_named(client):
+    with pytest.raises(ClusterError, match="no method 'absent', only .*count"):
+        client.call("absent")
+
+
+def test_blocked_calls_do_not_stop_others(client):
+    futures = [client.call_async("take") for _ in range(50)]
+    assert client.call("pair", [np.zeros([1], np.float32)])["size"] == 1
+    for value in range(50):
+        client.call("put", [np.int64(value)])
+    assert sorted(int(future.result()) for future in futures) == list(range(50))
+
+
+def test_a_late_reply_is_unavailable(service, client):
+    with pytest.raises(ServiceUnavailableError, match=service.server.address):
+        client.call("take", timeout_seconds=0.1)
+    client.call("put", [np.int64(7)])  # for the call that was given up, which still waits
+
+
+def test_graphs_and_data_pipelines_can_call(service):
+    client = rpc.Client(service.server.address, TOKEN)  # connects while the graph is traced
+
+    @tf.function
+    def twice(x):
+        reply = client.call("echo", [x])
+        assert reply.shape.as_list() == [None, 2]
+        return reply * 2
+
+    np.testing.assert_array_equal(twice(tf.ones([3, 2])), np.full([3, 2], 2.0))
+    data = tf.data.Dataset.range(8).map(
+        lambda i: client.call("echo", [tf.cast([[i, i]], tf.float32)]), num_parallel_calls=4)
+    assert [int(x[0, 0]) for x in data] == list(range(8))
+
+
+def test_errors_in_graphs_can_be_made_readable(service):
+    stranger = rpc.Client(service.server.address, "another token")
+    call = tf.function(lambda: stranger.call("zeros", [1]))
+    with pytest.raises(WrongTokenError), stranger.readable_errors():
+        call()
+
+
+def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
+    rows = rpc.MAX_ARGUMENT_BYTES // 8
+    assert client.call("echo", [tf.zeros([rows - 8, 2])]).shape == [rows - 8, 2]
+    with pytest.raises(MessageTooLargeError, match=f"{8 * (rows + 1)} bytes"):
+        client.call("echo", [tf.zeros([rows + 1, 2])])
+    assert client.call("bytes", [tf.fill([4_000_000], tf.constant(127, tf.uint8))]) == 4_000_000
+    with pytest.raises(MessageTooLargeError, match="8000000 bytes"):
+        client.call("bytes", [tf.fill([4_000_000], tf.constant(128, tf.uint8))])
+    with pytest.raises(MessageTooLargeError, match="ask for less"):
+        client.call("zeros", [2**20 + 1])
+
+
+@pytest.mark.parametrize("values, size", [
+    (np.array([0, 127, 128, 2**62, -1]), 1 + 1 + 2 + 9 + 10),
+    (np.array([-1, 1], np.int32), 11), (np.array([255, 1], np.uint8), 3),
+    (np.array([1.0, -1.5], np.float16), 5), (np.zeros([3], np.float64), 24),
+    (np.array([True, False]), 2)])
+def test_sizes_on_the_wire(values, size):
+    assert rpc._exact_size(tf.constant(values)) == size
+
+
+def test_dropped_futures_do_no_harm(service, client):
+    before = int(service.count)
+    for _ in range(100):
+        client.call_async("count", [tf.constant(1, tf.int64)])
+    deadline = time.monotonic() + 5
+    while int(service.count) < before + 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert int(service.count) == before + 100
+
+
+def test_roles_start_in_any_order_and_survive_a_restart():
+    address = free_address()
+    client = rpc.Client(address, TOKEN, timeout_seconds=0.3)
+    with pytest.raises(ServiceUnavailableError, match=address):
+        client.call("count", [tf.constant(1, tf.int64)])
+    with pytest.raises(ServiceUnavailableError, match="did not answer for 0.5 s"):
+        client.wait_until_available(0.5)
+    waiting = threading.Thread(target=client.wait_until_available, args=[30.0])
+    waiting.start()
+    service = Service(address)
+    waiting.join()
+    assert client.call("count", [tf.constant(1, tf.int64)], 10.0) == 1
+
+    service.server.close()
+    with pytest.raises(ServiceUnavailableError):
+        client.call("count", [tf.constant(1, tf.int64)])
+    service = Service(address)  # the port is free again
+    client.wait_until_available(30.0)
+    assert client.call("count", [tf.constant(5, tf.int64)], 10.0) == 5
+    service.server.close()
+
+
+def test_a_port_in_use_is_one_line(service):
+    with pytest.raises(AddressInUseError, match="another port") as caught:
+        rpc.Server(service.server.address, TOKEN)
+    assert "\n" not in str(caught.value)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(AddressInUseError):
+            rpc.Server(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
+
+
+def test_a_server_notices_that_another_one_answers_for_it(service):
+    elsewhere = rpc.Server(free_address(), TOKEN, advertised_address=service.server.address)
+    with pytest.raises(AddressInUseError, match=service.server.address):
+        elsewhere.start()
+
+
+def test_a_server_that_cannot_be_reached_says_so():
+    hidden = rpc.Server(free_address(), TOKEN, advertised_address=free_address())
+    with pytest.raises(ServiceUnavailableError, match="cannot reach itself"):
+        hidden.start(timeout_seconds=0.5)
+
+
+def test_a_host_of_nobody_is_one_line():
+    with pytest.raises(ClusterError, match="cannot resolve") as caught:
+        rpc.Server("no-such-host.invalid:4000", TOKEN)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ClusterError, match="REPLAY_RL_BIND_HOST"):
+        rpc.Server("192.0.2.1:4000", TOKEN)  # an address for documentation, never a machine's
+
+
+def test_misuse_of_a_server_is_named(service):
+    with pytest.raises(ClusterError, match="before start"):
+        service.server.register("late", lambda: tf.constant(1), [])
+    with pytest.raises(ClusterError, match="not empty"):
+        rpc.Server(free_address(), "")
+    server = rpc.Server(free_address(), TOKEN)
+    server.register("one", lambda: tf.constant(1), [])
+    with pytest.raises(ClusterError, match="registered twice"):
+        server.register("one", lambda: tf.constant(1), [])
+    with pytest.raises(ClusterError, match="returns nothing"):
+        server.register("none", lambda: None, [])
+
+
+def test_a_server_killed_under_its_client_is_unavailable():
+    address = free_address()
+    program = textwrap.dedent(f"""
+        import sys
+        import tensorflow as tf
+        from common.cluster import rpc
+        server = rpc.Server({address!r}, {TOKEN!r})
+        server.register("wait", lambda: tf.py_function(lambda: sys.stdin.read(), [], tf.string),
+                        [])
+        server.start()
+        print("up", flush=True)
+        sys.stdin.read()
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"up\n"
+        client = rpc.Client(address, TOKEN, timeout_seconds=20.0)
+        future = client.call_async("wait")
+        time.sleep(0.3)
+        process.kill()
+        begin = time.monotonic()
+        with pytest.raises(ServiceUnavailableError, match=address):
+            future.result()
+        assert time.monotonic() - begin < 5.0

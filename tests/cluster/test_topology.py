@@ -1,0 +1,102 @@
+import json
+import socket
+
+import pytest
+
+from common.cluster.errors import ClusterError
+from common.cluster.topology import Topology, free_ports, is_loopback, split_address
+
+CLUSTER = {"learner": ["host-a:4000"], "replay": ["host-b:4001", "[2001:db8::1]:4002"],
+           "actor": ["host-c:4003"]}
+
+
+def read(config, **variables):
+    text = config if isinstance(config, str) else json.dumps(config)
+    return Topology.from_environment({"TF_CONFIG": text, **variables})
+
+
+def test_reads_tf_config():
+    topology = read({"cluster": CLUSTER, "task": {"type": "replay", "index": 1}})
+    assert (topology.job, topology.index) == ("replay", 1)
+    assert topology.own_address == topology.bind_address == "[2001:db8::1]:4002"
+    assert topology.replay_addresses == ("host-b:4001", "[2001:db8::1]:4002")
+    assert topology.address("learner") == "host-a:4000"
+    assert not topology.replay_in_learner
+
+
+def test_tf_config_round_trips_for_every_task():
+    topology = read({"cluster": CLUSTER, "task": {"type": "learner", "index": 0}})
+    for job, addresses in CLUSTER.items():
+        for index in range(len(addresses)):
+            again = read(topology.to_tf_config(job, index))
+            assert again.cluster == topology.cluster
+            assert (again.job, again.index) == (job, index)
+
+
+def test_without_a_replay_job_the_learner_has_it():
+    topology = read({"cluster": {"learner": ["host-a:4000"]}, "task": {"type": "actor"}})
+    assert topology.replay_in_learner
+    assert topology.replay_addresses == ("host-a:4000",)
+
+
+def test_bind_host_is_apart_from_the_advertised_one():
+    task = {"type": "learner", "index": 0}
+    remote = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="0.0.0.0")
+    assert remote.own_address == "host-a:4000"
+    assert remote.bind_address == "0.0.0.0:4000"
+    six = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="::")
+    assert six.bind_address == "[::]:4000"
+    loopback = read({"cluster": {"learner": ["localhost:4000"]}, "task": task},
+                    REPLAY_RL_BIND_HOST="0.0.0.0")
+    assert loopback.bind_address == "localhost:4000"
+
+
+@pytest.mark.parametrize("config", [
+    "{", "[]", "1", {}, {"cluster": {}}, {"cluster": CLUSTER},
+    {"cluster": CLUSTER, "task": {"index": 0}},
+    {"cluster": CLUSTER, "task": {"type": "chief", "index": 0}},
+    {"cluster": CLUSTER, "task": {"type": "learner", "index": 1}},
+    {"cluster": CLUSTER, "task": {"type": "learner", "index": -1}},
+    {"cluster": CLUSTER, "task": {"type": "learner", "index": 0.5}},
+    {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
+    {"cluster": CLUSTER, "task": {"type": "parameter_server", "index": 0}},
+    {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},
+    {"cluster": {"learner": "a:1"}, "task": {"type": "learner", "index": 0}},
+    {"cluster": {"learner": []}, "task": {"type": "actor", "index": 0}},
+    {"cluster": {"learner": [7]}, "task": {"type": "learner", "index": 0}},
+    {"cluster": {"learner": ["a:1"], "replay": ["a:1"]}, "task": {"type": "learner"}},
+])
+def test_malformed_tf_config_is_one_line_that_names_it(config):
+    with pytest.raises(ClusterError, match="TF_CONFIG") as caught:
+        read(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_tf_config():
+    with pytest.raises(ClusterError, match="TF_CONFIG is not set"):
+        Topology.from_environment({})
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:x",
+                                     "host:-1", "::1:80", "a b:1", "http://a:1", "host:1²"])
+def test_refuses_what_is_no_address(address):
+    with pytest.raises(ClusterError, match="host:port"):
+        split_address(address)
+
+
+def test_local_cluster_has_distinct_free_loopback_ports():
+    topology = Topology.local({"learner": 1, "replay": 2, "actor": 3, "evaluator": 0})
+    addresses = [address for job in topology.cluster for address in topology.addresses(job)]
+    assert len(set(addresses)) == 6
+    assert topology.addresses("evaluator") == ()
+    for address in addresses:
+        host, port = split_address(address)
+        assert is_loopback(host)
+        with socket.socket() as probe:
+            probe.bind((host, port))
+    assert len(set(free_ports(50))) == 50
+
+
+def test_a_task_that_is_not_there_has_no_address():
+    with pytest.raises(ClusterError, match="replay 0"):
+        Topology.local({"learner": 1}).address("replay")

@@ -1,0 +1,26 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from common.reporting import columns
+
+GLOSSARY = Path(__file__).parents[2] / "results" / "README.md"
+
+
+def test_evaluator_columns_are_those_that_others_read():
+    assert ",".join(columns.EVALUATOR) == (
+        "paper,setting,environment,seed,wall_seconds,actor_steps,environment_frames,learner_steps,"
+        "episode_return_mean,episode_return_std,episodes"
+    )
+
+
+def test_learner_columns_end_with_the_metrics():
+    assert columns.learner(["critic_loss"]) == (*columns.LEARNER, "critic_loss")
+    with pytest.raises(ValueError, match="replay_size"):
+        columns.learner(["replay_size"])
+
+
+def test_glossary_explains_every_column():
+    explained = set(re.findall(r"^\| `(\w+)` \|", GLOSSARY.read_text(), re.MULTILINE))
+    assert {*columns.EVALUATOR, *columns.ACTING, *columns.LEARNER} <= explained

@@ -1,0 +1,208 @@
+import fcntl
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from common.reporting.csv_rows import CsvRows, last_row, read_rows
+
+COLUMNS = ("writer", "number", "text")
+
+
+def _start(code: str, *arguments: object) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
+
+
+def _line_widths(path) -> set[int]:
+    """The number of cells of each line, of texts without quotes."""
+    return {line.count(",") + 1 for line in path.read_text().splitlines()}
+
+
+def test_processes_that_start_at_once_append_whole_rows(tmp_path):
+    path = tmp_path / "acting.csv"
+    code = """
+import sys
+from common.reporting.csv_rows import CsvRows
+rows = CsvRows(sys.argv[1], ("writer", "number", "text"))
+for number in range(200):
+    rows.append({"text": "x" * (number % 50), "writer": int(sys.argv[2]), "number": number})
+"""
+    writers = [_start(code, path, writer) for writer in range(8)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0] * 8
+    assert path.read_text().count("writer,number,text\n") == 1
+    assert _line_widths(path) == {3}
+    rows = read_rows(path)
+    assert len(rows) == 8 * 200
+    for _, of_writer in rows.groupby("writer"):
+        assert of_writer["number"].tolist() == list(range(200))
+
+
+def test_a_writer_waits_for_one_that_is_in_the_middle_of_the_header(tmp_path):
+    path = tmp_path / "rows.csv"
+    code = """
+import sys
+from common.reporting.csv_rows import CsvRows
+print("starts", flush=True)
+CsvRows(sys.argv[1], ("writer", "number", "text")).append({"writer": 1, "number": 2, "text": ""})
+"""
+    with open(path, "wb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(b"writer,num")
+        command = [sys.executable, "-c", code, str(path)]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert writer.stdout.readline() == b"starts\n"
+        time.sleep(0.3)
+        assert path.read_bytes() == b"writer,num"
+        file.write(b"ber,text\n")
+    assert writer.wait(timeout=30) == 0
+    writer.stdout.close()
+    assert path.read_text() == "writer,number,text\n1,2,\n"
+
+
+def test_kill_in_the_middle_of_appending_leaves_whole_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    code = """
+import sys
+from common.reporting.csv_rows import CsvRows
+rows = CsvRows(sys.argv[1], ("writer", "number", "text"))
+number = 0
+while True:
+    rows.append({"writer": 0, "number": number, "text": "x" * 30_000})
+    number += 1
+"""
+    for kill in range(3):
+        writer = _start(code, path)
+        size = path.stat().st_size if path.exists() else 0
+        deadline = time.monotonic() + 30
+        while not path.exists() or path.stat().st_size < size + 500_000:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        numbers = read_rows(path)["number"]
+        assert last_row(path)["number"] == numbers.iloc[-1]
+    CsvRows(path, COLUMNS).append({"writer": 1, "number": 7, "text": "y"})
+    rows = read_rows(path)
+    assert (rows["text"].iloc[:-1].str.len() == 30_000).all()
+    assert (rows["number"] == 0).sum() == 3
+    assert rows["number"].iloc[-1] == 7
+
+
+@pytest.mark.parametrize("torn", ["1", "1,2", "1,2,", '1,2,"half', "1,2,whole but for its end"])
+def test_torn_last_line_is_left_out_and_repaired(tmp_path, torn):
+    path = tmp_path / "rows.csv"
+    rows = CsvRows(path, COLUMNS)
+    rows.append({"writer": 0, "number": 1, "text": "a"})
+    with open(path, "a") as file:
+        file.write(torn)
+    assert read_rows(path)["number"].tolist() == [1]
+    assert last_row(path)["number"] == 1
+    rows.append({"writer": 0, "number": 2, "text": "b"})
+    assert path.read_text() == "writer,number,text\n0,1,a\n0,2,b\n"
+
+
+def test_a_torn_line_in_the_middle_of_a_foreign_file_is_left_out(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("writer,number,text\n0,1,a\n0,2\n0,3,c\n")
+    assert read_rows(path)["number"].tolist() == [1, 3]
+
+
+def test_torn_header_is_written_anew(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("writer,num")
+    assert last_row(path) is None
+    with pytest.raises(ValueError, match="no header"):
+        read_rows(path)
+    CsvRows(path, COLUMNS)
+    assert path.read_text() == "writer,number,text\n"
+    assert read_rows(path).empty
+    assert last_row(path) is None
+
+
+def test_full_disk_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = CsvRows(path, COLUMNS)
+    rows.append({"writer": 0, "number": 1, "text": "a"})
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 3, hard))
+    try:
+        with pytest.raises(OSError, match="rows.csv"):
+            rows.append({"writer": 0, "number": 2, "text": "b"})
+        after = path.read_bytes()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert after == before
+
+
+def test_another_header_is_refused_with_file_and_columns(tmp_path):
+    path = tmp_path / "learner.csv"
+    path.write_text("wall_seconds,loss\n1,2\n")
+    with pytest.raises(ValueError, match="learner.csv.*wall_seconds,loss.*writer,number,text"):
+        CsvRows(path, COLUMNS)
+    assert path.read_text() == "wall_seconds,loss\n1,2\n"
+    path.write_text("writer,number,text,more\n")
+    with pytest.raises(ValueError, match="more"):
+        CsvRows(path, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        ({"writer": 0, "number": 1}, "missing columns .'text'"),
+        ({"writer": 0, "number": 1, "text": "", "txt": ""}, "unknown .'txt'"),
+        ({"writer": 0, "number": 1, "text": "a\nb"}, "text has a line break"),
+        ({"writer": 0, "number": np.zeros(2), "text": ""}, r"number has shape \(2,\)"),
+    ],
+)
+def test_bad_row_is_refused(tmp_path, row, words):
+    path = tmp_path / "rows.csv"
+    rows = CsvRows(path, COLUMNS)
+    with pytest.raises(ValueError, match=words):
+        rows.append(row)
+    assert path.read_text() == "writer,number,text\n"
+
+
+def test_values_come_back(tmp_path):
+    path = tmp_path / "rows.csv"
+    columns = ("int64", "float32", "float64", "none", "nan", "text")
+    CsvRows(path, columns).append(
+        {
+            "int64": np.int64(1 << 40),
+            "float32": np.float32(0.1),
+            "float64": np.float64(1) / 3,
+            "none": None,
+            "nan": float("nan"),
+            "text": 'control:cartpole, "swingup"',
+        }
+    )
+    row = last_row(path)
+    assert np.isnan(row.pop("nan"))
+    assert row == {
+        "int64": 1 << 40,
+        "float32": 0.1,
+        "float64": 1 / 3,
+        "none": None,
+        "text": 'control:cartpole, "swingup"',
+    }
+    frame = read_rows(path)
+    assert frame["int64"].dtype == np.int64
+    assert frame["text"].tolist() == ['control:cartpole, "swingup"']
+    assert frame[["none", "nan"]].isna().all(axis=None)
+
+
+def test_last_row_reads_the_tail_of_a_long_file(tmp_path):
+    path = tmp_path / "rows.csv"
+    assert last_row(path) is None
+    CsvRows(path, COLUMNS)
+    with open(path, "a") as file:
+        file.writelines(f"0,{number},{'x' * 40}\n" for number in range(200_000))
+    start = time.perf_counter()
+    assert last_row(path) == {"writer": 0, "number": 199_999, "text": "x" * 40}
+    assert time.perf_counter() - start < 0.1
+    assert os.path.getsize(path) > 5_000_000

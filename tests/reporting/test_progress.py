@@ -1,0 +1,136 @@
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from common.reporting.progress import ProgressLine
+
+LEARNER = {
+    "learner_steps": 120_000,
+    "actor_steps": 2_400_000,
+    "learner_steps_per_second": 305.4,
+    "actor_steps_per_second": 4213.7,
+    "samples_per_insert": 18.53,
+    "replay_size": 1_000_000,
+}
+EVALUATOR = {"episode_return_mean": 812.34, "episode_return_std": 34.2, "wall_seconds": 1700.0}
+
+
+def _progress(**limits) -> ProgressLine:
+    return ProgressLine(limits.pop("max_seconds", 3600.0), stream=io.StringIO(), **limits)
+
+
+def test_wide_line_has_everything():
+    progress = _progress()
+    progress.update(LEARNER, EVALUATOR, 1830.0)
+    line = progress.line(120)
+    assert len(line) <= 120
+    assert line.endswith(
+        "29:30 left · 4,214 actor steps/s · 305 learner steps/s · 18.5 samples per insert"
+        " · evaluation 812 ± 34.2, 2m ago"
+    )
+
+
+def test_80_columns_hold_every_number():
+    progress = _progress()
+    progress.update(LEARNER, EVALUATOR, 1830.0)
+    line = progress.line(79)
+    assert len(line) <= 79
+    for part in ("29:30 left", "act 4.21k/s", "learn 305/s", "18.5 smp/ins", "return 812 2m ago"):
+        assert part in line
+
+
+@pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 79, 80, 100, 119, 200])
+@pytest.mark.parametrize("note", ["", "actor 1 restarted", "x" * 300])
+def test_no_line_is_wider_than_asked(width, note):
+    progress = _progress()
+    for rows in ((None, None), (LEARNER, None), (LEARNER, EVALUATOR)):
+        progress.update(*rows, 1830.0, note)
+        assert len(progress.line(width)) <= width
+
+
+def test_before_data_it_says_what_it_waits_for():
+    progress = _progress(min_replay_size=10_000)
+    progress.update(None, None, 3.0)
+    assert "starting" in progress.line(120)
+    progress.update({"learner_steps": 0, "replay_size": 1200}, None, 9.0)
+    assert "filling replay 1,200/10,000" in progress.line(80)
+    progress.update(LEARNER, None, 60.0, note="actor 1 restarted")
+    assert progress.line(120).endswith("actor 1 restarted")
+    assert "filling" not in progress.line(120)
+
+
+def test_nearest_limit_is_shown():
+    progress = _progress(max_seconds=36_000.0, max_learner_steps=150_000)
+    progress.update(LEARNER, None, 1800.0)
+    assert "30,000 learner steps left" in progress.line(120)
+    progress.update(LEARNER, None, 35_000.0)
+    assert "16:40 left" in progress.line(120)
+    endless = _progress(max_seconds=None)
+    endless.update(LEARNER, None, 3723.0)
+    assert endless.line(120).startswith("1:02:03 elapsed")
+
+
+def test_bar_grows():
+    progress = _progress(max_seconds=100.0)
+    full = []
+    for elapsed in (0.0, 50.0, 100.0, 130.0):
+        progress.update(None, None, elapsed)
+        line = progress.line(80)
+        full.append(line.count("━") / (line.count("━") + line.count("╌")))
+    assert full == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_without_a_terminal_whole_lines_come_now_and_then():
+    stream = io.StringIO()
+    with ProgressLine(600.0, stream=stream) as progress:
+        for second in range(61):
+            progress.update(LEARNER, EVALUATOR, float(second))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 5
+    assert all("learner steps/s" in line and "━" not in line for line in lines)
+    assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
+
+
+def test_stream_of_few_letters_gets_plain_ones():
+    raw = io.BytesIO()
+    with ProgressLine(600.0, stream=io.TextIOWrapper(raw, encoding="ascii")) as progress:
+        progress.update(LEARNER, EVALUATOR, 1.0, note="Reactor’s")
+        assert b"812 ~ 34.2" in raw.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_terminal_shows_one_line_redrawn(columns):
+    code = f"""
+from common.reporting.progress import ProgressLine
+with ProgressLine(3600.0) as progress:
+    for second in (1800.0, 1830.0, 1860.0):
+        progress.update({LEARNER}, {EVALUATOR}, second)
+    progress.print("actor 1 ended")
+"""
+    ours, theirs = pty.openpty()
+    environment = dict(os.environ, TERM="xterm", COLUMNS=str(columns), LINES="24")
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # how a closed pseudo-terminal ends on Linux
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert child.wait(timeout=30) == 0
+    text = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown.decode())
+    lines = [line for line in re.split(r"[\r\n]+", text) if line]
+    assert "29:30 left" in text and "29:00 left" in text and "actor 1 ended" in text
+    assert all(len(line) < columns for line in lines)
+    assert text.count("\n") <= 3  # the line itself is redrawn, not repeated

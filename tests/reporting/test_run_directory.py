@@ -1,0 +1,132 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from common.reporting import provenance
+from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
+
+CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": float("nan")}
+
+
+def _contents(path):
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_open_makes_the_layout_and_accepts_the_same_config(tmp_path):
+    run = RunDirectory(tmp_path / "deep" / "run")
+    run.open(CONFIG)
+    assert sorted(entry.name for entry in run.path.iterdir()) == [
+        "checkpoints", "config.json", "logs", "tensorboard",
+    ]  # fmt: skip
+    before = _contents(run.path)
+    run.learner_csv.write_text("kept")
+    RunDirectory(run.path).open(CONFIG)
+    assert _contents(run.path) == {**before, run.learner_csv: b"kept"}
+
+
+def test_another_config_is_refused_in_one_line_that_names_each_key(tmp_path):
+    RunDirectory(tmp_path).open(CONFIG)
+    before = _contents(tmp_path)
+    other = {"seed": 1, "learner": {"batch_size": 64, "n_step": 5}, "limit": float("nan")}
+    with pytest.raises(ConfigMismatchError) as error:
+        RunDirectory(tmp_path).open(other)
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(tmp_path) in message
+    assert "learner.batch_size 256 -> 64" in message
+    assert "learner.sizes [300, 200] -> (absent)" in message
+    assert "learner.n_step (absent) -> 5" in message
+    assert "seed" not in message and "limit" not in message
+    assert "--workdir" in message
+    assert _contents(tmp_path) == before
+
+
+def test_directory_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RunDirectoryError, match="thesis.tex.*--workdir"):
+        RunDirectory(tmp_path).open(CONFIG)
+    assert list(_contents(tmp_path)) == [tmp_path / "thesis.tex"]
+
+
+def test_unwritable_path_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run", "/proc/run"):
+        with pytest.raises(RunDirectoryError, match="cannot write .*--workdir") as error:
+            RunDirectory(path).open(CONFIG)
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_config_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(RunDirectoryError, match="config.json is not JSON"):
+        RunDirectory(tmp_path).open(CONFIG)
+
+
+def test_processes_that_open_at_once_agree(tmp_path):
+    code = """
+import sys
+from common.reporting.run_directory import ConfigMismatchError, RunDirectory
+try:
+    RunDirectory(sys.argv[1]).open({"seed": int(sys.argv[2]) % 2})
+except ConfigMismatchError:
+    sys.exit(3)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    openers = [subprocess.Popen([*command, str(seed)]) for seed in range(6)]
+    codes = [opener.wait(timeout=60) for opener in openers]
+    seed = json.loads((tmp_path / "run" / "config.json").read_text())["seed"]
+    assert codes == [0 if opener % 2 == seed else 3 for opener in range(6)]
+    assert not list((tmp_path / "run").glob(".config*"))
+
+
+def test_run_record_keeps_every_start(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.open(CONFIG)
+    with pytest.raises(RunDirectoryError, match="no start"):
+        run.close_run_record("finished")
+    run.write_run_record(seed=1, scale="laptop", command=["d4pg", "--seed=1"])
+    first = json.loads(run.run_json.read_text())["starts"][0]
+    assert first["end_time"] is None and first["command"] == ["d4pg", "--seed=1"]
+    assert first["seed"] == 1 and first["scale"] == "laptop"
+    assert first["versions"]["tensorflow"] and first["versions"]["python"]
+    assert first["machine"]["usable_cores"] >= 1 and first["machine"]["memory_gb"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", first["start_time"])
+
+    resumed = RunDirectory(tmp_path)
+    resumed.write_run_record(seed=1, scale="laptop")
+    resumed.close_run_record("finished")
+    starts = json.loads(run.run_json.read_text())["starts"]
+    assert starts[0] == first
+    assert starts[1]["outcome"] == "finished" and starts[1]["end_time"]
+    assert "pytest" in " ".join(starts[1]["command"])
+    assert not list(tmp_path.glob(".run.json*"))
+
+
+def test_git_state_names_what_differs_and_is_bounded(tmp_path):
+    environment = dict(os.environ, GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_SYSTEM=os.devnull)
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+
+    def run(*arguments):
+        command = ["git", *who, *arguments]
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+
+    (tmp_path / "code.py").write_text("a = 1\n")
+    run("init")
+    assert provenance.git(tmp_path)["commit"] is None
+    run("add", ".")
+    run("commit", "-m", "first")
+    clean = provenance.git(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", clean["commit"])
+    assert clean["dirty"] is False and clean["diff"] == ""
+    (tmp_path / "code.py").write_text("a = 2\n")
+    (tmp_path / "new.py").write_text("")
+    dirty = provenance.git(tmp_path)
+    assert dirty["dirty"] and "+a = 2" in dirty["diff"] and not dirty["diff_truncated"]
+    assert dirty["status"] == [" M code.py", "?? new.py"]
+    (tmp_path / "code.py").write_text("a = 2\n" * 100_000)
+    large = provenance.git(tmp_path)
+    assert large["diff_truncated"] and len(large["diff"]) <= 200_000

@@ -1,0 +1,29 @@
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from common.reporting.tensorboard import Scalars
+
+
+def test_scalars_can_be_read_back(tmp_path):
+    scalars = Scalars(tmp_path / "tensorboard")
+    scalars.write({"loss": 2.5, "not yet": None}, step=10)
+    scalars.write({"loss": 1.5}, step=1 << 33)
+    scalars.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["tensors"] == ["loss"]
+    assert [event.step for event in events.Tensors("loss")] == [10, 1 << 33]
+    values = [float(tf.make_ndarray(event.tensor_proto)) for event in events.Tensors("loss")]
+    assert values == pytest.approx([2.5, 1.5])
+
+
+def test_importing_the_package_does_not_import_tensorflow():
+    modules = "csv_rows columns tensorboard progress run_directory curves".split()
+    code = f"import sys; import {', '.join('common.reporting.' + name for name in modules)}"
+    code += "; print(sorted({'tensorflow', 'pandas', 'matplotlib'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,229 @@
+"""Tests of common.values.categorical."""
+
+import json
+from pathlib import Path
+
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.values import categorical
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PROJECTIONS = json.loads((GOLDEN / "projection.json").read_text())
+
+
+def equation_15(positions, probabilities, support):
+    """The projection as printed, one hat at a time."""
+    last = len(support) - 1
+
+    def hat(i, z):
+        if (z <= support[0] and i == 0) or (z >= support[-1] and i == last):
+            return 1.0
+        if i > 0 and support[i - 1] <= z <= support[i]:
+            return (z - support[i - 1]) / (support[i] - support[i - 1])
+        if i < last and support[i] <= z <= support[i + 1]:
+            return (support[i + 1] - z) / (support[i + 1] - support[i])
+        return 0.0
+
+    return np.array(
+        [
+            [sum(hat(i, z) * p for z, p in zip(*row)) for i in range(len(support))]
+            for row in zip(positions, probabilities)
+        ]
+    )
+
+
+def random_case(seed, num_rows=4, num_positions=7, num_atoms=9, even=False):
+    rng = np.random.default_rng(seed)
+    gaps = np.ones(num_atoms) if even else rng.uniform(0.2, 3.0, num_atoms)
+    support = np.cumsum(gaps) - 8.0
+    positions = rng.uniform(support[0] - 3, support[-1] + 3, (num_rows, num_positions))
+    probabilities = rng.dirichlet(np.ones(num_positions), num_rows)
+    return positions, probabilities, support
+
+
+def test_support_is_even_and_includes_both_ends():
+    atoms = categorical.support(-150.0, 150.0, 51)
+    assert atoms.dtype == tf.float32
+    np.testing.assert_allclose(atoms, -150.0 + 6.0 * np.arange(51), rtol=1e-6)
+    np.testing.assert_array_equal(categorical.support(0, 100, 2), [0.0, 100.0])
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ((1.0, 1.0, 51), "v_min"),
+        ((2.0, 1.0, 51), "v_min"),
+        ((0.0, float("nan"), 51), "v_max"),
+        ((0.0, 1.0, 1), "num_atoms"),
+    ],
+)
+def test_support_refuses(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        categorical.support(*arguments)
+
+
+@pytest.mark.parametrize("case", PROJECTIONS, ids=lambda case: case["source"])
+def test_project_equals_published_vectors(case):
+    positions, probabilities, support = (
+        tf.constant(case[name], tf.float32)
+        for name in ("positions", "probabilities", "support")
+    )
+    projected = categorical.project(positions, probabilities, support)
+    np.testing.assert_allclose(projected, case["expected"], atol=1e-6)
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_project_equals_equation_15(even):
+    for seed in range(5):
+        case = random_case(seed, even=even)
+        projected = categorical.project(*case)
+        assert projected.dtype == tf.float64
+        np.testing.assert_allclose(projected, equation_15(*case), atol=1e-12)
+
+
+def test_project_handles_positions_on_atoms_and_far_outside():
+    support = np.array([-1.0, 0.5, 4.0])
+    positions = np.array([[-1.0, 0.5, 4.0], [-1e30, 1e30, 0.5], [-np.inf, np.inf, np.inf]])
+    probabilities = np.tile([[0.2, 0.3, 0.5]], (3, 1))
+    np.testing.assert_allclose(
+        categorical.project(positions, probabilities, support),
+        [[0.2, 0.3, 0.5], [0.2, 0.5, 0.3], [0.2, 0.0, 0.8]],
+        atol=1e-12,
+    )
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 9), strategies.integers(2, 12))
+def test_project_keeps_mass_and_is_not_negative(seed, num_positions, num_atoms):
+    positions, probabilities, support = random_case(seed, 3, num_positions, num_atoms)
+    projected = categorical.project(positions, probabilities, support).numpy()
+    np.testing.assert_allclose(projected.sum(1), probabilities.sum(1), rtol=1e-12)
+    assert projected.min() >= 0.0
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 9), strategies.integers(2, 12))
+def test_project_keeps_the_mean_when_nothing_is_clipped(seed, num_positions, num_atoms):
+    positions, probabilities, support = random_case(seed, 3, num_positions, num_atoms)
+    positions = np.clip(positions, support[0], support[-1])
+    projected = categorical.project(positions, probabilities, support)
+    np.testing.assert_allclose(
+        projected @ support[:, np.newaxis],
+        np.sum(positions * probabilities, axis=1, keepdims=True),
+        atol=1e-12,
+    )
+
+
+def test_project_keeps_float32_and_takes_the_support_of_another_dtype():
+    positions, probabilities, support = random_case(0, even=True)
+    single = categorical.project(
+        positions.astype(np.float32), probabilities.astype(np.float32), support
+    )
+    assert single.dtype == tf.float32
+    np.testing.assert_allclose(
+        single, categorical.project(positions, probabilities, support), atol=1e-5
+    )
+    double = categorical.project(positions, probabilities, categorical.support(-1, 1, 3))
+    assert double.dtype == tf.float64
+
+
+@pytest.mark.parametrize(
+    "shapes, named",
+    [
+        (((2, 3), (2, 4), (5,)), "positions"),
+        (((3,), (3,), (5,)), "positions"),
+        (((2, 3), (2, 3), (1,)), "support"),
+        (((2, 3), (2, 3), (2, 5)), "support"),
+    ],
+)
+def test_project_refuses_other_shapes(shapes, named):
+    with pytest.raises(ValueError, match=named):
+        categorical.project(*(tf.zeros(shape) for shape in shapes))
+
+
+def test_bellman_target_when_the_discount_is_zero_is_the_clipped_return():
+    atoms = categorical.support(-1.0, 1.0, 3)
+    probabilities = tf.constant([[0.25, 0.5, 0.25]] * 2)
+    positions = categorical.target_positions([0.5, 7.0], [0.0, 0.0], atoms)
+    np.testing.assert_allclose(
+        categorical.project(positions, probabilities, atoms), [[0, 0.5, 0.5], [0, 0, 1]]
+    )
+
+
+def test_td_targets_and_losses_equal_published_ones():
+    case = json.loads((GOLDEN / "categorical_td.json").read_text())
+    atoms = tf.constant(case["support"], tf.float32)
+    positions = categorical.target_positions(case["rewards"], case["discounts"], atoms)
+    probabilities_t = tf.nn.softmax(tf.constant(case["logits_t"], tf.float32))
+    targets = categorical.project(positions, probabilities_t, atoms)
+    np.testing.assert_allclose(targets, case["targets"], atol=1e-3)
+    losses = categorical.cross_entropy(targets, tf.constant(case["logits_tm1"], tf.float32))
+    np.testing.assert_allclose(losses, case["losses"], rtol=1e-5)
+
+
+def test_cross_entropy_of_the_distribution_itself_is_its_entropy():
+    probabilities = tf.constant([[0.1, 0.2, 0.7]], tf.float64)
+    entropy = -np.sum(probabilities * np.log(probabilities), axis=1)
+    actual = categorical.cross_entropy(probabilities, tf.math.log(probabilities) + 3.0)
+    assert actual.dtype == tf.float64
+    np.testing.assert_allclose(actual, entropy)
+
+
+def test_cross_entropy_gradient_equals_finite_differences():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 5))
+    targets = rng.dirichlet(np.ones(5), 3)
+    variable = tf.Variable(logits)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(categorical.cross_entropy(targets, variable))
+    gradient = tape.gradient(loss, variable).numpy()
+    step = 1e-6
+    for index in np.ndindex(*logits.shape):
+        shift = np.zeros_like(logits)
+        shift[index] = step
+        above = categorical.cross_entropy(targets, logits + shift).numpy().sum()
+        below = categorical.cross_entropy(targets, logits - shift).numpy().sum()
+        np.testing.assert_allclose(gradient[index], (above - below) / (2 * step), atol=1e-8)
+
+
+def test_no_gradient_flows_through_the_target():
+    atoms = tf.constant([-1.0, 0.0, 1.0])
+    target_logits = tf.Variable([[1.0, 2.0, 3.0]])
+    rewards = tf.Variable([0.3])
+    logits = tf.Variable([[0.0, 1.0, 0.0]])
+    with tf.GradientTape() as tape:
+        positions = categorical.target_positions(rewards, [0.9], atoms)
+        target = categorical.project(positions, tf.nn.softmax(target_logits), atoms)
+        loss = categorical.cross_entropy(target, logits)
+    gradients = tape.gradient(loss, [target_logits, rewards, logits])
+    assert gradients[0] is None and gradients[1] is None
+    assert np.abs(gradients[2]).max() > 0.01
+
+
+def test_mean():
+    logits = tf.math.log(tf.constant([[0.25, 0.5, 0.25], [0.1, 0.1, 0.8]]))
+    atoms = tf.constant([-2.0, 0.0, 4.0])
+    np.testing.assert_allclose(categorical.mean(logits, atoms), [0.5, 3.0], rtol=1e-6)
+    assert categorical.mean(tf.cast(logits, tf.float64), atoms).dtype == tf.float64
+
+
+def test_jit_compiled_loss_equals_eager():
+    rng = np.random.default_rng(0)
+    atoms = categorical.support(-150.0, 150.0, 51)
+    rewards = tf.constant(rng.normal(size=256) * 20, tf.float32)
+    discounts = tf.constant(rng.choice([0.0, 0.95], 256), tf.float32)
+    logits_t = tf.constant(rng.normal(size=(256, 51)), tf.float32)
+    logits_tm1 = tf.constant(rng.normal(size=(256, 51)), tf.float32)
+
+    def loss(rewards, discounts, logits_t, logits_tm1):
+        positions = categorical.target_positions(rewards, discounts, atoms)
+        target = categorical.project(positions, tf.nn.softmax(logits_t), atoms)
+        return target, categorical.cross_entropy(target, logits_tm1)
+
+    arguments = (rewards, discounts, logits_t, logits_tm1)
+    compiled = tf.function(loss, jit_compile=True)(*arguments)
+    for actual, expected in zip(compiled, loss(*arguments)):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
