@@ -19,7 +19,7 @@ READ_METHOD = "parameters_read"
 ACKNOWLEDGE_METHOD = "parameters_acknowledge"
 SLICE_SIZE = 500_000  # float32: 2 MB, half of what a message holds
 MAX_READ_ATTEMPTS = 20
-_HEADER_FIELDS = 4  # int64: version, learner_steps, actor_steps, finished
+_HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
 _HEADER_FLOATS = 2 * _HEADER_FIELDS
 
 
@@ -32,11 +32,13 @@ class Status:
             from one life of the learner to the next.
         learner_steps: learner updates at its publication.
         actor_steps: environment steps of all actors at its publication.
+        wall_seconds: since the run's first start, at its publication.
         finished: whether it is the run's last.
     """
     version: int
     learner_steps: int
     actor_steps: int
+    wall_seconds: float
     finished: bool
 
 
@@ -82,7 +84,7 @@ class ParameterService:
                         [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)])
 
     def publish(self, flat: np.ndarray | tf.Tensor, learner_steps: int, actor_steps: int,
-                finished: bool = False) -> int:
+                wall_seconds: float, finished: bool = False) -> int:
         """Makes a copy of `flat`, [P] float32, the newest snapshot and returns its version.
 
         Raises:
@@ -93,7 +95,8 @@ class ParameterService:
                              f"{list(flat.shape)} {tf.as_dtype(flat.dtype).name}")
         with self._lock:
             version = self._version + 1
-            header = tf.constant([version, learner_steps, actor_steps, finished], tf.int64)
+            header = tf.constant([version, learner_steps, actor_steps,
+                                  round(1000 * wall_seconds), finished], tf.int64)
             packed = tf.concat([tf.reshape(tf.bitcast(header, tf.float32), [-1]), flat], axis=0)
             self._slots[version % len(self._slots)].assign(packed)
             self._status.assign(header)
@@ -156,8 +159,8 @@ class ParameterClient:
 
     def _latest(self) -> tuple[Status, int]:
         fields, num_parameters = self._client.call(STATUS_METHOD)
-        version, learner_steps, actor_steps, finished = fields.numpy().tolist()
-        status = Status(version, learner_steps, actor_steps, bool(finished))
+        version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
+        status = Status(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)
 
     def _read_version(self, version: int, num_parameters: int) -> np.ndarray | None:

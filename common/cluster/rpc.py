@@ -1,7 +1,8 @@
 """Services and clients over `tf.distribute.experimental.rpc`, with what that runtime leaves out.
 
 It checks dtypes but not shapes, "starts" on a port it could not bind, waits without end for a
-server that is not there, and lets every caller in. `Server` and `Client` close these gaps.
+server that is not there, and lets every caller in. Its `StatusOrResult` adds an op to whatever
+graph is being traced when the garbage collector meets it. `Server` and `Client` close these gaps.
 
 A message holds 4 MiB. float32 and strings travel as they are in memory; integers travel as
 varints (a uint8 from 128 takes two bytes, a negative int32 ten), and bulk uint8 is twelve times
@@ -19,6 +20,7 @@ import uuid
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.distribute.experimental.rpc.kernels import gen_rpc_ops
 
 from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
                                    ServiceUnavailableError, WrongTokenError)
@@ -60,6 +62,7 @@ class Server:
         self._token = token
         self._identity = uuid.uuid4().hex
         self._started = False
+        self._functions: dict[str, Any] = {}  # alive as long as the server runs them
         self._server = tf.distribute.experimental.rpc.Server.create("grpc", address)
         self.register(_PING, lambda: tf.constant(self._identity), [])
 
@@ -79,6 +82,8 @@ class Server:
             raise ClusterError(
                 f"{name!r} was registered after the server at {self.address} had started: "
                 "register every method before start()")
+        if name in self._functions:
+            raise ClusterError(f"the method {name!r} is registered twice")
 
         # The runtime does not hold callers to a signature's shapes, so the signature has none and
         # the graph checks them; the join makes one string of a token of any shape.
@@ -95,13 +100,11 @@ class Server:
         signature += [tf.TensorSpec(None, spec.dtype, f"argument_{i}")
                       for i, spec in enumerate(input_signature)]
         concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
-        if not tf.nest.flatten(concrete.structured_outputs):
+        if not concrete.outputs:
             raise ClusterError(f"the method {name!r} returns nothing: return a tensor, so that "
                                "its caller learns when it is done")
-        try:
-            self._server.register(name, concrete)
-        except tf.errors.AlreadyExistsError:
-            raise ClusterError(f"the method {name!r} is registered twice") from None
+        self._server.register(name, concrete)
+        self._functions[name] = concrete
 
     def start(self, timeout_seconds: float = 30.0) -> None:
         """Serves, and makes one call to the advertised address to prove that it arrives here.
@@ -116,7 +119,7 @@ class Server:
         try:
             client.wait_until_available(timeout_seconds)
             identity = client.call(_PING).numpy().decode()
-        except (ServiceUnavailableError, ClusterError) as error:
+        except ClusterError as error:
             self.close()
             if isinstance(error, WrongTokenError):
                 raise _address_in_use(self.advertised_address) from None
@@ -136,21 +139,32 @@ class Server:
 class Future:
     """A call under way. Dropping it does not cancel the call."""
 
-    def __init__(self, client: "Client", status: Any, output_specs: Nest):
+    def __init__(self, client: "Client", handle: tf.Tensor, deleter: tf.Tensor,
+                 output_specs: Nest):
         self._client = client
-        self._status = status
+        self._handle = handle
+        self._deleter = deleter  # the reply goes when this tensor does
         self._output_specs = output_specs
 
     def result(self) -> Nest:
         """Waits for the reply, a nest of tensors; raises the errors that `Client.call` names.
 
-        In a graph the errors come when it runs, as TensorFlow's: see `Client.readable_errors`.
+        In a graph, call it once; the errors come when the graph runs, as TensorFlow's: see
+        `Client.readable_errors`.
         """
+        specs = tf.nest.flatten(self._output_specs)
+        dtypes = [spec.dtype for spec in specs]
         if tf.executing_eagerly():
             with self._client.readable_errors():
-                return self._status.get_value()
-        return tf.nest.map_structure(lambda value, spec: tf.ensure_shape(value, spec.shape),
-                                     self._status.get_value(), self._output_specs)
+                values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
+        else:
+            values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
+            with tf.control_dependencies(values):
+                # An executor frees a tensor after its last reader, so the deleter needs one.
+                gen_rpc_ops.delete_rpc_future_resource(self._handle, self._deleter)
+            values = [tf.ensure_shape(value, spec.shape)
+                      for value, spec in zip(values, specs, strict=True)]
+        return tf.nest.pack_sequence_as(self._output_specs, values)
 
 
 class Client:
@@ -170,8 +184,9 @@ class Client:
         split_address(address)
         self.address = address
         self.timeout_seconds = timeout_seconds
-        self._token = token
         self._lock = threading.Lock()
+        with tf.init_scope():
+            self._token = tf.constant(token)
         self._connection: Any = None
         self._output_specs: dict[str, Nest] = {}
 
@@ -210,9 +225,10 @@ class Client:
         _check_size(method, self.address, tensors)
         output_specs = self._output_specs[method]
         with self.readable_errors():
-            status = connection.call(method, [tf.constant(self._token), *tensors], output_specs,
-                                     timeout_in_ms=_milliseconds(timeout))
-        return Future(self, status, output_specs)
+            handle, deleter = gen_rpc_ops.rpc_call(
+                connection._client_handle, method_name=method, args=[self._token, *tensors],
+                timeout_in_ms=_milliseconds(timeout))
+        return Future(self, handle, deleter, output_specs)
 
     def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
         """Returns when the service answers; asks with short calls until then.

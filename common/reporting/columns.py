@@ -24,6 +24,7 @@ ACTING = (
     "episode_return",
     "episode_length",
     "parameter_version",
+    "parameter_age_steps",
 )
 
 LEARNER = (
@@ -34,7 +35,6 @@ LEARNER = (
     "actor_steps_per_second",
     "samples_per_insert",
     "parameter_version",
-    "parameter_age_steps",
     "priority_lag_steps",
     "replay_size",
 )

@@ -20,37 +20,38 @@ def serve(num_parameters, **options):
 
 def test_a_reader_sees_each_version_once():
     server, service, client = serve(3)
-    assert client.latest() == parameters.Status(0, 0, 0, False)
+    assert client.latest() == parameters.Status(0, 0, 0, 0.0, False)
     assert client.read() is None
 
     values = np.array([1.0, np.nan, -3.0], np.float32)
-    version = service.publish(values, learner_steps=10, actor_steps=2**40)
+    version = service.publish(values, learner_steps=10, actor_steps=2**40,
+                              wall_seconds=12.5)
     values[:] = 0.0  # the snapshot is a copy
     snapshot = client.read()
-    assert snapshot.status == parameters.Status(version, 10, 2**40, False)
+    assert snapshot.status == parameters.Status(version, 10, 2**40, 12.5, False)
     np.testing.assert_array_equal(snapshot.flat, np.array([1.0, np.nan, -3.0], np.float32))
     assert client.read(if_newer_than=version) is None
 
-    last = service.publish(tf.zeros([3]), 11, 2**40 + 1, finished=True)
+    last = service.publish(tf.zeros([3]), 11, 2**40 + 1, 13.0, finished=True)
     assert last > version
-    assert client.latest() == parameters.Status(last, 11, 2**40 + 1, True)
+    assert client.latest() == parameters.Status(last, 11, 2**40 + 1, 13.0, True)
     np.testing.assert_array_equal(client.read(if_newer_than=version).flat, np.zeros([3]))
     server.close()
 
 
 def test_a_restarted_learner_publishes_newer_versions():
     server, service, _ = serve(1)
-    old = [service.publish(np.zeros([1], np.float32), step, 0) for step in range(100)][-1]
+    old = [service.publish(np.zeros([1], np.float32), step, 0, 0.0) for step in range(100)][-1]
     server.close()
     server, service, client = serve(1)
-    service.publish(np.ones([1], np.float32), 0, 0)
+    service.publish(np.ones([1], np.float32), 0, 0, 0.0)
     assert client.read(if_newer_than=old).flat == [1.0]
     server.close()
 
 
 def test_acknowledgements_are_kept_by_role():
     server, service, client = serve(1)
-    version = service.publish(np.zeros([1], np.float32), 0, 0, finished=True)
+    version = service.publish(np.zeros([1], np.float32), 0, 0, 0.0, finished=True)
     assert service.acknowledged("evaluator-0") == 0
     client.acknowledge("evaluator-0", version)
     assert service.acknowledged("evaluator-0") == version
@@ -63,7 +64,7 @@ def test_acknowledgements_are_kept_by_role():
 def test_publishing_another_vector_is_refused(flat):
     server, service, client = serve(3)
     with pytest.raises(ValueError, match=r"\[3\] float32"):
-        service.publish(flat, 0, 0)
+        service.publish(flat, 0, 0, 0.0)
     assert client.latest().version == 0
     server.close()
 
@@ -71,11 +72,11 @@ def test_publishing_another_vector_is_refused(flat):
 def test_an_old_version_is_readable_until_it_is_dropped():
     size = parameters.SLICE_SIZE + 7
     server, service, client = serve(size, keep_versions=3)
-    first = service.publish(np.full([size], 1.0, np.float32), 1, 0)
+    first = service.publish(np.full([size], 1.0, np.float32), 1, 0, 0.0)
     for value in (2.0, 3.0):
-        service.publish(np.full([size], value, np.float32), 1, 0)
+        service.publish(np.full([size], value, np.float32), 1, 0, 0.0)
     np.testing.assert_array_equal(client._read_version(first, size), np.full([size], 1.0))
-    service.publish(np.full([size], 4.0, np.float32), 1, 0)
+    service.publish(np.full([size], 4.0, np.float32), 1, 0, 0.0)
     assert client._read_version(first, size) is None
     server.close()
 
@@ -91,7 +92,7 @@ def test_no_snapshot_is_torn_under_a_publisher_at_full_rate():
         step = 0
         while not stop.is_set():
             step += 1
-            published.append(service.publish(base + np.float32(step), step, 2 * step))
+            published.append(service.publish(base + np.float32(step), step, 2 * step, 0.0))
 
     publisher = threading.Thread(target=publish)
     publisher.start()

@@ -1,3 +1,4 @@
+import gc
 import socket
 import subprocess
 import sys
@@ -172,6 +173,35 @@ def test_dropped_futures_do_no_harm(service, client):
     while int(service.count) < before + 100 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert int(service.count) == before + 100
+
+
+def test_futures_that_die_while_a_graph_is_traced_leave_no_trace_in_it(client):
+    future = client.call_async("zeros", [1])
+    cycle = [future]
+    cycle.append(cycle)
+    del future, cycle
+
+    @tf.function
+    def traced(x):
+        gc.collect()
+        return x + 1
+
+    operations = traced.get_concrete_function(tf.constant(1)).graph.get_operations()
+    assert {op.type for op in operations} <= {"Placeholder", "Const", "AddV2", "Identity"}
+
+
+def test_replies_are_freed(client):
+    def resident_bytes():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096
+
+    graph_call = tf.function(lambda: client.call("zeros", [500_000]))
+    before = resident_bytes()
+    for _ in range(50):  # of 2 MB each, three ways
+        client.call("zeros", [500_000])
+        graph_call()
+        client.call_async("zeros", [500_000])
+    assert resident_bytes() - before < 150e6
 
 
 def test_roles_start_in_any_order_and_survive_a_restart():

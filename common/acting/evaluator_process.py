@@ -1,0 +1,90 @@
+"""The evaluator's process: the published policy without exploration, again and again."""
+
+import pathlib
+import time
+
+from absl import logging
+import numpy as np
+
+from common import environments
+from common.acting.evaluate import run_episodes
+from common.agent import Agent, EnvironmentSpec
+from common.cluster import rpc
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.parameters import ParameterClient, Snapshot
+from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
+from common.environments.batch import BatchedEnvironment
+from common.reporting import columns
+from common.reporting.csv_rows import CsvRows
+from common.reporting.run_directory import RunDirectory
+
+_SEED_OFFSET = 1_000_003
+"""Evaluation episodes start from other states than the actors'."""
+
+
+def run_evaluator(
+    agent: Agent,
+    environment_name: str,
+    topology: Topology,
+    token: str,
+    directory: pathlib.Path,
+    seed: int,
+    episodes: int,
+    period_seconds: float,
+    stop: StopRequest,
+) -> None:
+    """Evaluates a snapshot every `period_seconds`, and always the run's last one.
+
+    The policy is snapshotted and tested without exploration noise (D4PG section 4).
+    """
+    batch = BatchedEnvironment([
+        environments.make(environment_name, seed + _SEED_OFFSET + i) for i in range(episodes)
+    ])
+    spec = EnvironmentSpec.of(batch)
+    policy = agent.make_evaluator(spec, episodes)
+    client = ParameterClient(rpc.Client(topology.address('learner'), token, 5.0))
+    rows = CsvRows(RunDirectory(directory).evaluator_csv, columns.EVALUATOR)
+    version, next_time = 0, time.monotonic()
+    while not stop.requested:
+        snapshot = _read(client, version)
+        is_due = snapshot is not None and (
+            snapshot.status.finished
+            or (snapshot.status.learner_steps > 0 and time.monotonic() >= next_time)
+        )
+        if not is_due:
+            stop.wait(0.5)
+            continue
+        version = snapshot.status.version
+        next_time = time.monotonic() + period_seconds
+        policy.load(snapshot.flat)
+        returns = run_episodes(batch, policy, episodes)
+        rows.append(_row(agent, environment_name, seed, snapshot, returns))
+        if snapshot.status.finished:
+            client.acknowledge('evaluator', version)
+            return
+
+
+def _read(client: ParameterClient, version: int) -> Snapshot | None:
+    try:
+        return client.read(if_newer_than=version)
+    except ServiceUnavailableError as error:
+        logging.log_every_n_seconds(logging.WARNING, 'waiting for the learner: %s', 60, error)
+        return None
+
+
+def _row(agent: Agent, environment_name: str, seed: int, snapshot: Snapshot, returns: np.ndarray):
+    status = snapshot.status
+    return {
+        'paper': agent.name,
+        'setting': agent.setting,
+        'environment': environment_name,
+        'seed': seed,
+        'wall_seconds': round(status.wall_seconds, 2),
+        'actor_steps': status.actor_steps,
+        'environment_frames': status.actor_steps,
+        'learner_steps': status.learner_steps,
+        'episode_return_mean': float(returns.mean()),
+        'episode_return_std': float(returns.std()),
+        'episodes': len(returns),
+    }

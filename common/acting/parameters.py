@@ -1,0 +1,92 @@
+"""Pulls published parameters without holding up the acting."""
+
+from collections.abc import Callable
+import threading
+import time
+
+from absl import logging
+import numpy as np
+
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.parameters import ParameterClient, Snapshot
+from common.cluster.processes import StopRequest
+
+
+class ParameterPuller:
+    """Reads the newest snapshot in a background thread.
+
+    While the learner is gone the actors keep their last parameters and go on (Ape-X, appendix F).
+    """
+
+    def __init__(self, client: ParameterClient):
+        self._client = client
+        self._wanted = threading.Event()
+        self._closed = False
+        self._snapshot: Snapshot | None = None
+        self.version = 0
+        """Of the parameters in use."""
+        self.age_steps = 0
+        """Learner steps that the former parameters were behind when these replaced them."""
+        self.finished = False
+        """Whether the learner said that the run is over."""
+        self._learner_steps = 0
+        self._began = 0.0
+        self._thread = threading.Thread(target=self._pull_on_request, name='pull', daemon=True)
+
+    def wait(self, load: Callable[[np.ndarray], None], stop: StopRequest) -> bool:
+        """Waits for the first snapshot and loads it; False if `stop` was requested before."""
+        said = False
+        while not stop.requested:
+            try:
+                snapshot = self._client.read()
+            except ServiceUnavailableError as error:
+                if not said:
+                    logging.info('waiting for the learner: %s', error)
+                said, snapshot = True, None
+            if snapshot is not None:
+                self._snapshot = snapshot
+                self.apply(load)
+                self._thread.start()
+                return True
+            stop.wait(0.2)
+        return False
+
+    def request(self) -> None:
+        """Asks for the newest snapshot; returns at once."""
+        self._wanted.set()
+
+    def apply(self, load: Callable[[np.ndarray], None]) -> None:
+        """Loads what has arrived since, if anything."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            load(snapshot.flat)
+            status = snapshot.status
+            self.version, self.finished = status.version, status.finished
+            self.age_steps = status.learner_steps - self._learner_steps
+            self._learner_steps = status.learner_steps
+            self._began = time.monotonic() - status.wall_seconds
+
+    @property
+    def wall_seconds(self) -> float:
+        """Time since the run began, by the learner's clock (less the way of a snapshot)."""
+        return time.monotonic() - self._began
+
+    def close(self) -> None:
+        """Ends the background thread."""
+        self._closed = True
+        self._wanted.set()
+
+    def _pull_on_request(self) -> None:
+        while True:
+            # Now and then without a request: an actor that waits for credit asks for nothing.
+            self._wanted.wait(timeout=1.0)
+            self._wanted.clear()
+            if self._closed:
+                return
+            try:
+                snapshot = self._client.read(if_newer_than=self.version)
+            except ServiceUnavailableError as error:
+                logging.log_every_n_seconds(logging.WARNING, 'keeping parameters: %s', 60, error)
+                continue
+            if snapshot is not None:
+                self._snapshot = snapshot

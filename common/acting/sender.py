@@ -1,0 +1,119 @@
+"""Sends transitions with their initial priorities to the replay, in the background."""
+
+import queue
+import threading
+
+from absl import logging
+import numpy as np
+
+from common.acting import n_step
+from common.agent import Actor, Agent
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import StopRequest
+from common.replay import keys
+from common.replay.schedule import schedule_for
+from common.replay.service import RemoteMemory
+
+_QUEUE = 4
+"""Batches under way; a replay that cannot follow slows the actor down instead of losing data."""
+
+
+class Sender:
+    """Collects transitions, B at a time, and adds them to a remote memory (Ape-X algorithm 1).
+
+    A call that failed is made again until it succeeds: the keys make a repetition harmless.
+    """
+
+    def __init__(
+        self, agent: Agent, actor: Actor, memory: RemoteMemory, actors: range, stop: StopRequest
+    ):
+        self._agent = agent
+        self._actor = actor
+        self._memory = memory
+        self._actors = np.asarray(actors)
+        self._stop = stop
+        self._schedule = schedule_for(agent)
+        self._collected: list[n_step.Transitions] = []
+        self._num_collected = 0
+        self._queue: queue.Queue = queue.Queue(_QUEUE)
+        self._thread = threading.Thread(target=self._send_all, name='send', daemon=True)
+        self._error: Exception | None = None
+        self._statistics = None
+        self.incarnation = 0
+        """Tells this life of the actors from others; given by the replay."""
+
+    def start(self) -> None:
+        """Gets an incarnation and starts to send; waits for the replay."""
+        self._until_available(self._get_incarnation)
+        self._thread.start()
+
+    def add(self, transitions: n_step.Transitions) -> None:
+        """Takes transitions over; sends when there are enough.
+
+        Raises:
+          Exception: what ended the sending, such as a refused token.
+        """
+        self._collected.append(transitions)
+        self._num_collected += len(transitions.step)
+        if self._num_collected < self._agent.send_batch:
+            return
+        batch = n_step.concatenate(self._collected)
+        self._collected, self._num_collected = [], 0
+        step_keys = keys.make_keys(
+            0, self._actors[batch.environment_index], self.incarnation, batch.step
+        )
+        priorities = self._actor.initial_priorities(batch)
+        self._put((step_keys, self._agent.steps(batch), priorities))
+
+    def wait_for_credit(self) -> None:
+        """Waits, by short polls, while the actors are too far ahead of the learner."""
+        while self._statistics is not None and not self._stop.requested:
+            self._raise_error()
+            if self._schedule.may_insert(self._statistics):
+                return
+            self._stop.wait(0.01)
+            self._until_available(self._poll)
+
+    def close(self) -> None:
+        """Sends what is in the queue and ends; gives up on a replay that is gone."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(timeout=5.0)
+
+    def _put(self, item) -> None:
+        while not self._stop.requested:
+            self._raise_error()
+            try:
+                self._queue.put(item, timeout=0.5)
+                return
+            except queue.Full:
+                continue
+
+    def _send_all(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                self._until_available(lambda: self._insert(item))
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error  # raised again where the acting loop can see it
+
+    def _insert(self, item) -> None:
+        self._statistics = self._memory.insert(*item)
+
+    def _poll(self) -> None:
+        self._statistics = self._memory.statistics()
+
+    def _get_incarnation(self) -> None:
+        self.incarnation = self._memory.new_incarnation()
+
+    def _until_available(self, function) -> None:
+        while not self._stop.requested:
+            try:
+                function()
+                return
+            except ServiceUnavailableError as error:
+                logging.log_every_n_seconds(logging.WARNING, 'waiting for the replay: %s', 60, error)
+                self._stop.wait(0.2)
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,95 @@
+"""A run on this machine, as the person in front of it sees it."""
+
+import time
+
+from common.cluster.errors import ClusterError
+from common.cluster.launcher import LocalCluster
+from common.cluster.processes import StopRequest
+from common.reporting import csv_rows
+from common.reporting.progress import ProgressLine
+from common.reporting.run_directory import RunDirectory
+
+_STOP_SECONDS = 60.0
+
+
+class LocalRun:
+    """Starts the roles, shows how they do, stops them, and says what came out."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        cluster: LocalCluster,
+        stop: StopRequest,
+        max_minutes: float | None,
+        max_actor_steps: int | None,
+        max_learner_steps: int | None,
+        min_replay_size: int,
+    ):
+        self._directory = directory
+        self._cluster = cluster
+        self._stop = stop
+        self._max_seconds = None if max_minutes is None else 60 * max_minutes
+        self._max_actor_steps = max_actor_steps
+        self._max_learner_steps = max_learner_steps
+        self._min_replay_size = min_replay_size
+        self._last_wall = -1.0
+        self._seen_at = time.monotonic()
+
+    def run(self, title: str) -> None:
+        """Returns when the run is over, or was stopped by Ctrl-C or SIGTERM in good order.
+
+        Raises:
+          ClusterError: a role failed for good; the message ends with the last lines of its log.
+        """
+        progress = ProgressLine(
+            self._max_seconds,
+            max_learner_steps=self._max_learner_steps,
+            max_actor_steps=self._max_actor_steps,
+            min_replay_size=self._min_replay_size,
+        )
+        progress.print(f'{title}; run directory {self._directory.path}')
+        failure = None
+        try:
+            self._cluster.start()
+            while failure is None and not self._stop.wait(0.5):
+                failure = self._cluster.failure()
+                self._show(progress)
+                learner = self._cluster.states()['learner', 0]
+                if not learner.running and learner.exit_code == 0:
+                    break
+        finally:
+            progress.close()
+            if self._stop.requested:
+                print('stopping: the learner saves a checkpoint', flush=True)
+            self._cluster.stop(_STOP_SECONDS)
+            stopped = 'stopped' if self._stop.requested else 'finished'
+            self._directory.close_run_record('failed' if failure else stopped)
+        if failure is not None:
+            raise ClusterError(failure)
+        self._report(title)
+
+    def _show(self, progress: ProgressLine) -> None:
+        row = csv_rows.last_row(self._directory.learner_csv)
+        if row is not None and row['wall_seconds'] != self._last_wall:
+            self._last_wall, self._seen_at = row['wall_seconds'], time.monotonic()
+        elapsed = max(self._last_wall, 0.0) + time.monotonic() - self._seen_at
+        restarts = [f'{name} {index} restarted' + (f' {state.restarts}x' if state.restarts > 1 else '')
+                    for (name, index), state in self._cluster.states().items() if state.restarts]
+        evaluation = csv_rows.last_row(self._directory.evaluator_csv)
+        progress.update(row, evaluation, elapsed, note=', '.join(restarts))
+
+    def _report(self, title: str) -> None:
+        evaluation = csv_rows.last_row(self._directory.evaluator_csv)
+        if evaluation is None:
+            print(f'no evaluation yet; the logs are in {self._directory.logs}')
+            return
+        from common.reporting import curves
+
+        picture = self._directory.path / 'learning_curve.png'
+        curves.learning_curve([self._directory.path], picture, title)
+        print(
+            f'evaluator return {evaluation["episode_return_mean"]:.1f} +- '
+            f'{evaluation["episode_return_std"]:.1f} ({evaluation["episodes"]} episodes) after '
+            f'{evaluation["wall_seconds"]:.0f} s, {evaluation["actor_steps"]:,} actor steps, '
+            f'{evaluation["learner_steps"]:,} learner steps\nlearning curve {picture}'
+        )

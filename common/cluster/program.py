@@ -1,0 +1,267 @@
+"""The main program of a paper: flags, the roles behind `--role`, and the local run.
+
+Importing this module imports neither TensorFlow nor NumPy: the launcher stays light, and a role sets
+its threads before either reads them.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import os
+import pathlib
+import sys
+
+from absl import app
+from absl import flags
+from absl import logging
+
+from common.cluster import processes
+from common.cluster import token as token_lib
+from common.cluster.errors import ClusterError
+from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
+from common.reporting.run_directory import RunDirectory, RunDirectoryError
+
+_ENVIRONMENT = flags.DEFINE_string(
+    'environment', None, 'What to learn, "suite:domain:task", for example control:cartpole:swingup.'
+)
+_WORKDIR = flags.DEFINE_string(
+    'workdir', None,
+    'Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that '
+    'holds a run of the same configuration is continued.',
+)
+_ROLE = flags.DEFINE_enum(
+    'role', 'local', ['local', 'learner', 'replay', 'actor', 'evaluator'],
+    'local starts all others as processes of this machine. The others take their addresses from '
+    'TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE.',
+)
+_SEED = flags.DEFINE_integer(
+    'seed', 0, 'Of networks, exploration, environments and replay.', lower_bound=0
+)
+_MAX_MINUTES = flags.DEFINE_float(
+    'max_minutes', None, 'Ends the run after so much wall-clock time, over all of its starts.',
+    lower_bound=0,
+)
+_MAX_ACTOR_STEPS = flags.DEFINE_integer(
+    'max_actor_steps', None, 'Ends the run after so many steps of all actors together.',
+    lower_bound=1,
+)
+_MAX_LEARNER_STEPS = flags.DEFINE_integer(
+    'max_learner_steps', None, 'Ends the run after so many learner updates.', lower_bound=1
+)
+_ACTOR_PROCESSES = flags.DEFINE_integer(
+    'actor_processes', None,
+    'Processes that share the actors among them; each evaluates the policies of its actors as one '
+    'batch. Default: one for every core but one. Not in the paper (a core for each actor).',
+    lower_bound=1,
+)
+_EVALUATION_EPISODES = flags.DEFINE_integer(
+    'evaluation_episodes', 10, 'Episodes of an evaluation, without noise. Not in the paper.',
+    lower_bound=1,
+)
+_EVALUATION_SECONDS = flags.DEFINE_float(
+    'evaluation_seconds', 60.0, 'Time from one evaluation to the next. Not in the paper.',
+    lower_bound=0,
+)
+_REPLAY = flags.DEFINE_enum(
+    'replay', 'process', ['process', 'learner'],
+    'With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X '
+    'section 3), or in that of the learner, which saves the way between them.',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """What a binary says of its paper.
+
+    module: of the binary, to start roles with `python -m`.
+    config: the hyperparameters, a dataclass with `validate()`.
+    num_actors: K.
+    make_agent: builds the agent; imports TensorFlow, so only roles call it.
+    """
+
+    name: str
+    module: str
+    config: object
+    num_actors: int
+    make_agent: Callable
+
+
+def run(paper: Paper) -> None:
+    """Runs the role that the flags name; ends the program with one line on a user's mistake."""
+    try:
+        _check(paper)
+        _run_local(paper) if _ROLE.value == 'local' else _run_role(paper)
+    except (ClusterError, RunDirectoryError, UsageError) as error:
+        fail(str(error))
+
+
+class UsageError(ValueError):
+    """A flag or an environment that cannot be; the message is one line that names it."""
+
+
+def fail(message: str) -> None:
+    """Ends the program with one line on standard error and exit code 2."""
+    print(f'error: {message}', file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+def _check(paper: Paper) -> None:
+    for flag in (_ENVIRONMENT, _WORKDIR):
+        if not flag.value:
+            raise UsageError(f'--{flag.name} is missing: {flags.FLAGS[flag.name].help}')
+    try:
+        paper.config.validate()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if paper.num_actors < 1:
+        raise UsageError(f'--num_actors must be at least 1, is {paper.num_actors}')
+    if _actor_processes(paper) > paper.num_actors:
+        raise UsageError(
+            f'--actor_processes must be at most --num_actors ({paper.num_actors}), is '
+            f'{_ACTOR_PROCESSES.value}'
+        )
+
+
+def _actor_processes(paper: Paper) -> int:
+    if _ACTOR_PROCESSES.value is not None:
+        return _ACTOR_PROCESSES.value
+    return min(paper.num_actors, max(1, (os.cpu_count() or 1) - 1))
+
+
+def _actors_of(paper: Paper, process: int) -> range:
+    """The paper's actors that live in one actor process, as evenly as possible."""
+    count = _actor_processes(paper)
+    if process >= count:
+        raise UsageError(
+            f'this is actor process {process}, counted from 0, but --actor_processes is {count}: '
+            'give every role the same --actor_processes'
+        )
+    return range(process * paper.num_actors // count, (process + 1) * paper.num_actors // count)
+
+
+def _make_environment():
+    from common import environments
+
+    try:
+        return environments.make(_ENVIRONMENT.value, _SEED.value)
+    except environments.UnknownEnvironmentError as error:
+        raise UsageError(str(error)) from None
+
+
+def _run_role(paper: Paper) -> None:
+    role = _ROLE.value
+    cores = os.cpu_count() or 1
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    if role != 'learner':
+        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # only the learner is worth a GPU
+    processes.limit_threads({'learner': cores, 'replay': min(2, cores)}.get(role, 1))
+    topology = Topology.from_environment()
+    if topology.job != role:
+        raise ClusterError(
+            f'--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree'
+        )
+    token = token_lib.load()
+    stop = StopRequest().install()
+    directory = pathlib.Path(_WORKDIR.value)
+    RunDirectory(directory).open(_run_config(paper))
+    from common.replay.library import ReplayLibraryError
+
+    try:
+        _ROLES[role](paper, topology, token, directory, stop)
+    except ReplayLibraryError as error:
+        raise UsageError(str(error)) from None
+
+
+def _spec():
+    from common.agent import EnvironmentSpec
+
+    return EnvironmentSpec.of(_make_environment())
+
+
+def _learner(paper, topology, token, directory, stop):
+    from common.learning.process import Limits, run_learner
+
+    limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
+    agent = paper.make_agent(paper.config)
+    run_learner(agent, _spec(), topology, token, directory, _SEED.value, limits, stop)
+
+
+def _replay(paper, topology, token, directory, stop):
+    del directory  # the memory leaves nothing behind
+    from common.replay.process import run_replay
+
+    run_replay(paper.make_agent(paper.config), _spec(), topology, token, _SEED.value, stop)
+
+
+def _actor(paper, topology, token, directory, stop):
+    actors = _actors_of(paper, topology.index)
+    _make_environment()
+    from common.acting.process import run_actor
+
+    run_actor(
+        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, token, directory, actors,
+        _SEED.value, stop,
+    )
+
+
+def _evaluator(paper, topology, token, directory, stop):
+    _make_environment()
+    from common.acting.evaluator_process import run_evaluator
+
+    run_evaluator(
+        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, token, directory,
+        _SEED.value, _EVALUATION_EPISODES.value, _EVALUATION_SECONDS.value, stop,
+    )
+
+
+_ROLES = {'learner': _learner, 'replay': _replay, 'actor': _actor, 'evaluator': _evaluator}
+
+
+def _run_config(paper: Paper) -> dict:
+    """What makes a run what it is; how long it lasts and where it runs are not part of it."""
+    return {
+        'paper': paper.name,
+        'environment': _ENVIRONMENT.value,
+        'seed': _SEED.value,
+        'num_actors': paper.num_actors,
+        'config': {
+            field.name: getattr(paper.config, field.name)
+            for field in dataclasses.fields(paper.config)
+        },
+    }
+
+
+def _run_local(paper: Paper) -> None:
+    from common.cluster.launcher import LocalCluster, Role
+    from common.cluster.local_run import LocalRun
+
+    _make_environment()
+    directory = RunDirectory(_WORKDIR.value)
+    directory.open(_run_config(paper))
+    counts = {'learner': 1, 'replay': int(_REPLAY.value == 'process'), 'evaluator': 1,
+              'actor': _actor_processes(paper)}
+    topology = Topology.local(counts)
+    token = token_lib.load_or_create()
+    roles = []
+    for job, count in counts.items():
+        for index in range(count):
+            command = [sys.executable, '-m', paper.module, *sys.argv[1:], f'--role={job}',
+                       f'--workdir={_WORKDIR.value}']
+            environment = {
+                'TF_CONFIG': topology.to_tf_config(job, index),
+                token_lib.TOKEN_VARIABLE: token,
+            }
+            roles.append(Role(job, index, command, environment, restart=True))
+    directory.write_run_record(seed=_SEED.value, scale=f'{paper.num_actors} actors')
+    local_run = LocalRun(
+        directory, LocalCluster(roles, directory.logs), StopRequest().install(),
+        max_minutes=_MAX_MINUTES.value, max_actor_steps=_MAX_ACTOR_STEPS.value,
+        max_learner_steps=_MAX_LEARNER_STEPS.value, min_replay_size=paper.config.min_replay_size,
+    )
+    local_run.run(title=f'{paper.name} on {_ENVIRONMENT.value}')
+
+
+def start(main: Callable[[list[str]], None]) -> None:
+    """`absl.app.run` with plain log lines."""
+    logging.use_absl_handler()
+    app.run(main)

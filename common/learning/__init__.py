@@ -1,0 +1,1 @@
+"""Learners: updates in graph, checkpoints, and the process around them."""

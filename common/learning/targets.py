@@ -1,0 +1,23 @@
+"""Target networks."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+def copy(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
+    """Makes `target` equal to `source`."""
+    for s, t in zip(source, target, strict=True):
+        t.assign(s)
+
+
+def copy_periodically(
+    step: tf.Tensor, period: int, source: Sequence[tf.Variable], target: Sequence[tf.Variable]
+) -> None:
+    """Hard copy when `step` is a multiple of `period` (D4PG algorithm 1, line 9).
+
+    A select instead of a branch: XLA then needs no conditional around variables.
+    """
+    due = tf.equal(step % period, 0)
+    for s, t in zip(source, target, strict=True):
+        t.assign(tf.where(due, s, t))

@@ -1,0 +1,144 @@
+"""A memory behind TensorFlow's RPC: the service in one process, its face in the others."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from common.cluster import rpc
+from common.replay import keys as keys_lib
+from common.replay import memory as memory_lib
+
+Nest = Any
+
+_REPLY_BYTES = 3 * 2**20
+"""What a sample may take of the 4 MiB that a message holds; keys and masses come on top."""
+
+
+class ReplayService:
+    """Registers the methods of a memory on a server that has not started yet.
+
+    Shapes, dtypes and priorities are checked by the replay ops, whose errors name the argument and
+    reach the caller with their type. No method blocks.
+    """
+
+    def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = 'sample'):
+        self._memory = memory
+        self._distribution = distribution
+        # At random, so that a new service does not hand out what a former one handed out.
+        first = random.randrange(keys_lib.MAX_INCARNATIONS)
+        self._incarnation = tf.Variable(first, dtype=tf.int64, trainable=False)
+        self._finished = tf.Variable(False, trainable=False)
+        int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
+        columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
+        server.register(
+            'replay_insert', self._insert,
+            [int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns],
+        )
+        server.register('replay_sample', self._sample, [tf.TensorSpec([], tf.int32)])
+        server.register('replay_update_priorities', memory.update_priorities, [int64s, floats])
+        server.register('replay_statistics', memory.statistics_tensor, [])
+        server.register('replay_incarnation', self._next_incarnation, [])
+        server.register('replay_finish', self._finish, [])
+
+    @property
+    def finished(self) -> bool:
+        """Whether the learner said that the run is over."""
+        return bool(self._finished)
+
+    def _insert(self, keys, item_keys, item_lengths, priorities, *columns):
+        steps = self._memory.signature.unflatten(columns)
+        self._memory.insert(keys, steps, priorities, item_keys, item_lengths)
+        return self._memory.statistics_tensor()
+
+    def _sample(self, batch_size):
+        sample = self._memory.sample(batch_size, self._distribution)
+        return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
+
+    def _next_incarnation(self):
+        return self._incarnation.assign_add(1, read_value=True) % keys_lib.MAX_INCARNATIONS
+
+    def _finish(self):
+        self._finished.assign(True)
+        return tf.constant(True)
+
+
+class RemoteMemory:
+    """The memory of a `ReplayService`, with the methods of `common.replay.memory.Memory`.
+
+    What exceeds a message goes as several calls in parallel. A retried insert never duplicates.
+    Errors are those of `rpc.Client.call`; `tf.errors.InvalidArgumentError` is a caller's mistake and
+    leaves the memory as it was.
+    """
+
+    def __init__(self, client: rpc.Client, specs: Nest):
+        self._client = client
+        self.signature = memory_lib.Signature(specs)
+        self._rows_per_message = max(1, _REPLY_BYTES // max(1, self.signature.bytes_per_step))
+        self._no_item_keys = tf.zeros([0], tf.int64)
+        self._no_item_lengths = tf.zeros([0], tf.int32)
+
+    def insert(self, keys, steps: Nest, priorities) -> memory_lib.Statistics:
+        """Adds transitions, each an item, and returns the memory's counters."""
+        columns = self.signature.flatten(steps)
+        futures = []
+        for begin in range(0, len(keys), self._rows_per_message):
+            rows = slice(begin, begin + self._rows_per_message)
+            futures.append(
+                self._client.call_async(
+                    'replay_insert',
+                    [keys[rows], self._no_item_keys, self._no_item_lengths, priorities[rows],
+                     *(column[rows] for column in columns)],
+                )
+            )
+        statistics = [_statistics(future.result()) for future in futures]
+        return statistics[-1]
+
+    def sample(self, batch_size: int) -> memory_lib.Sample:
+        """Draws items with replacement, as `Memory.sample`."""
+        calls = math.ceil(batch_size / self._rows_per_message)
+        sizes = [batch_size // calls + (i < batch_size % calls) for i in range(calls)]
+        futures = [
+            self._client.call_async('replay_sample', [tf.constant(size, tf.int32)])
+            for size in sizes
+        ]
+        parts = [self._as_sample(future.result()) for future in futures]
+        return parts[0] if calls == 1 else _join(parts)
+
+    def update_priorities(self, keys, priorities) -> tf.Tensor:
+        """Sets raw priorities and returns how many items were gone, as `Memory`."""
+        return self._client.call('replay_update_priorities', [keys, priorities])
+
+    def statistics(self) -> memory_lib.Statistics:
+        """Returns the memory's counters."""
+        return _statistics(self._client.call('replay_statistics'))
+
+    def new_incarnation(self) -> int:
+        """Returns a number that tells this life of an actor from its others."""
+        return int(self._client.call('replay_incarnation'))
+
+    def finish(self) -> None:
+        """Tells the replay's process that the run is over."""
+        self._client.call('replay_finish')
+
+    def _as_sample(self, reply) -> memory_lib.Sample:
+        return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
+
+
+def _statistics(values: tf.Tensor) -> memory_lib.Statistics:
+    return memory_lib.Statistics(*(int(n) for n in np.asarray(values)))
+
+
+def _join(parts: list[memory_lib.Sample]) -> memory_lib.Sample:
+    """Joins samples of one memory whose total mass may have moved between the calls."""
+    total = parts[0].total_mass
+    masses = tf.concat([part.masses * (total / part.total_mass) for part in parts], 0)
+    keys, lengths = (
+        tf.concat([getattr(part, name) for part in parts], 0) for name in ('keys', 'lengths')
+    )
+    steps = tf.nest.map_structure(
+        lambda *columns: tf.concat(columns, 0), *[part.steps for part in parts]
+    )
+    return memory_lib.Sample(keys, masses, total, parts[0].count, lengths, steps)

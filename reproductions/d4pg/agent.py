@@ -1,0 +1,73 @@
+"""D4PG for the shared programs: configuration, actor and learner in one object."""
+
+import tensorflow as tf
+
+from common.acting.n_step import Transitions
+from common.agent import EnvironmentSpec
+from common.replay import distributions
+from reproductions.d4pg import actor as actor_lib
+from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg.config import D4PGConfig
+
+
+class D4PG:
+    """See `common.agent.Agent`."""
+
+    name = 'd4pg'
+    metrics = learner_lib.METRICS
+    jit_compile = True
+
+    def __init__(self, config: D4PGConfig):
+        self._config = config
+        self.n_step = config.n_step
+        self.discount = config.discount
+        self.batch_size = config.batch_size
+        self.updates_per_call = config.updates_per_call
+        self.actor_period = config.actor_period
+        self.send_batch = config.send_batch
+        self.replay_capacity = config.replay_capacity
+        self.min_replay_size = config.min_replay_size
+        self.samples_per_insert = config.samples_per_insert or None
+        prioritized = 'prioritized' if config.priority_exponent else 'uniform'
+        self.setting = f'd4pg_{prioritized}_n{config.n_step}'
+
+    def step_specs(self, spec: EnvironmentSpec) -> learner_lib.Transition:
+        """An N-step transition."""
+        return learner_lib.transition_specs(spec.observation_size, spec.action_size)
+
+    def steps(self, transitions: Transitions) -> learner_lib.Transition:
+        """Drops what only the initial priority needed."""
+        return learner_lib.Transition(
+            *(getattr(transitions, name) for name in learner_lib.Transition._fields)
+        )
+
+    def distributions(self):
+        """Proportional to p^alpha, or uniform; removal first in, first out.
+
+        The paper refers to Ape-X for the replay, whose DPG variant removes by priority^-0.4 and
+        whose DQN removes first in, first out: ambiguous, so the simpler one.
+        """
+        exponent = self._config.priority_exponent
+        sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
+        return {'sample': sample, 'remove': distributions.Fifo()}, 'remove'
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
+        """Algorithm 1, the learner."""
+        tf.random.set_seed(seed)
+        return learner_lib.D4PGLearner(self._config, spec.observation_size, spec.action_size)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, num_environments: int, seed: int
+    ) -> actor_lib.D4PGActor:
+        """Algorithm 1, the actor."""
+        del num_environments  # the twins take any batch
+        return actor_lib.D4PGActor(
+            self._config, spec.observation_size, spec.action_size, seed
+        )
+
+    def make_evaluator(
+        self, spec: EnvironmentSpec, num_environments: int
+    ) -> actor_lib.D4PGEvaluator:
+        """pi_theta without noise."""
+        del num_environments
+        return actor_lib.D4PGEvaluator(self._config, spec.observation_size, spec.action_size)

@@ -1,0 +1,104 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from common.cluster import processes
+
+
+def gone(pid, seconds=5.0):
+    """Whether a process ends (a zombie has ended) within some seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the signal is Linux's")
+
+CHILD = """
+import os, time
+from common.cluster.processes import set_parent_death_signal
+set_parent_death_signal()
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+@linux_only
+def test_a_child_dies_with_its_parent():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', "
+         "sys.argv[1]])", CHILD], stdout=subprocess.PIPE)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(child)
+
+
+@linux_only
+def test_a_child_whose_parent_has_died_already_ends_at_once():
+    code = ("from common.cluster.processes import set_parent_death_signal as s\n"
+            f"s({os.getpid()})\nprint('mine', flush=True)\ns(999999999)\nprint('other')")
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    assert child.stdout == b"mine\n"
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_a_stop_request_is_a_flag_and_the_second_interrupt_raises():
+    code = """
+import os, signal
+from common.cluster.processes import StopRequest
+stop = StopRequest().install()
+assert not stop.requested and not stop.wait(0.01)
+os.kill(os.getpid(), signal.SIGTERM)
+assert stop.requested and stop.wait(60)
+os.kill(os.getpid(), signal.SIGTERM)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert child.stdout == b"interrupted\n"
+
+
+def test_the_first_interrupt_only_asks():
+    code = """
+import os, signal
+from common.cluster.processes import StopRequest
+stop = StopRequest().install()
+os.kill(os.getpid(), signal.SIGINT)
+print(stop.requested)
+other = StopRequest()
+other.request()
+print(other.requested)
+"""
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert child.stdout == b"True\nTrue\n"
+
+
+def test_threads_are_limited_before_anything_reads_the_variables():
+    code = """
+import os
+from common.cluster.processes import limit_threads
+limit_threads(1)
+import tensorflow as tf
+print(os.environ["OMP_NUM_THREADS"], tf.config.threading.get_intra_op_parallelism_threads(),
+      tf.config.threading.get_inter_op_parallelism_threads())
+"""
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, check=True)
+    assert child.stdout.split() == [b"1", b"1", b"1"]
+    assert processes.thread_environment(3) == {
+        "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
