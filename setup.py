@@ -15,14 +15,6 @@ class BuildOps(build_ext.build_ext):
     """Compiles with TensorFlow's own flags and names the file after its version."""
 
     def build_extension(self, ext):
-        compiler = os.environ.get('CXX', 'g++')
-        if shutil.which(compiler) is None:
-            sys.exit(
-                f'error: no C++ compiler: "{compiler}" is not on the PATH, and the replay ops must '
-                'be compiled; install g++ (Debian: apt-get install g++) or set CXX'
-            )
-        # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
-        os.environ['CC'] = os.environ['CXX'] = compiler
         os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
         import tensorflow as tf
 
@@ -33,6 +25,14 @@ class BuildOps(build_ext.build_ext):
         super().build_extension(ext)
 
     def run(self):
+        compiler = os.environ.get('CXX', 'g++')
+        if shutil.which(compiler) is None:
+            sys.exit(
+                f'error: no C++ compiler: "{compiler}" is not on the PATH, and the replay ops must '
+                'be compiled; install g++ (Debian: apt-get install g++) or set CXX'
+            )
+        # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
+        os.environ['CC'] = os.environ['CXX'] = compiler
         # An older library stays behind under its own name; the loader would only mention it.
         for library in CC.parent.glob('_ops.tf-*.so'):
             library.unlink()

@@ -3,10 +3,7 @@
     python -m binaries.d4pg --environment=control:cartpole:swingup --workdir=runs/cartpole
 """
 
-import dataclasses
-
 from absl import flags
-from ml_collections import config_flags
 
 from common.cluster import program
 from reproductions.d4pg import config as config_lib
@@ -15,15 +12,7 @@ _NUM_ACTORS = flags.DEFINE_integer(
     'num_actors', config_lib.NUM_ACTORS,
     'K, actors; 32 on the control suite, 64 beyond it (sections 4.1 to 4.3).',
 )
-_CONFIG = config_flags.DEFINE_config_dataclass(
-    'config',
-    config_lib.D4PGConfig(),
-    'Hyperparameters; sections are those of the D4PG paper.\n'
-    + '\n'.join(
-        f'--config.{field.name}={field.default}: {field.metadata["help"]}'
-        for field in dataclasses.fields(config_lib.D4PGConfig)
-    ),
-)
+_CONFIG = program.define_config(config_lib.D4PGConfig())
 flags.adopt_module_key_flags(program)
 
 

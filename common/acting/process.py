@@ -38,13 +38,13 @@ def run_actor(
       actors: indices of the paper's actors that live in this process.
     """
     batch = BatchedEnvironment(
-        # Room between the seeds: no environment repeats another's, nor that of a later life.
+        # Hashed: no environment repeats what another one does.
         [environments.make(environment_name, _environment_seed(seed, i)) for i in actors]
     )
     spec = EnvironmentSpec.of(batch)
     actor = agent.make_actor(spec, len(actors), seed=_environment_seed(seed, actors.start))
     memory = RemoteMemory(
-        rpc.Client(topology.replay_addresses[0], token), agent.step_specs(spec)
+        rpc.Client(topology.replay_addresses[0], token, 5.0), agent.step_specs(spec)
     )
     puller = ParameterPuller(ParameterClient(rpc.Client(topology.address('learner'), token, 5.0)))
     sender = Sender(agent, actor, memory, actors, stop)
@@ -72,12 +72,13 @@ def run_actor(
     )
     timesteps = 0
     while not stop.requested and not puller.finished:
-        sender.wait_for_credit()
+        puller.apply(actor.load)  # also without credit, or it would miss the end of the run
+        if not sender.has_credit():
+            continue
         loop.step()
         timesteps += 1
         if timesteps % agent.actor_period == 0:
             puller.request()
-        puller.apply(actor.load)
     sender.close()
     puller.close()
     logging.info('acted for %d steps', loop.steps)

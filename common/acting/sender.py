@@ -65,14 +65,17 @@ class Sender:
         priorities = self._actor.initial_priorities(batch)
         self._put((step_keys, self._agent.steps(batch), priorities))
 
-    def wait_for_credit(self) -> None:
-        """Waits, by short polls, while the actors are too far ahead of the learner."""
-        while self._statistics is not None and not self._stop.requested:
-            self._raise_error()
-            if self._schedule.may_insert(self._statistics):
-                return
-            self._stop.wait(0.01)
-            self._until_available(self._poll)
+    def has_credit(self) -> bool:
+        """Whether the actors may go on; if they are too far ahead of the learner, asks anew."""
+        self._raise_error()
+        if self._statistics is None or self._schedule.may_insert(self._statistics):
+            return True
+        self._stop.wait(0.01)
+        try:
+            self._statistics = self._memory.statistics()
+        except ServiceUnavailableError as error:
+            logging.log_every_n_seconds(logging.WARNING, 'waiting for the replay: %s', 60, error)
+        return self._schedule.may_insert(self._statistics)
 
     def close(self) -> None:
         """Sends what is in the queue and ends; gives up on a replay that is gone."""
@@ -98,9 +101,6 @@ class Sender:
 
     def _insert(self, item) -> None:
         self._statistics = self._memory.insert(*item)
-
-    def _poll(self) -> None:
-        self._statistics = self._memory.statistics()
 
     def _get_incarnation(self) -> None:
         self.incarnation = self._memory.new_incarnation()

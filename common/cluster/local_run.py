@@ -48,7 +48,7 @@ class LocalRun:
             min_replay_size=self._min_replay_size,
         )
         progress.print(f'{title}; run directory {self._directory.path}')
-        failure = None
+        failure = result = None
         try:
             self._cluster.start()
             while failure is None and not self._stop.wait(0.5):
@@ -57,6 +57,8 @@ class LocalRun:
                 learner = self._cluster.states()['learner', 0]
                 if not learner.running and learner.exit_code == 0:
                     break
+            if failure is None and not self._stop.requested:
+                result = self._result(title)  # it takes as long as the others need to end
         finally:
             progress.close()
             if self._stop.requested:
@@ -66,7 +68,7 @@ class LocalRun:
             self._directory.close_run_record('failed' if failure else stopped)
         if failure is not None:
             raise ClusterError(failure)
-        self._report(title)
+        print(result or self._result(title), flush=True)
 
     def _show(self, progress: ProgressLine) -> None:
         row = csv_rows.last_row(self._directory.learner_csv)
@@ -78,16 +80,16 @@ class LocalRun:
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         progress.update(row, evaluation, elapsed, note=', '.join(restarts))
 
-    def _report(self, title: str) -> None:
+    def _result(self, title: str) -> str:
+        """Draws the learning curve and returns what to print."""
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         if evaluation is None:
-            print(f'no evaluation yet; the logs are in {self._directory.logs}')
-            return
+            return f'no evaluation yet; the logs are in {self._directory.logs}'
         from common.reporting import curves
 
         picture = self._directory.path / 'learning_curve.png'
         curves.learning_curve([self._directory.path], picture, title)
-        print(
+        return (
             f'evaluator return {evaluation["episode_return_mean"]:.1f} +- '
             f'{evaluation["episode_return_std"]:.1f} ({evaluation["episodes"]} episodes) after '
             f'{evaluation["wall_seconds"]:.0f} s, {evaluation["actor_steps"]:,} actor steps, '

@@ -6,13 +6,17 @@ its threads before either reads them.
 
 from collections.abc import Callable
 import dataclasses
+import difflib
+import math
 import os
 import pathlib
+import re
 import sys
 
 from absl import app
 from absl import flags
 from absl import logging
+from ml_collections import config_flags
 
 from common.cluster import processes
 from common.cluster import token as token_lib
@@ -51,7 +55,14 @@ _MAX_LEARNER_STEPS = flags.DEFINE_integer(
 _ACTOR_PROCESSES = flags.DEFINE_integer(
     'actor_processes', None,
     'Processes that share the actors among them; each evaluates the policies of its actors as one '
-    'batch. Default: one for every core but one. Not in the paper (a core for each actor).',
+    'batch. Default: one for every second core. Not in the paper (a core for each actor).',
+    lower_bound=1,
+)
+_LEARNER_THREADS = flags.DEFINE_integer(
+    'learner_threads', None,
+    'Threads of the learner. Default: with --role=local the cores that the actor processes leave '
+    'over, else all: threads that wait for each other lose more to actors on their cores than they '
+    'gain. Not in the paper (a GPU).',
     lower_bound=1,
 )
 _EVALUATION_EPISODES = flags.DEFINE_integer(
@@ -93,10 +104,41 @@ def run(paper: Paper) -> None:
         _run_local(paper) if _ROLE.value == 'local' else _run_role(paper)
     except (ClusterError, RunDirectoryError, UsageError) as error:
         fail(str(error))
+    except KeyboardInterrupt:
+        fail('interrupted twice: ended without waiting for a last checkpoint')
 
 
 class UsageError(ValueError):
     """A flag or an environment that cannot be; the message is one line that names it."""
+
+
+def define_config(config) -> flags.FlagHolder:
+    """Defines `--config.NAME` for each field of a dataclass, whose metadata holds its `help`.
+
+    Ends the program with one line if the command line names a field that there is not.
+    """
+    fields = dataclasses.fields(config)
+    _refuse_unknown_fields([field.name for field in fields])
+    described = (
+        f'--config.{field.name}={getattr(config, field.name)}: {field.metadata["help"]}'
+        for field in fields
+    )
+    help_text = '\n'.join(['Hyperparameters; sections are those of the paper.', *described])
+    return config_flags.DEFINE_config_dataclass('config', config, help_text)
+
+
+def _refuse_unknown_fields(names: list[str]) -> None:
+    """ml_collections reads the command line when the flag is defined, and raises a KeyError."""
+    try:
+        arguments = flags.FLAGS.read_flags_from_files(sys.argv[1:])
+    except flags.Error as error:
+        fail(str(error))
+    for argument in arguments:
+        match = re.match(r'--?(?:no)?config\.([^=]*)', argument)
+        if match and match[1] not in names:
+            near = difflib.get_close_matches(match[1], names, n=3)
+            hint = 'did you mean ' + ' or '.join(f'--config.{name}' for name in near) + '? '
+            fail(f'unknown flag --config.{match[1]}: {hint if near else ""}--help lists them all')
 
 
 def fail(message: str) -> None:
@@ -109,6 +151,7 @@ def _check(paper: Paper) -> None:
     for flag in (_ENVIRONMENT, _WORKDIR):
         if not flag.value:
             raise UsageError(f'--{flag.name} is missing: {flags.FLAGS[flag.name].help}')
+    _check_numbers(paper.config)
     try:
         paper.config.validate()
     except ValueError as error:
@@ -122,10 +165,26 @@ def _check(paper: Paper) -> None:
         )
 
 
+def _check_numbers(config) -> None:
+    """What the flags' parsers let through: nan, inf, and tuples of anything."""
+    values = {f'config.{field.name}': getattr(config, field.name)
+              for field in dataclasses.fields(config)}
+    values |= {flag.name: flag.value for flag in (_MAX_MINUTES, _EVALUATION_SECONDS)}
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f'--{name} must be a finite number, is {value}')
+        if isinstance(value, tuple) and not all(type(item) is int for item in value):
+            raise UsageError(f'--{name} must be whole numbers as in (64, 64), is {value}')
+
+
 def _actor_processes(paper: Paper) -> int:
     if _ACTOR_PROCESSES.value is not None:
         return _ACTOR_PROCESSES.value
-    return min(paper.num_actors, max(1, (os.cpu_count() or 1) - 1))
+    return min(paper.num_actors, max(1, _cores() // 2))
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
 
 
 def _actors_of(paper: Paper, process: int) -> range:
@@ -142,28 +201,34 @@ def _actors_of(paper: Paper, process: int) -> range:
 def _make_environment():
     from common import environments
 
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         return environments.make(_ENVIRONMENT.value, _SEED.value)
     except environments.UnknownEnvironmentError as error:
         raise UsageError(str(error)) from None
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _run_role(paper: Paper) -> None:
     role = _ROLE.value
-    cores = os.cpu_count() or 1
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    if role != 'learner':
-        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # only the learner is worth a GPU
-    processes.limit_threads({'learner': cores, 'replay': min(2, cores)}.get(role, 1))
     topology = Topology.from_environment()
     if topology.job != role:
         raise ClusterError(
             f'--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree'
         )
     token = token_lib.load()
+    threads = {'learner': _LEARNER_THREADS.value or _cores(), 'replay': min(2, _cores())}
+    os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
+    _make_environment()
     stop = StopRequest().install()
     directory = pathlib.Path(_WORKDIR.value)
     RunDirectory(directory).open(_run_config(paper))
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    if role != 'learner':
+        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # only the learner is worth a GPU
+    processes.limit_threads(threads.get(role, 1))
     from common.replay.library import ReplayLibraryError
 
     try:
@@ -195,7 +260,6 @@ def _replay(paper, topology, token, directory, stop):
 
 def _actor(paper, topology, token, directory, stop):
     actors = _actors_of(paper, topology.index)
-    _make_environment()
     from common.acting.process import run_actor
 
     run_actor(
@@ -205,7 +269,6 @@ def _actor(paper, topology, token, directory, stop):
 
 
 def _evaluator(paper, topology, token, directory, stop):
-    _make_environment()
     from common.acting.evaluator_process import run_evaluator
 
     run_evaluator(
@@ -242,11 +305,12 @@ def _run_local(paper: Paper) -> None:
               'actor': _actor_processes(paper)}
     topology = Topology.local(counts)
     token = token_lib.load_or_create()
+    learner_threads = _LEARNER_THREADS.value or max(1, _cores() - _actor_processes(paper))
     roles = []
     for job, count in counts.items():
         for index in range(count):
             command = [sys.executable, '-m', paper.module, *sys.argv[1:], f'--role={job}',
-                       f'--workdir={_WORKDIR.value}']
+                       f'--workdir={_WORKDIR.value}', f'--learner_threads={learner_threads}']
             environment = {
                 'TF_CONFIG': topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
@@ -262,6 +326,13 @@ def _run_local(paper: Paper) -> None:
 
 
 def start(main: Callable[[list[str]], None]) -> None:
-    """`absl.app.run` with plain log lines."""
+    """`absl.app.run`, with one line for a flag that cannot be."""
     logging.use_absl_handler()
-    app.run(main)
+    app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        fail(f'{str(error).removeprefix("flag ")} (--help explains each flag)')

@@ -22,7 +22,7 @@ class Checkpoints:
         """Restores the newest checkpoint; False if there is none.
 
         Raises:
-          tf.errors.NotFoundError or AssertionError: it does not fit the state.
+          ValueError or AssertionError: it does not fit the state, in a shape or in a name.
         """
         path = self._manager.latest_checkpoint
         if path is None:

@@ -31,6 +31,8 @@ LOG_SECONDS = 5.0
 CHECKPOINT_SECONDS = 300.0
 FAREWELL_SECONDS = 120.0
 """How long the learner stays for the evaluator's last evaluation."""
+ACTORS_SECONDS = 2.0
+"""How long it stays at least, for the actors, which ask every second or so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,11 +168,11 @@ def _reached(limits: Limits, counters: _Counters, steps: int) -> bool:
 
 def _say_farewell(service: ParameterService, version: int, topology: Topology, stop: StopRequest):
     """Keeps the last snapshot readable until the evaluator is through with it."""
-    deadline = time.monotonic() + FAREWELL_SECONDS
-    while time.monotonic() < deadline and not stop.wait(0.1):
+    begin = time.monotonic()
+    while time.monotonic() < begin + FAREWELL_SECONDS and not stop.wait(0.1):
         if not topology.addresses('evaluator') or service.acknowledged('evaluator') >= version:
             break
-    stop.wait(2.0)  # for the actors, which ask every second or so
+    stop.wait(begin + ACTORS_SECONDS - time.monotonic())
 
 
 class _Log:

@@ -5,6 +5,9 @@ import dataclasses
 UNKNOWN_PRIORITY = -1.0
 """Raw priority of an item whose priority nobody has computed yet."""
 
+_MAX_EXPONENT = 7.0
+"""Up to here the masses of a full memory of the largest floats have a finite sum."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
@@ -25,6 +28,12 @@ class Proportional:
 
     exponent: float
     kind = 'proportional'
+
+    def __post_init__(self):
+        if not abs(self.exponent) <= _MAX_EXPONENT:
+            raise ValueError(
+                f'exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {self.exponent}'
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A replay memory in this process: the Python face of the replay ops."""
 
 from collections.abc import Mapping, Sequence
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,10 +101,16 @@ class Memory:
           seed: of sampling and removal; 0 takes one from the system.
 
         Raises:
-          ValueError: if removal is no name in distributions or the capacity is below 1.
+          ValueError: if removal is no name in distributions, if it might find nothing to remove
+            since it never draws a priority of 0, or if the capacity is below 1.
         """
         if removal not in distributions:
             raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
+        if distributions[removal].exponent > 0:
+            raise ValueError(
+                f'removal "{removal}" needs an exponent of at most 0 to be able to remove every '
+                f'item, has {distributions[removal].exponent}'
+            )
         if capacity < 1:
             raise ValueError(f'capacity must be at least 1, is {capacity}')
         self._ops = library.ops()
@@ -139,6 +146,12 @@ class Memory:
         Raises:
           tf.errors.InvalidArgumentError: naming the argument; the memory is as it was.
         """
+        _check_dtype('keys', keys, tf.int64)
+        _check_dtype('priorities', priorities, tf.float32)
+        if item_keys is not None:
+            _check_dtype('item_keys', item_keys, tf.int64)
+        if item_lengths is not None:
+            _check_dtype('item_lengths', item_lengths, tf.int32)
         self._ops.replay_insert(
             self._handle,
             keys,
@@ -155,11 +168,14 @@ class Memory:
           batch_size: B, an int or an int32 scalar tensor.
           distribution: name of the distribution that draws.
           max_length: 0 gives the first step of each item as [B, ...]; T gives [B, T, ...] with
-            zeros behind shorter items.
+            zeros behind shorter items; of longer ones their first T steps.
 
         Raises:
           tf.errors.FailedPreconditionError: if there is nothing to draw.
+          ValueError: if the memory has no distribution of that name.
         """
+        if distribution not in self._index:
+            raise ValueError(f'distribution "{distribution}" is none of {list(self._index)}')
         sample = self._ops.replay_sample(
             self._handle,
             batch_size,
@@ -179,6 +195,7 @@ class Memory:
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
         """Returns (found [B] bool, steps: nest of [B, ...]); zeros where a key is not found."""
+        _check_dtype('keys', keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
             found.set_shape([None])
@@ -192,6 +209,8 @@ class Memory:
           tf.errors.InvalidArgumentError: on a priority that is not finite or is negative; no
             priority has changed then.
         """
+        _check_dtype('keys', keys, tf.int64)
+        _check_dtype('priorities', priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
     def statistics_tensor(self) -> tf.Tensor:
@@ -205,3 +224,20 @@ class Memory:
     def check(self) -> None:
         """Walks all invariants; tf.errors.InternalError names one that is broken."""
         self._ops.replay_check(self._handle)
+
+
+def _check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
+    """Refuses a tensor of another dtype, and a NumPy array of another kind.
+
+    TensorFlow knows the argument by its number only, and would round float keys of NumPy silently.
+    """
+    given = getattr(value, 'dtype', dtype)
+    if given is not dtype and not _converts(given, dtype):
+        raise tf.errors.InvalidArgumentError(
+            None, None, f'{name} must be {dtype.name}, is {tf.as_dtype(given).name}'
+        )
+
+
+@functools.cache
+def _converts(given: np.dtype | tf.DType, dtype: tf.DType) -> bool:
+    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, 'same_kind')

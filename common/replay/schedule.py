@@ -13,7 +13,8 @@ class Schedule:
     The credit is what the actors have paid for and the learner has not yet used:
         credit = samples_per_insert * (inserted - min_size) - sampled.
     The learner may sample while the credit stays above -tolerance, the actors may insert while it
-    stays below +tolerance. Nobody is blocked inside the memory: callers ask, and wait by short polls.
+    stays below +tolerance. Nobody is blocked inside the memory: callers ask, and wait by short
+    polls.
 
     Attributes:
       min_size: items in the memory before the first sample.

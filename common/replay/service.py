@@ -13,15 +13,16 @@ from common.replay import memory as memory_lib
 
 Nest = Any
 
-_REPLY_BYTES = 3 * 2**20
-"""What a sample may take of the 4 MiB that a message holds; keys and masses come on top."""
+_BYTES_BESIDE_STEP = 32
+"""What key, mass or priority, and length of an item take in a message, at most."""
 
 
 class ReplayService:
     """Registers the methods of a memory on a server that has not started yet.
 
     Shapes, dtypes and priorities are checked by the replay ops, whose errors name the argument and
-    reach the caller with their type. No method blocks.
+    reach the caller with their type. A sample that no message could hold is refused before it is
+    drawn. No method blocks.
     """
 
     def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = 'sample'):
@@ -30,6 +31,9 @@ class ReplayService:
         # At random, so that a new service does not hand out what a former one handed out.
         first = random.randrange(keys_lib.MAX_INCARNATIONS)
         self._incarnation = tf.Variable(first, dtype=tf.int64, trainable=False)
+        # A variable alone would be read only after others may have counted on.
+        self._one_at_a_time = tf.CriticalSection()
+        self._max_batch = _rows_per_message(memory.signature)
         self._finished = tf.Variable(False, trainable=False)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
@@ -54,11 +58,17 @@ class ReplayService:
         return self._memory.statistics_tensor()
 
     def _sample(self, batch_size):
-        sample = self._memory.sample(batch_size, self._distribution)
+        fits = tf.debugging.Assert(
+            batch_size <= self._max_batch,
+            [f'batch_size must be at most {self._max_batch} to fit a message, is', batch_size],
+        )
+        with tf.control_dependencies([fits]):
+            sample = self._memory.sample(batch_size, self._distribution)
         return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
 
     def _next_incarnation(self):
-        return self._incarnation.assign_add(1, read_value=True) % keys_lib.MAX_INCARNATIONS
+        count = self._one_at_a_time.execute(lambda: self._incarnation.assign_add(1).read_value())
+        return count % keys_lib.MAX_INCARNATIONS
 
     def _finish(self):
         self._finished.assign(True)
@@ -68,15 +78,16 @@ class ReplayService:
 class RemoteMemory:
     """The memory of a `ReplayService`, with the methods of `common.replay.memory.Memory`.
 
-    What exceeds a message goes as several calls in parallel. A retried insert never duplicates.
-    Errors are those of `rpc.Client.call`; `tf.errors.InvalidArgumentError` is a caller's mistake and
-    leaves the memory as it was.
+    What exceeds a message goes as several calls in parallel, of which a failure of one does not
+    undo the others. A retried insert never duplicates.
+    Errors are those of `rpc.Client.call`; `tf.errors.InvalidArgumentError` is a caller's mistake,
+    and its call leaves the memory as it was.
     """
 
     def __init__(self, client: rpc.Client, specs: Nest):
         self._client = client
         self.signature = memory_lib.Signature(specs)
-        self._rows_per_message = max(1, _REPLY_BYTES // max(1, self.signature.bytes_per_step))
+        self._rows_per_message = _rows_per_message(self.signature)
         self._no_item_keys = tf.zeros([0], tf.int64)
         self._no_item_lengths = tf.zeros([0], tf.int32)
 
@@ -84,8 +95,10 @@ class RemoteMemory:
         """Adds transitions, each an item, and returns the memory's counters."""
         columns = self.signature.flatten(steps)
         futures = []
-        for begin in range(0, len(keys), self._rows_per_message):
-            rows = slice(begin, begin + self._rows_per_message)
+        for begin in range(0, max(1, len(keys)), self._rows_per_message):
+            end = begin + self._rows_per_message
+            # The last call has what is too much as well, for the memory to refuse.
+            rows = slice(begin, end if end < len(keys) else None)
             futures.append(
                 self._client.call_async(
                     'replay_insert',
@@ -94,11 +107,12 @@ class RemoteMemory:
                 )
             )
         statistics = [_statistics(future.result()) for future in futures]
-        return statistics[-1]
+        # The calls may arrive in any order: the latest counters are those that have grown most.
+        return max(statistics, key=lambda counters: counters[2:])
 
     def sample(self, batch_size: int) -> memory_lib.Sample:
         """Draws items with replacement, as `Memory.sample`."""
-        calls = math.ceil(batch_size / self._rows_per_message)
+        calls = max(1, math.ceil(batch_size / self._rows_per_message))
         sizes = [batch_size // calls + (i < batch_size % calls) for i in range(calls)]
         futures = [
             self._client.call_async('replay_sample', [tf.constant(size, tf.int32)])
@@ -125,6 +139,24 @@ class RemoteMemory:
 
     def _as_sample(self, reply) -> memory_lib.Sample:
         return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
+
+
+def _rows_per_message(signature: memory_lib.Signature) -> int:
+    """Returns how many steps, with what goes with each, a message holds whatever their values."""
+    step = sum(
+        shape.num_elements() * _wire_bytes(dtype)
+        for shape, dtype in zip(signature.shapes, signature.dtypes)
+    )
+    return max(1, rpc.MAX_ARGUMENT_BYTES // (step + _BYTES_BESIDE_STEP))
+
+
+def _wire_bytes(dtype: tf.DType) -> int:
+    """Returns what an element takes in a message at most; integers travel as varints."""
+    if dtype in (tf.half, tf.bfloat16):
+        return 3
+    if not dtype.is_integer:
+        return dtype.size
+    return math.ceil(8 * dtype.size / 7) if dtype.is_unsigned else 10
 
 
 def _statistics(values: tf.Tensor) -> memory_lib.Statistics:

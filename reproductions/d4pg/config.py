@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import math
 
 NUM_ACTORS = 32
 """K, control suite (section 4.1); 64 for manipulation and parkour (sections 4.2, 4.3)."""
@@ -74,6 +75,10 @@ class D4PGConfig:
         for name in ('n_step', 'batch_size', 'target_period', 'actor_period', 'replay_capacity',
                      'min_replay_size', 'send_batch', 'updates_per_call'):
             _require(getattr(self, name) >= 1, name, 'at least 1', self)
+        for field in dataclasses.fields(self):
+            if isinstance(getattr(self, field.name), float):
+                finite = math.isfinite(getattr(self, field.name))
+                _require(finite, field.name, 'a finite number', self)
         _require(0 <= self.discount <= 1, 'discount', 'in [0, 1]', self)
         _require(self.learning_rate > 0, 'learning_rate', 'above 0', self)
         _require(self.noise_sigma >= 0, 'noise_sigma', 'at least 0', self)

@@ -202,7 +202,7 @@ class MemoryUserOp : public OpKernel {
                                       std::vector<char*>* data) {
     for (size_t i = 0; i < columns.size(); ++i) {
       TensorShape shape = leading;
-      shape.AppendShape(columns[i].shape);
+      TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(columns[i].shape));
       Tensor* output;
       TF_RETURN_IF_ERROR(c->allocate_output(first + i, shape, &output));
       data->push_back(Data(output));
@@ -297,7 +297,9 @@ class SampleOp : public MemoryUserOp {
                                 distribution_));
     const TensorShape batch({n});
     TensorShape leading = batch;
-    if (max_length_ > 0) leading.AddDim(max_length_);
+    if (max_length_ > 0) {
+      OP_REQUIRES_OK(c, leading.AddDimWithStatus(max_length_));
+    }
     Tensor *keys, *masses, *total_mass, *count, *lengths;
     OP_REQUIRES_OK(c, c->allocate_output(0, batch, &keys));
     OP_REQUIRES_OK(c, c->allocate_output(1, batch, &masses));

@@ -18,9 +18,10 @@ struct Slot {
   int32_t length;  // Of the item that starts here, else 0.
 };
 
-// The table holds slot + 1 (0 is empty) and finds the key itself in the slot, so that it costs four bytes a place: about eight bytes a
-// key at the load that it is made for. Linear probing; an erased place is
-// closed by moving later ones back, so no tombstones pile up.
+// The table holds slot + 1 (0 is empty) and finds the key itself in the slot,
+// so that it costs four bytes a place: about eight bytes a key at the load that
+// it is made for. Linear probing; an erased place is closed by moving later
+// ones back, so no tombstones pile up.
 class KeyIndex {
  public:
   static constexpr int32_t kAbsent = -1;

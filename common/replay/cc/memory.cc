@@ -209,6 +209,8 @@ bool Memory::MakeRoom(size_t n) {
 }
 
 bool Memory::Reserve(size_t n, int32_t* slots) {
+  // What others are writing cannot be removed: do not empty the memory for it.
+  if (reserved_ + n > capacity_) return false;
   if (!MakeRoom(n)) return false;
   if (free_.size() + (max_slots_ - next_unused_) < n) return false;
   for (size_t i = 0; i < n; ++i) {
@@ -293,7 +295,7 @@ std::string Memory::CheckInvariants() const {
     if (is_free[slot]) return "slot " + std::to_string(slot) + " is free twice";
     is_free[slot] = 1;
   }
-  size_t items = 0, stored = 0;
+  size_t items = 0, stored = 0, read_only = 0;
   int64_t views = 0, viewed = 0;
   for (size_t slot = 0; slot < next_unused_; ++slot) {
     const bool live = slots_[slot].views > 0;
@@ -304,6 +306,7 @@ std::string Memory::CheckInvariants() const {
       return "slot " + std::to_string(slot) + " is not under its key";
     }
     stored += live;
+    read_only += !live && slots_[slot].pins > 0;
     items += slots_[slot].length > 0;
     views += slots_[slot].views;
     viewed += slots_[slot].length;
@@ -311,6 +314,9 @@ std::string Memory::CheckInvariants() const {
   if (stored != index_.size()) return "a stored step has no view";
   if (items != static_cast<size_t>(statistics_.items)) return "items miscounted";
   if (views != viewed) return "views and lengths disagree";
+  if (free_.size() + stored + read_only + reserved_ != next_unused_) {
+    return "a slot is lost";
+  }
   if (stored + reserved_ > capacity_) return "more steps than the capacity";
   return "";
 }

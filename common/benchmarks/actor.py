@@ -1,0 +1,131 @@
+"""How fast an actor is, beside the simulator that it cannot outrun.
+
+Everything that an actor's process does with a humanoid except to write CSV rows and pull
+parameters: simulator, policy and critic on NumPy twins, noise, n-step transitions, initial
+priorities, and sending, in the background, to the replay role in another process on the loopback.
+All environments step in lockstep in one process, with one thread for BLAS and TensorFlow.
+"""
+
+import dataclasses
+import itertools
+import time
+
+import numpy as np
+
+from common import environments
+from common.acting.loop import ActingLoop
+from common.acting.n_step import NStepAdder
+from common.acting.noise import GaussianNoise
+from common.acting.sender import Sender
+from common.agent import EnvironmentSpec
+from common.benchmarks.report import Row, interleave
+from common.benchmarks.roles import Program, RoleProcess
+from common.cluster import rpc
+from common.cluster import token as token_lib
+from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
+from common.environments.batch import BatchedEnvironment
+from common.replay.service import RemoteMemory
+
+_NOISE = 0.3
+"""Of the random actions: as an untrained policy's, so that the simulator has the same to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much is measured: batch steps of each repeat, in so many environments."""
+
+    environment: str = 'control:humanoid:run'
+    environments: int = 32
+    batch_steps: int = 500
+
+
+QUICK = Sizes(environments=4, batch_steps=50)
+
+
+def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+    """Returns the rows of the actor suite.
+
+    "actor/humanoid_run" counts the CPU seconds of this process, the sending thread's and those of
+    TensorFlow's RPC among them; "..._wall" those of the clock. The peer is a second batch of the
+    same environments in this process, with random actions and nothing else.
+    """
+    agent = program.make_agent()
+    topology, token = Topology.local({'replay': 1}, 'replay'), token_lib.new_token()
+    with RoleProcess(program, 'replay', topology, token, sizes.environment, {}) as role:
+        client = rpc.Client(topology.address('replay'), token)
+        acted = _make_batch(sizes)
+        spec = EnvironmentSpec.of(acted)
+        actor = agent.make_actor(spec, sizes.environments, seed=0)
+        memory = RemoteMemory(client, agent.step_specs(spec))
+        role.wait_until_available(client)
+        sender = Sender(agent, actor, memory, range(sizes.environments), StopRequest())
+        sender.start()
+        loop = ActingLoop(
+            acted, actor, NStepAdder(sizes.environments, agent.n_step, agent.discount),
+            sender.add, lambda *_: None,
+        )
+        simulated, actions = _make_batch(sizes), _random_actions(sizes, spec)
+        simulated.reset()
+
+        def act() -> None:
+            sender.wait_for_credit()
+            loop.step()
+
+        actor_watch = _Watch(sizes, act)
+        simulator_watch = _Watch(sizes, lambda: simulated.step(next(actions)))
+        interleave(
+            'actor/humanoid_run (steps per CPU second)',
+            {'actor': actor_watch, 'simulator': simulator_watch}, repeats,
+        )
+        sender.close()
+    peer = 'simulator alone'
+    name = 'actor/humanoid_run'
+    return [
+        Row(name, actor_watch.per_cpu_second, 'steps/CPU s', peer, simulator_watch.per_cpu_second),
+        Row(f'{name}_wall', actor_watch.per_second, 'steps/s', peer, simulator_watch.per_second),
+    ]
+
+
+class _Watch:
+    """Steps a batch of environments and keeps both rates of each repeat."""
+
+    def __init__(self, sizes: Sizes, step):
+        self._sizes = sizes
+        self._step = step
+        self._rates: list[tuple[float, float]] = []
+
+    def __call__(self) -> float:
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(self._sizes.batch_steps):
+            self._step()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        steps = self._sizes.batch_steps * self._sizes.environments
+        self._rates.append((steps / cpu, steps / wall))
+        return steps / cpu
+
+    def _median(self, which: int) -> float:
+        # Without the first: `interleave` calls once to warm up.
+        return float(np.median([rates[which] for rates in self._rates[1:]]))
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Median environment steps per CPU second of this process."""
+        return self._median(0)
+
+    @property
+    def per_second(self) -> float:
+        """Median environment steps per second."""
+        return self._median(1)
+
+
+def _make_batch(sizes: Sizes) -> BatchedEnvironment:
+    return BatchedEnvironment(
+        [environments.make(sizes.environment, seed) for seed in range(sizes.environments)]
+    )
+
+
+def _random_actions(sizes: Sizes, spec: EnvironmentSpec):
+    noise = GaussianNoise(_NOISE, seed=0)
+    zeros = np.zeros((sizes.environments, spec.action_size), np.float32)
+    return itertools.cycle([noise(zeros) for _ in range(64)])

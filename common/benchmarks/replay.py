@@ -1,0 +1,322 @@
+"""How fast and how large the replay memory is.
+
+A loop is what fifty actor steps and one learner step ask of a memory: insert 50 transitions, sample
+256, set 256 priorities. Transitions are those of the humanoid, float32: observation 67, action 21,
+reward, discount, next observation 67, together 628 bytes; the memory holds as many as its capacity
+and removes the oldest. Every call comes from Python with NumPy arrays, unless said otherwise.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import dataclasses
+import itertools
+import resource
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from common.agent import Agent, EnvironmentSpec
+from common.benchmarks import peers
+from common.benchmarks.report import Row, interleave, rate, say
+from common.benchmarks.roles import Program, RoleProcess
+from common.cluster import rpc
+from common.cluster import token as token_lib
+from common.cluster.topology import Topology
+from common.replay import memory as memory_lib
+from common.replay.process import make_memory
+from common.replay.service import RemoteMemory
+
+HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), 'control:humanoid:run'
+CARTPOLE = EnvironmentSpec(5, 1)
+INSERTED, SAMPLED = 50, 256
+IN_FLIGHT = 8
+"""Loops under way at once to a memory in another process."""
+_FILL = 4000
+"""Transitions added at once to fill a memory; they fit a message."""
+_EXPONENT = 0.6
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much is measured; rates are independent of the counts, but not of the capacity."""
+
+    capacity: int = 1_000_000
+    loops: int = 1000
+    samples: int = 2000
+    copied_bytes: int = 2**28
+
+
+QUICK = Sizes(capacity=20_000, loops=100, samples=200, copied_bytes=2**24)
+
+
+class _Batch(NamedTuple):
+    """Random transitions and raw priorities."""
+
+    steps: Any
+    priorities: np.ndarray
+
+
+def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> list[Row]:
+    """Returns the rows of the replay suite."""
+    agent = program.make_agent(replay_capacity=sizes.capacity, min_replay_size=1)
+    limit = _copies_per_second(sizes, repeats)
+    rows = [_bytes_per_raw_byte(agent, CARTPOLE, sizes, '_52')[0]]
+    row, memory, keys = _bytes_per_raw_byte(agent, HUMANOID, sizes, '')
+    rows.append(row)
+    rows += _in_process(agent, memory, keys, sizes, repeats, with_peers)
+    rows.append(Row('replay/in_process_loop_limit', limit, 'loops/s'))
+    rows += _under_adds(agent, memory, keys, sizes, repeats)
+    memory.check()
+    del memory
+    rows.append(_service(program, agent, sizes, repeats))
+    return rows
+
+
+def _batch(agent: Agent, spec: EnvironmentSpec, size: int) -> _Batch:
+    rng = np.random.default_rng(0)
+    steps = tree.map_structure(
+        lambda column: rng.random((size, *column.shape), np.float32), agent.step_specs(spec)
+    )
+    return _Batch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
+
+
+def _key_ranges(start: int = 0) -> Callable[[int], np.ndarray]:
+    """Returns a function that gives the next n keys of one actor."""
+    nexts = itertools.count(start)
+
+    def take(n: int) -> np.ndarray:
+        first = next(nexts) * _FILL
+        return np.arange(first, first + n)
+
+    return take
+
+
+def _bytes_per_raw_byte(
+    agent: Agent, spec: EnvironmentSpec, sizes: Sizes, suffix: str
+) -> tuple[Row, memory_lib.Memory, Callable[[int], np.ndarray]]:
+    """Resident memory of the process, by /proc/self/statm, that filling a memory adds.
+
+    Divided by what its transitions hold: 628 bytes each, with suffix "_52" cartpole's 52. The rest
+    is keys, the index, two distributions (proportional and first in, first out).
+    """
+    batch = _batch(agent, spec, _FILL)
+    make_memory(agent, spec, seed=0).insert(np.arange(_FILL), *batch)  # what the first use loads
+    before = _resident_bytes()
+    memory = make_memory(agent, spec, seed=0)
+    keys = _key_ranges()
+    for _ in range(sizes.capacity // _FILL + 1):
+        memory.insert(keys(_FILL), *batch)
+    raw = sizes.capacity * memory.signature.bytes_per_step
+    value = (_resident_bytes() - before) / raw
+    say(f'filled a memory with {sizes.capacity} transitions of {memory.signature.bytes_per_step} B')
+    return Row(f'replay/bytes_per_raw_byte{suffix}', value, 'B/B'), memory, keys
+
+
+def _resident_bytes() -> int:
+    with open('/proc/self/statm', encoding='ascii') as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def _copies_per_second(sizes: Sizes, repeats: int) -> float:
+    """The limit by bytes: loops/s if a loop were nothing but the copying of its 306 rows.
+
+    At the speed of one NumPy copy of a large array, front to back, in one thread. Rows are read at
+    random, so this is never reached.
+    """
+    source = np.ones(sizes.copied_bytes, np.uint8)
+    target = np.zeros_like(source)
+    copies = interleave(
+        'copy', {'copies/s': lambda: rate(lambda: np.copyto(target, source), 4)}, repeats
+    )
+    row_bytes = 4 * (2 * HUMANOID.observation_size + HUMANOID.action_size + 2)
+    return copies['copies/s'] * sizes.copied_bytes / ((INSERTED + SAMPLED) * row_bytes)
+
+
+def _in_process(
+    agent: Agent, memory: memory_lib.Memory, keys, sizes: Sizes, repeats: int, with_peers: bool
+) -> list[Row]:
+    """Loops a second through `Memory`, one thread; peers do the same loops in turn with ours."""
+    batch = _batch(agent, HUMANOID, INSERTED)
+    columns = memory.signature.flatten(batch.steps)
+    priorities = _batch(agent, HUMANOID, SAMPLED).priorities
+
+    def ours() -> None:
+        memory.insert(keys(INSERTED), *batch)
+        sample = memory.sample(SAMPLED)
+        memory.update_priorities(sample.keys, priorities)
+
+    loops = {'ours': ours}
+    if with_peers:
+        filling = _batch(agent, HUMANOID, _FILL)
+        others = {
+            'cpprb 11': peers.Cpprb(sizes.capacity, columns, _EXPONENT),
+            'NumPy sum tree': peers.NumpySumTree(sizes.capacity, columns, _EXPONENT, seed=1),
+        }
+        for name, peer in others.items():
+            for _ in range(sizes.capacity // _FILL + 1):
+                peer.insert(memory.signature.flatten(filling.steps), filling.priorities)
+            loops[name] = _peer_loop(peer, columns, batch.priorities, priorities)
+    speeds = interleave(
+        'replay/in_process_loop',
+        {name: lambda loop=loop: rate(loop, sizes.loops) for name, loop in loops.items()},
+        repeats,
+    )
+    name, value = 'replay/in_process_loop', speeds.pop('ours')
+    rows = [Row(name, value, 'loops/s', *next(iter(speeds.items()), ()))]
+    if with_peers:
+        numpy_peer = list(speeds.items())[1]
+        rows.append(Row(f'{name}_numpy', value, 'loops/s', *numpy_peer))
+    return rows
+
+
+def _peer_loop(
+    peer, columns: Sequence[np.ndarray], inserted: np.ndarray, priorities: np.ndarray
+) -> Callable[[], None]:
+    def loop() -> None:
+        peer.insert(columns, inserted)
+        indices = peer.sample(SAMPLED)[0]
+        peer.update_priorities(indices, priorities)
+
+    return loop
+
+
+def _under_adds(
+    agent: Agent, memory: memory_lib.Memory, keys, sizes: Sizes, repeats: int
+) -> list[Row]:
+    """99th percentile of the time that `Memory.sample(256)` takes while another thread adds.
+
+    The adding thread runs a graph that inserts 50 transitions again and again, so that it does not
+    hold Python's lock: it can only be the memory that makes the sampler wait, or, where cores are
+    few or busy, the scheduler. To tell them apart, the second row compares with a thread that takes
+    square roots in NumPy instead. The third says how much was added meanwhile.
+    """
+    batch = _batch(agent, HUMANOID, INSERTED)
+
+    @tf.function
+    def add_many(first_key):
+        for i in tf.range(_FILL // INSERTED):
+            begin = first_key + INSERTED * tf.cast(i, tf.int64)
+            memory.insert(begin + np.arange(INSERTED), *batch)
+
+    def add() -> None:
+        add_many(tf.constant(keys(1)[0]))
+
+    def compute(roots=np.ones(100_000)) -> None:
+        np.sqrt(roots, out=roots)
+
+    def latency() -> float:
+        times = []
+        for _ in range(sizes.samples):
+            begin = time.perf_counter()
+            memory.sample(SAMPLED)
+            times.append(time.perf_counter() - begin)
+        return float(np.percentile(times, 99)) * 1e6
+
+    added = []
+
+    def latency_under_adds() -> float:
+        inserted, begin = memory.statistics().inserted, time.perf_counter()
+        with _repeating(add):
+            value = latency()
+        inserted = memory.statistics().inserted - inserted
+        added.append(inserted / (time.perf_counter() - begin))
+        return value
+
+    def latency_beside_computing() -> float:
+        with _repeating(compute):
+            return latency()
+
+    add()  # traces
+    name = 'replay/sample_p99_under_adds'
+    medians = interleave(
+        name,
+        {'idle': latency, 'under adds': latency_under_adds, 'computing': latency_beside_computing},
+        repeats,
+    )
+    value = medians['under adds']
+    return [
+        Row(name, value, 'us', 'idle', medians['idle']),
+        Row(f'{name}_scheduling', value, 'us', 'beside computing', medians['computing']),
+        Row(f'{name}_added', float(np.median(added[1:])), 'transitions/s'),
+    ]
+
+
+@contextlib.contextmanager
+def _repeating(function: Callable[[], None]) -> Iterator[None]:
+    """Calls `function` again and again in another thread, until the end of the `with`."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.is_set():
+            function()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _service(program: Program, agent: Agent, sizes: Sizes, repeats: int) -> Row:
+    """Loops a second through the replay role in another process on the loopback.
+
+    One graph call starts IN_FLIGHT loops: inserts, samples, and the priorities of what the call
+    before has drawn, as actors that send in the background and a learner that draws ahead give them
+    to do. All samples arrive in this process.
+    """
+    topology = Topology.local({'replay': 1}, 'replay')
+    token = token_lib.new_token()
+    config = {'replay_capacity': sizes.capacity, 'min_replay_size': 1}
+    with RoleProcess(program, 'replay', topology, token, HUMANOID_NAME, config) as role:
+        client = rpc.Client(topology.address('replay'), token)
+        role.wait_until_available(client)
+        memory = RemoteMemory(client, agent.step_specs(HUMANOID))
+        keys = _key_ranges()
+        filling = _batch(agent, HUMANOID, _FILL)
+        for _ in range(sizes.capacity // _FILL + 1):
+            memory.insert(keys(_FILL), *filling)
+        say('filled the replay role')
+        loops = _remote_loops(client, memory, agent)
+        drawn = tf.stack([memory.sample(SAMPLED).keys for _ in range(IN_FLIGHT)])
+
+        def run() -> None:
+            nonlocal drawn
+            drawn = loops(tf.constant(keys(1)[0]), drawn)
+
+        run()
+        calls = max(1, sizes.loops // IN_FLIGHT)
+        with client.readable_errors():
+            speed = interleave(
+                'replay/service_loop', {'loops/s': lambda: IN_FLIGHT * rate(run, calls)}, repeats
+            )['loops/s']
+    return Row('replay/service_loop', speed, 'loops/s')
+
+
+def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Callable:
+    """Returns a graph of IN_FLIGHT loops: (first new key, keys [IN_FLIGHT, 256]) -> keys drawn.
+
+    In a graph a call waits for another only if it needs its reply, so the loops overlap by
+    themselves.
+    """
+    batch = tree.map_structure(tf.constant, _batch(agent, HUMANOID, INSERTED))
+    columns = memory.signature.flatten(batch.steps)
+    no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
+    priorities = tf.constant(_batch(agent, HUMANOID, SAMPLED).priorities)
+
+    @tf.function
+    def loops(first_key, drawn):
+        samples = []
+        for i in range(IN_FLIGHT):
+            new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
+            client.call('replay_insert', [new, no_keys, no_lengths, batch.priorities, *columns])
+            samples.append(memory.sample(SAMPLED))
+            memory.update_priorities(drawn[i], priorities)
+        return tf.stack([sample.keys for sample in samples])
+
+    return loops

@@ -1,0 +1,112 @@
+"""Real roles of a paper's program, in processes of their own, for a benchmark to talk to."""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from common.agent import Agent
+from common.cluster import rpc
+from common.cluster import token as token_lib
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import set_parent_death_signal
+from common.cluster.topology import Topology
+
+_START_SECONDS = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What is benchmarked.
+
+    module: of the binary whose roles are started.
+    make: builds the agent from fields of its config, all others at their defaults.
+    config: fields that differ from the defaults, for agents and roles alike.
+    """
+
+    module: str
+    make: Callable[..., Agent]
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def make_agent(self, **fields: Any) -> Agent:
+        """Builds the agent, with these fields of the config besides."""
+        return self.make(**{**self.config, **fields})
+
+
+class RoleProcess:
+    """One role of a program, from the beginning to the end of a `with`."""
+
+    def __init__(
+        self,
+        program: Program,
+        role: str,
+        topology: Topology,
+        token: str,
+        environment: str,
+        config: Mapping[str, Any],
+        flags: Mapping[str, Any] | None = None,
+    ):
+        """Prepares the role, with these fields of the config besides, and these other flags."""
+        self._role = role
+        self._command = [sys.executable, '-m', program.module, f'--role={role}',
+                         f'--environment={environment}']
+        self._command += [f'--config.{name}={_text(value)}' for name, value in {**program.config, **config}.items()]
+        self._command += [f'--{name}={value}' for name, value in (flags or {}).items()]
+        self._variables = {
+            **os.environ, 'TF_CONFIG': topology.to_tf_config(role, 0),
+            token_lib.TOKEN_VARIABLE: token,
+        }
+
+    def __enter__(self) -> 'RoleProcess':
+        self._directory = tempfile.TemporaryDirectory(prefix='benchmark_')
+        directory = pathlib.Path(self._directory.name)
+        self._log = directory / 'log'
+        with self._log.open('wb') as log:
+            self._process = subprocess.Popen(
+                [*self._command, f'--workdir={directory / "run"}'],
+                env=self._variables, stdout=log, stderr=log,
+                preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+            )
+        return self
+
+    def wait_until_available(self, client: rpc.Client) -> None:
+        """Returns when the role answers; RuntimeError if it ends or does not in time."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            self.check()
+            try:
+                client.wait_until_available(2.0)
+                return
+            except ServiceUnavailableError:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f'the {self._role} role does not answer at {client.address}'
+                    ) from None
+
+    def check(self) -> None:
+        """Raises RuntimeError, with the role's last words, if it has ended."""
+        if self._process.poll() is not None:
+            words = self._log.read_text(errors='replace').strip().splitlines()[-5:]
+            raise RuntimeError(
+                f'the {self._role} role ended with exit code {self._process.returncode}: '
+                + ' | '.join(words)
+            )
+
+    def __exit__(self, *_) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._directory.cleanup()
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, tuple) else str(value)

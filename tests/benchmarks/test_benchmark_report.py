@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from common.benchmarks import report
+from common.benchmarks.report import Row
+
+ROWS = [
+    Row('replay/loop', 4000.0, 'loops/s', 'cpprb 11', 3200.0),
+    Row('replay/bytes_per_raw_byte', 1.0812, 'B/B'),
+]
+
+
+def test_json_has_exactly_the_documented_fields(tmp_path):
+    path = tmp_path / 'rows.json'
+    report.write_json(path, ROWS)
+    first, second = json.loads(path.read_text())
+    assert first == {'name': 'replay/loop', 'value': 4000.0, 'unit': 'loops/s', 'peer': 'cpprb 11',
+                     'peer_value': 3200.0, 'ratio': 1.25}
+    assert [second[field] for field in ('peer', 'peer_value', 'ratio')] == [None] * 3
+    assert report.read_json(path) == ROWS
+    assert [file.name for file in tmp_path.iterdir()] == ['rows.json']
+
+
+def test_table_is_aligned():
+    lines = report.table(ROWS).splitlines()
+    end = lines[0].index('value') + len('value')
+    assert [line[:end].split()[-1] for line in lines] == ['value', '4,000', '1.08']
+    assert all(line[end] == ' ' for line in lines)
+    assert lines[1].endswith('1.25') and lines[2].endswith('-')
+
+
+def test_interleave_takes_turns_and_returns_medians(capsys):
+    order, slow, fast = [], iter([99, 1, 5, 2]), iter([99, 7, 6, 100])
+
+    def measure(name, values):
+        order.append(name)
+        return next(values)
+
+    medians = report.interleave(
+        'title', {'a': lambda: measure('a', slow), 'b': lambda: measure('b', fast)}, repeats=3
+    )
+    assert order == ['a', 'b'] * 4
+    assert medians == {'a': 2, 'b': 7}  # the first values are the warm-up's
+    captured = capsys.readouterr()
+    assert not captured.out and 'title 3/3' in captured.err
+
+
+def test_rate_counts_calls():
+    calls = []
+    speed = report.rate(lambda: calls.append(0), 50)
+    assert len(calls) == 50 and speed > 0
+
+
+def test_a_row_without_peer_has_no_ratio():
+    assert ROWS[1].ratio is None
+    assert ROWS[0].ratio == pytest.approx(1.25)

@@ -1,0 +1,113 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from common.benchmarks import actor as actor_suite
+from common.benchmarks import learner as learner_suite
+from common.benchmarks import replay as replay_suite
+from common.benchmarks.roles import Program, RoleProcess
+from common.cluster.topology import Topology
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+
+TINY_NETS = {'policy_sizes': (8, 8), 'critic_sizes': (8, 8), 'batch_size': 16}
+
+
+class Uncompiled(D4PG):
+    """Without XLA, which takes longer to compile than all else here."""
+
+    jit_compile = False
+
+
+def program(**config):
+    return Program('binaries.d4pg', lambda **fields: Uncompiled(D4PGConfig(**fields)), config)
+
+
+def check(rows, names):
+    assert [row.name for row in rows] == names
+    for row in rows:
+        assert row.value > 0 and math.isfinite(row.value) and row.unit, row
+        assert (row.peer is None) == (row.peer_value is None) == (row.ratio is None)
+
+
+def test_replay():
+    sizes = replay_suite.Sizes(capacity=8000, loops=16, samples=50, copied_bytes=2**20)
+    rows = replay_suite.measure(program(), sizes, repeats=1, with_peers=False)
+    check(rows, [
+        'replay/bytes_per_raw_byte_52', 'replay/bytes_per_raw_byte', 'replay/in_process_loop',
+        'replay/in_process_loop_limit', 'replay/sample_p99_under_adds',
+        'replay/sample_p99_under_adds_scheduling', 'replay/sample_p99_under_adds_added',
+        'replay/service_loop',
+    ])
+    assert rows[1].value < 3
+    assert rows[2].value < rows[3].value
+
+
+def test_replay_with_peers():
+    pytest.importorskip('cpprb')
+    sizes = replay_suite.Sizes(capacity=4000, loops=16, samples=50, copied_bytes=2**20)
+    agent = program().make_agent(replay_capacity=4000, min_replay_size=1)
+    _, memory, keys = replay_suite._bytes_per_raw_byte(agent, replay_suite.HUMANOID, sizes, '')
+    rows = replay_suite._in_process(agent, memory, keys, sizes, repeats=2, with_peers=True)
+    check(rows, ['replay/in_process_loop', 'replay/in_process_loop_numpy'])
+    assert [row.peer for row in rows] == ['cpprb 11', 'NumPy sum tree']
+    statistics = memory.statistics()
+    assert statistics.items == 4000 and statistics.duplicates == 0 and statistics.missing == 0
+    assert statistics.sampled == 3 * 16 * 256  # two repeats and the warm-up
+
+
+def test_the_transition_has_628_bytes():
+    agent = program().make_agent()
+    batch = replay_suite._batch(agent, replay_suite.HUMANOID, 10)
+    assert sum(column.nbytes for column in batch.steps) == 6280
+
+
+def test_learner():
+    sizes = learner_suite.Sizes(items=2000, updates=8, actor_seconds=0.5)
+    rows = learner_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
+    check(rows, [
+        'learner/d4pg_batch16', 'learner/d4pg_updates_per_call_1', 'learner/d4pg_batch16_limit',
+        'learner/d4pg_batch16_with_actors', 'learner/d4pg_batch16_with_actors_acting',
+    ])
+
+
+def test_operations_of_the_update_are_those_of_the_equations():
+    agent = program().make_agent()
+    learner = agent.make_learner(learner_suite.WALKER, seed=0)
+    policy = 24 * 300 + 300 * 200 + 200 * 6
+    critic = 30 * 400 + 400 * 300 + 300 * 51
+    # Target: both forward. Critic: forward, and back to all weights and hidden layers. Policy: both
+    # forward, through the critic back to its input, and back to the policy's weights and layers.
+    products = (
+        policy + critic + 3 * critic - 30 * 400 + policy + 2 * critic + 2 * policy - 24 * 300
+    )
+    counted = learner_suite._operations(agent, learner)
+    assert counted == 2 * 256 * products
+    assert int(learner.steps) == 0
+
+
+def test_actor_sends_what_it_makes():
+    sizes = actor_suite.Sizes('control:cartpole:swingup', environments=2, batch_steps=60)
+    rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
+    check(rows, ['actor/humanoid_run', 'actor/humanoid_run_wall'])
+    assert rows[0].ratio < 1 and rows[1].ratio < 1
+
+
+def test_a_role_that_cannot_start_is_an_error_with_its_words():
+    role = RoleProcess(
+        program(), 'replay', Topology.local({'replay': 1}, 'replay'), 'a token of the tests',
+        'control:cartpole:swingup', {'replay_capacity': 0},
+    )
+    with role, pytest.raises(RuntimeError, match='replay_capacity'):
+        role._process.wait(timeout=60)
+        role.check()
+    assert not role._log.exists()
+
+
+def test_sizes_for_quick_are_smaller():
+    for suite in (replay_suite, learner_suite, actor_suite):
+        quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.Sizes())
+        numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
+        assert np.all([q < f for q, f in numbers])

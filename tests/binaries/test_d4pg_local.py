@@ -1,0 +1,129 @@
+"""`--role=local` as its user meets it: to the end, once more, Ctrl-C, and kill -9."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from common.reporting.csv_rows import last_row
+
+ROOT = pathlib.Path(__file__).parents[2]
+FLAGS = (
+    "--environment=control:cartpole:swingup", "--num_actors=2", "--actor_processes=1",
+    "--learner_threads=1", "--evaluation_episodes=2", "--evaluation_seconds=1",
+    "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)", "--config.batch_size=32",
+    "--config.min_replay_size=200", "--config.samples_per_insert=16", "--config.updates_per_call=4",
+)
+ROLES = {"learner", "replay", "actor", "evaluator"}
+
+
+@pytest.fixture
+def start():
+    """Starts launchers; those that still run after the test are killed."""
+    processes = []
+
+    def start_one(workdir, *flags):
+        processes.append(subprocess.Popen(
+            [sys.executable, "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def roles_of(workdir):
+    """The roles whose processes name this workdir."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().decode().split("\0")
+        except OSError:
+            continue  # it has just ended
+        if f"--workdir={workdir}" in arguments:
+            found += [one.removeprefix("--role=") for one in arguments if one.startswith("--role=")]
+    return found
+
+
+def wait_for(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def starts(workdir):
+    return json.loads((workdir / "run.json").read_text())["starts"]
+
+
+def assert_whole(path):
+    text = path.read_text()
+    lines = text.splitlines()
+    assert text.endswith("\n") and len({line.count(",") for line in lines}) == 1, path
+
+
+def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, start):
+    workdir = tmp_path / "run"
+    out, err = start(workdir, "--max_learner_steps=200").communicate(timeout=130)
+    picture = workdir / "learning_curve.png"
+    assert re.search(r"^evaluator return \d+\.\d \+- .* 200 learner steps$", out, re.M), (out, err)
+    assert out.splitlines()[-1] == f"learning curve {picture}"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "error" not in err and "MUJOCO" not in err and "200 learner steps left" in err
+    assert [one["outcome"] for one in starts(workdir)] == ["finished"]
+    assert starts(workdir)[0]["end_time"]
+    first = last_row(workdir / "learner.csv")
+    assert first["learner_steps"] == 200
+    assert roles_of(workdir) == []
+
+    out, _ = start(workdir, "--max_learner_steps=400").communicate(timeout=130)
+    second = last_row(workdir / "learner.csv")
+    assert "400 learner steps" in out
+    assert second["learner_steps"] == 400
+    assert second["wall_seconds"] > first["wall_seconds"]
+    assert second["actor_steps"] > first["actor_steps"]
+    assert [one["outcome"] for one in starts(workdir)] == ["finished", "finished"]
+    steps = [int(line.split(",")[1]) for line in
+             (workdir / "learner.csv").read_text().splitlines()[1:]]
+    assert steps == sorted(steps) and steps.count(0) <= 1  # it did not begin anew
+    for name in ("learner.csv", "evaluator.csv"):
+        assert_whole(workdir / name)
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_whole_files(tmp_path, start):
+    workdir = tmp_path / "run"
+    process = start(workdir)
+    assert wait_for(lambda: (workdir / "learner.csv").exists()
+                    and (last_row(workdir / "learner.csv") or {}).get("learner_steps"), 90)
+    assert set(roles_of(workdir)) == ROLES
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 30
+    assert process.returncode == 0 and "Traceback" not in err
+    assert "stopping: the learner saves a checkpoint" in out
+    assert roles_of(workdir) == []
+    assert list((workdir / "checkpoints").glob("*.index"))
+    assert [one["outcome"] for one in starts(workdir)] == ["stopped"]
+    for path in workdir.glob("*.csv"):
+        assert_whole(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_kill_9_of_the_launcher_leaves_no_process(tmp_path, start):
+    workdir = tmp_path / "run"
+    process = start(workdir)
+    assert wait_for(lambda: set(roles_of(workdir)) == ROLES, 30)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert wait_for(lambda: roles_of(workdir) == [], 5)

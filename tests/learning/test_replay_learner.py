@@ -1,0 +1,248 @@
+"""Tests of common.learning.replay_learner, on a real memory of this process."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import UpdateLoop
+from common.replay import distributions
+from common.replay.memory import Memory
+from common.replay.schedule import Schedule
+
+BATCH, UPDATES = 4, 3
+CALL = BATCH * UPDATES
+
+
+class Learner(tf.Module):
+    """Its new priorities are value + learner steps, so that they tell when they were made."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.seen = tf.Variable(0.0)
+
+    def update(self, batch):
+        """Depends on all batches so far and on their order."""
+        self.seen.assign(0.9 * self.seen + tf.reduce_sum(batch.steps))
+        step = self.steps.assign_add(1, read_value=True)
+        return batch.steps + tf.cast(step, tf.float32), {"seen": self.seen.read_value()}
+
+
+class LoggedMemory(Memory):
+    """A memory that keeps a log of what is asked of it, and that can be away."""
+
+    def __init__(self, seed=1, capacity=100):
+        spec = tf.TensorSpec([], tf.float32)
+        super().__init__(
+            spec,
+            capacity,
+            {"sample": distributions.Proportional(1.0), "remove": distributions.Fifo()},
+            "remove",
+            seed=seed,
+        )
+        self.log = []
+        self.keys = []
+        self.away = False
+
+    def _note(self, what):
+        self.log.append(what)
+        if self.away:
+            raise tf.errors.UnavailableError(None, None, "away")
+
+    def fill(self, begin, end):
+        """Inserts items with key, value and priority in [begin, end), counted from 1."""
+        keys = np.arange(begin, end)
+        self.insert(keys, (keys + 1).astype(np.float32), (keys + 1).astype(np.float32))
+
+    def sample(self, batch_size, distribution="sample", max_length=0):
+        self._note("sample")
+        sample = super().sample(batch_size, distribution, max_length)
+        self.keys.append(sample.keys.numpy())
+        return sample
+
+    def update_priorities(self, keys, priorities):
+        self._note("update")
+        return super().update_priorities(keys, priorities)
+
+    def statistics(self):
+        self._note("statistics")
+        return super().statistics()
+
+
+def make(memory, prefetch, min_size=10, samples_per_insert=None, tolerance=CALL, retry_on=()):
+    """A replay learner and its learner."""
+    learner = Learner()
+    loop = UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
+    schedule = Schedule(min_size, samples_per_insert, float(tolerance))
+    return ReplayLearner(memory, loop, learner.steps, schedule, prefetch, retry_on), learner
+
+
+def masses(memory):
+    """Raw priority of each key that a large sample shows (the exponent is 1)."""
+    sample = Memory.sample(memory, 20_000)
+    return dict(zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist()))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_waits_for_the_minimum_and_then_counts(prefetch):
+    memory = LoggedMemory()
+    replay_learner, learner = make(memory, prefetch)
+    assert replay_learner.statistics is None
+    memory.fill(0, 9)
+    assert replay_learner.step() is None
+    assert replay_learner.statistics.items == 9
+    assert "sample" not in memory.log and int(learner.steps) == 0
+
+    memory.fill(9, 10)
+    for call in range(1, 4):
+        metrics = replay_learner.step()
+        assert metrics.keys() == {"seen"}
+        assert int(learner.steps) == call * UPDATES
+    replay_learner.close()
+    statistics = Memory.statistics(memory)
+    assert statistics.sampled == (3 + prefetch) * CALL
+    assert statistics.updated + statistics.missing == 3 * CALL
+    assert statistics.items == 10
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_priorities_are_written_back_to_the_keys_they_belong_to(prefetch):
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, _ = make(memory, prefetch)
+    replay_learner.step()
+    replay_learner.close()
+    expected = {key: key + 1.0 for key in range(20)}
+    for position, key in enumerate(memory.keys[0].tolist()):
+        # Of equal keys the last one counts; update `position // BATCH` was step one more than that.
+        expected[key] = key + 1.0 + position // BATCH + 1
+    actual = masses(memory)
+    assert actual == {key: expected[key] for key in actual}
+    assert len(actual) > 15
+
+
+@pytest.mark.parametrize("prefetch, lags", [(False, [3, 3, 3, 3]), (True, [3, 6, 6, 6])])
+def test_priority_lag(prefetch, lags):
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, _ = make(memory, prefetch)
+    seen = []
+    for _ in lags:
+        replay_learner.step()
+        seen.append(replay_learner.priority_lag)
+    replay_learner.close()
+    assert seen == lags
+
+
+def test_order_without_prefetch():
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, _ = make(memory, prefetch=False)
+    for _ in range(3):
+        replay_learner.step()
+    assert memory.log == ["statistics", "sample", "update"] * 3
+
+
+def test_order_with_prefetch_is_always_the_same():
+    logs, keys, seen = [], [], []
+    for _ in range(3):
+        memory = LoggedMemory(seed=7)
+        memory.fill(0, 50)
+        replay_learner, _ = make(memory, prefetch=True)
+        seen.append([float(replay_learner.step()["seen"]) for _ in range(8)])
+        replay_learner.close()
+        logs.append(memory.log)
+        keys.append(np.concatenate(memory.keys).tolist())
+    draw = ["statistics", "sample"]
+    assert logs[0] == draw + (draw + ["update"]) * 8
+    assert logs[0] == logs[1] == logs[2]
+    assert keys[0] == keys[1] == keys[2]
+    assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_schedule_is_respected(prefetch):
+    memory = LoggedMemory()
+    replay_learner, learner = make(memory, prefetch, min_size=10, samples_per_insert=6.0)
+    inserted = 0
+    for _ in range(12):
+        memory.fill(inserted, inserted + 3)
+        inserted += 3
+        while replay_learner.step() is not None:
+            limit = 6.0 * (inserted - 10) + CALL
+            assert Memory.statistics(memory).sampled <= limit
+    replay_learner.close()
+    # Nothing is held back either: one call more would have been too many.
+    sampled = Memory.statistics(memory).sampled
+    assert sampled + CALL > 6.0 * (inserted - 10) + CALL
+    assert int(learner.steps) * BATCH == sampled
+
+
+def test_memory_that_is_away_is_waited_for_and_others_errors_are_not():
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, learner = make(memory, False, retry_on=(tf.errors.UnavailableError,))
+    assert replay_learner.step() is not None
+    memory.away = True
+    for _ in range(2):
+        assert replay_learner.step() is None
+        assert replay_learner.statistics is None
+    assert int(learner.steps) == UPDATES
+    memory.away = False
+    assert replay_learner.step() is not None
+    assert replay_learner.statistics.items == 20
+
+    strict, _ = make(memory, False, retry_on=(tf.errors.DeadlineExceededError,))
+    memory.away = True
+    with pytest.raises(tf.errors.UnavailableError, match="away"):
+        strict.step()
+
+
+def test_memory_that_goes_away_while_drawing_ahead():
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, learner = make(memory, True, retry_on=(tf.errors.UnavailableError,))
+    assert replay_learner.step() is not None
+    memory.away = True
+    done = sum(replay_learner.step() is not None for _ in range(5))
+    assert done <= 1  # what was drawn before
+    assert replay_learner.step() is None
+    memory.away = False
+    steps = int(learner.steps)
+    assert replay_learner.step() is not None
+    assert int(learner.steps) == steps + UPDATES
+    replay_learner.close()
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_empty_memory_is_an_error_unless_it_means_not_now(prefetch):
+    """Min size 0: the draw itself fails, as on a replay that restarted in between."""
+    tolerant, _ = make(
+        LoggedMemory(), prefetch, min_size=0, retry_on=(tf.errors.FailedPreconditionError,)
+    )
+    assert tolerant.step() is None
+    tolerant.close()
+    strict, _ = make(LoggedMemory(), prefetch, min_size=0)
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        strict.step()
+    strict.close()
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_bad_priorities_are_not_lost_in_the_background(prefetch):
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    nan = UpdateLoop(
+        lambda batch: (batch.steps * float("nan"), {}), UPDATES, BATCH, jit_compile=False
+    )
+    replay_learner = ReplayLearner(
+        memory, nan, tf.Variable(0, dtype=tf.int64), Schedule(10, None, 0.0), prefetch,
+        retry_on=(tf.errors.UnavailableError,),
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="priorit"):
+        for _ in range(2):
+            replay_learner.step()
+    replay_learner.close()
+    memory.check()
+    assert Memory.statistics(memory).updated == 0

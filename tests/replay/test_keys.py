@@ -1,0 +1,45 @@
+"""Tests of common.replay.keys."""
+
+import numpy as np
+import pytest
+
+from common.replay import keys
+
+
+def test_the_layout_is_documented():
+    assert keys.make_keys(0, 0, 0, 7) == 7
+    assert keys.make_keys(0, 0, 1, 0) == 1 << 32
+    assert keys.make_keys(0, 1, 0, 0) == 1 << 46
+    assert keys.make_keys(1, 0, 0, 0) == 1 << 58
+    assert keys.make_keys(31, 4095, 16383, 2**32 - 1) == 2**63 - 1  # never negative
+
+
+def test_split_is_the_inverse():
+    rng = np.random.default_rng(0)
+    highest = [1 << bits for bits in
+               (keys.SHARD_BITS, keys.ACTOR_BITS, keys.INCARNATION_BITS, keys.STEP_BITS)]
+    parts = rng.integers(highest, size=[500, 4])
+    made = keys.make_keys(*parts.T)
+    assert made.dtype == np.int64 and np.all(made >= 0)
+    assert [keys.split_key(key) for key in made] == [tuple(row) for row in parts.tolist()]
+
+
+def test_arguments_broadcast_and_keys_differ():
+    made = keys.make_keys(2, np.arange(3)[:, None], 5, np.arange(4))
+    assert made.shape == (3, 4) and len(np.unique(made)) == 12
+    np.testing.assert_array_equal(np.diff(made, axis=1), 1)  # consecutive steps, consecutive keys
+
+
+def test_incarnations_keep_lives_apart():
+    lives = [keys.make_keys(0, 3, life, np.arange(1000)) for life in (0, 1, 16383)]
+    assert len(np.unique(lives)) == 3000
+
+
+@pytest.mark.parametrize("part, bits", [(0, 5), (1, 12), (2, 14), (3, 32)])
+def test_a_part_that_does_not_fit_is_named(part, bits):
+    name = ("shard", "actor", "incarnation", "step")[part]
+    for wrong in (-1, 2**bits, np.array([0, 2**bits])):
+        arguments = [0, 0, 0, 0]
+        arguments[part] = wrong
+        with pytest.raises(ValueError, match=rf"{name} must be in \[0, 2\^{bits}\)"):
+            keys.make_keys(*arguments)

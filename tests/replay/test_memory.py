@@ -1,0 +1,376 @@
+"""What a user of `common.replay.memory.Memory` relies on."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
+from common.replay.memory import Memory
+
+FLOAT = tf.TensorSpec([], tf.float32)
+
+
+def make_memory(capacity=16, seed=1, specs=FLOAT, exponent=0.6, **distributions):
+    distributions = {"sample": Proportional(exponent), "old": Fifo()} | distributions
+    return Memory(specs, capacity, distributions, "old", seed=seed)
+
+
+def insert(memory, keys, priorities=None, item_keys=None, item_lengths=None):
+    """Inserts steps of one float each, which is the key."""
+    keys = np.array(keys, np.int64)
+    count = len(keys) if item_keys is None else len(item_keys)
+    if priorities is None:
+        priorities = np.ones(count)
+    memory.insert(
+        keys, keys.astype(np.float32), np.array(priorities, np.float32),
+        None if item_keys is None else np.array(item_keys, np.int64),
+        None if item_lengths is None else np.array(item_lengths, np.int32))
+
+
+def stored(memory, keys):
+    """The keys of steps that are stored."""
+    found, _ = memory.read(np.array(keys, np.int64))
+    return [key for key, is_there in zip(keys, found.numpy()) if is_there]
+
+
+def frequencies(memory, num_items, distribution="sample", draws=200_000):
+    sample = memory.sample(draws, distribution)
+    return np.bincount(sample.keys.numpy(), minlength=num_items) / draws
+
+
+def assert_frequencies(measured, probabilities, draws=200_000):
+    """Within six standard deviations: the seed is fixed, and 1e-9 is the chance of a bad one."""
+    probabilities = np.asarray(probabilities)
+    bound = 6 * np.sqrt(probabilities * (1 - probabilities) / draws)
+    assert np.all(np.abs(measured - probabilities) <= bound), (measured, probabilities)
+
+
+# Sampling.
+
+
+def test_proportional_draws_by_its_masses():
+    priorities = np.array([1.0, 2.0, 4.0, 0.5])
+    memory = make_memory()
+    insert(memory, range(4), priorities)
+    sample = memory.sample(1000)
+    masses = sample.masses.numpy()
+    np.testing.assert_allclose(masses, priorities[sample.keys.numpy()] ** 0.6, rtol=1e-7)
+    # papers/apex.md, section 6, item 15.
+    expected = [0.182720, 0.276951, 0.419779, 0.120550]
+    probability = dict(zip(sample.keys.numpy().tolist(), masses / float(sample.total_mass)))
+    np.testing.assert_allclose([probability[k] for k in range(4)], expected, atol=1e-6)
+    assert_frequencies(frequencies(memory, 4), expected)
+    weights = (int(sample.count) * np.array([probability[k] for k in range(4)])) ** -0.4
+    np.testing.assert_allclose(weights / weights.max(), [0.846745, 0.716978, 0.607097, 1],
+                               atol=1e-6)
+
+
+def test_a_negative_exponent_prefers_small_priorities():
+    memory = make_memory(small=Proportional(-0.4))
+    insert(memory, range(4), [1.0, 2.0, 4.0, 0.5])
+    # papers/apex.md, section 6, item 15.
+    assert_frequencies(frequencies(memory, 4, "small"), [0.273844, 0.207535, 0.157282, 0.361339])
+
+
+def test_masses_of_the_sum_tree_of_dqn_zoo():
+    # dqn_zoo/replay_test.py: priorities [1, 4, 3], exponent 0.8, 0.1 of them uniform.
+    memory = make_memory(exponent=0.8)
+    insert(memory, range(3), [1.0, 4.0, 3.0])
+    sample = memory.sample(100)
+    probability = dict(zip(sample.keys.numpy().tolist(),
+                           sample.masses.numpy() / float(sample.total_mass)))
+    mixed = [0.9 * probability[k] + 0.1 / 3 for k in range(3)]
+    np.testing.assert_allclose(mixed, [0.17309, 0.45700, 0.36990], atol=1e-5)
+    # The tree [3, 1, 2, 5] of that test: 3/11, 1/11, 2/11, 5/11.
+    memory = make_memory(exponent=1.0)
+    insert(memory, range(4), [3.0, 1.0, 2.0, 5.0])
+    assert_frequencies(frequencies(memory, 4), np.array([3, 1, 2, 5]) / 11)
+
+
+@pytest.mark.parametrize("alpha, beta, expected", [(0.7, 0.3, [1, 0.793971]), (1, 1, [1, 1 / 3])])
+def test_weights_of_seed_rl(alpha, beta, expected):
+    # SEED RL, tests/utils_test.py: priorities [0.3, 0.9].
+    memory = make_memory(exponent=alpha)
+    insert(memory, range(2), [0.3, 0.9])
+    sample = memory.sample(50)
+    weights = (sample.masses.numpy() / float(sample.total_mass) * int(sample.count)) ** -beta
+    weights /= weights.max()
+    of_key = dict(zip(sample.keys.numpy().tolist(), weights))
+    np.testing.assert_allclose([of_key[0], of_key[1]], expected, atol=1e-6)
+
+
+def test_uniform_ignores_priorities():
+    memory = make_memory(uniform=Uniform())
+    insert(memory, range(5), [0.0, 1.0, 100.0, -1.0, 1e-9])
+    assert_frequencies(frequencies(memory, 5, "uniform"), np.full(5, 0.2))
+    assert float(memory.sample(1, "uniform").total_mass) == 5.0
+
+
+def test_many_items_are_drawn_in_proportion():
+    rng = np.random.default_rng(0)
+    priorities = rng.exponential(size=3000).astype(np.float32)
+    priorities[rng.random(3000) < 0.3] = 0
+    memory = make_memory(capacity=3000, exponent=1.0)
+    insert(memory, range(3000), priorities)
+    probabilities = priorities / priorities.sum()
+    measured = frequencies(memory, 3000)
+    assert np.all(measured[priorities == 0] == 0)
+    some = probabilities > 0
+    chi_squared = np.sum((measured - probabilities)[some] ** 2 / probabilities[some]) * 200_000
+    degrees = some.sum() - 1
+    assert abs(chi_squared - degrees) < 6 * np.sqrt(2 * degrees)
+
+
+def test_zero_is_never_drawn():
+    memory = make_memory()
+    insert(memory, range(9), [0, 0, 1e-30, 0, 0, 5.0, 0, 0, 0])
+    assert set(memory.sample(100_000).keys.numpy()) <= {2, 5}
+    memory.update_priorities([2, 5], np.float32([0, 0]))
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no item of positive priority"):
+        memory.sample(1)
+    memory.check()
+
+
+def masses_of(memory, distribution="sample"):
+    sample = memory.sample(5000, distribution)
+    return dict(zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist()))
+
+
+def test_unknown_counts_as_the_largest_seen():
+    memory = make_memory(exponent=1.0)
+    insert(memory, [0], [UNKNOWN_PRIORITY])
+    assert masses_of(memory) == {0: 1.0}  # before any is seen
+    insert(memory, [1, 2], [UNKNOWN_PRIORITY, 4.0])  # of the same call counts
+    assert masses_of(memory) == {0: 1.0, 1: 4.0, 2: 4.0}
+    memory.update_priorities([2, 99], np.float32([2.0, 50.0]))  # one that is gone does not
+    memory.update_priorities([1], np.float32([UNKNOWN_PRIORITY]))
+    assert masses_of(memory) == {0: 1.0, 1: 4.0, 2: 2.0}
+    memory.update_priorities([0], np.float32([7.0]))
+    insert(memory, [3], [UNKNOWN_PRIORITY])
+    assert masses_of(memory) == {0: 7.0, 1: 4.0, 2: 2.0, 3: 7.0}
+
+
+def test_the_last_of_equal_keys_counts():
+    memory = make_memory(exponent=1.0)
+    insert(memory, range(3))
+    assert memory.update_priorities([1, 0, 1], np.float32([5.0, 3.0, 2.0])) == 0
+    assert masses_of(memory) == {0: 3.0, 1: 2.0, 2: 1.0}
+
+
+def test_a_seed_repeats_sampling():
+    def run(seed):
+        memory = make_memory(seed=seed, uniform=Uniform(), small=Proportional(-0.4))
+        insert(memory, range(16), np.arange(16))
+        return [memory.sample(50, name).keys.numpy().tolist()
+                for name in ("sample", "uniform", "small", "sample")]
+
+    assert run(5) == run(5)
+    assert run(5) != run(6)
+    assert run(0) != run(0)  # from the system
+
+
+def test_sums_do_not_drift():
+    capacity, batch = 1000, 1000
+    memory = make_memory(capacity=capacity, exponent=1.0)
+    insert(memory, range(capacity))
+    rng = np.random.default_rng(0)
+    exact = np.ones(capacity)
+    for _ in range(200):
+        keys = rng.integers(capacity, size=batch)
+        priorities = np.exp(rng.uniform(-12, 12, batch)).astype(np.float32)
+        memory.update_priorities(keys, priorities)
+        exact[keys] = priorities
+    np.testing.assert_allclose(memory.sample(1).total_mass, exact.sum(), rtol=1e-12)
+    memory.update_priorities(np.arange(capacity), np.full(capacity, 1e-3, np.float32))
+    np.testing.assert_allclose(memory.sample(1).total_mass, capacity * float(np.float32(1e-3)),
+                               rtol=1e-12)
+    memory.check()
+
+
+# Removal.
+
+
+def test_first_in_first_out_across_actors_and_updates():
+    memory = make_memory(capacity=4)
+    for key in (100, 7, 55, 3):
+        insert(memory, [key])
+    memory.update_priorities([100], np.float32([1000.0]))
+    insert(memory, [100], [9.0])  # known: keeps its age
+    order = []
+    for key in range(200, 204):
+        insert(memory, [key])
+        order += [k for k in (100, 7, 55, 3) if k not in order and not stored(memory, [k])]
+    assert order == [100, 7, 55, 3]
+    assert stored(memory, range(200, 204)) == [200, 201, 202, 203]
+    statistics = memory.statistics()
+    assert (statistics.removed, statistics.duplicates, statistics.items) == (4, 1, 4)
+
+
+def test_removal_by_priority_removes_the_small_ones():
+    gone = np.zeros(4)
+    for seed in range(1, 1001):
+        memory = Memory(FLOAT, 4, {"sample": Uniform(), "small": Proportional(-0.4)}, "small",
+                        seed=seed)
+        insert(memory, range(4), [1.0, 2.0, 4.0, 0.5])
+        insert(memory, [4], [1.0])
+        found, _ = memory.read(np.arange(4))
+        assert np.sum(found) == 3
+        gone += ~found.numpy()
+    # papers/apex.md, section 6, item 15.
+    assert_frequencies(gone / 1000, [0.273844, 0.207535, 0.157282, 0.361339], draws=1000)
+
+
+def test_removal_by_priority_keeps_everything_whole():
+    rng = np.random.default_rng(1)
+    distributions = {"sample": Proportional(0.6), "small": Proportional(-0.4),
+                     "uniform": Uniform(), "old": Fifo()}
+    memory = Memory(FLOAT, 20, distributions, "small", seed=2)
+    for begin in range(0, 3000, 10):
+        # Sequences of three that overlap by one step.
+        insert(memory, range(begin, begin + 10), rng.choice([0.0, 0.1, 8.0, -1.0], 4),
+               range(begin, begin + 8, 2), [3, 3, 3, 3])
+        memory.update_priorities(rng.integers(begin + 10, size=30), rng.random(30, np.float32))
+        memory.check()
+        sample = memory.sample(5, "uniform", 3)
+        expected = sample.keys.numpy()[:, None] + np.arange(3)
+        np.testing.assert_array_equal(sample.steps, expected)
+    statistics = memory.statistics()
+    assert statistics.items + statistics.removed == statistics.inserted == 4 * 300
+    assert statistics.steps <= 20 and statistics.unviewed == 300
+
+
+@pytest.mark.parametrize("removal", ["sample", "uniform", "old", "small"])
+def test_any_distribution_draws_while_any_removes(removal):
+    distributions = {"sample": Proportional(0.0), "small": Proportional(-1.0),
+                     "uniform": Uniform(), "old": Fifo()}
+    memory = Memory(FLOAT, 8, distributions, removal, seed=3)
+    for key in range(100):
+        insert(memory, [key], [key % 5])
+        for name in distributions:
+            assert stored(memory, memory.sample(4, name).keys.numpy())
+    memory.check()
+    assert float(memory.sample(1, "uniform").total_mass) == 8
+    assert float(memory.sample(1, "sample").total_mass) == 8
+
+
+def test_a_removal_that_could_get_stuck_is_refused():
+    with pytest.raises(ValueError, match='removal "sample" needs an exponent of at most 0'):
+        Memory(FLOAT, 4, {"sample": Proportional(0.6)}, "sample")
+
+
+# Sequences.
+
+
+def test_sequences_are_padded_with_zeros():
+    memory = make_memory(exponent=1.0)
+    insert(memory, [10, 11, 12, 13], [1.0, 1.0, 1.0], [10, 11, 13], [3, 2, 1])
+    expected = {10: [10, 11, 12, 0], 11: [11, 12, 0, 0], 13: [13, 0, 0, 0]}
+    sample = memory.sample(100, max_length=4)
+    assert set(sample.keys.numpy()) == set(expected)
+    for key, length, steps in zip(sample.keys.numpy(), sample.lengths.numpy(),
+                                  sample.steps.numpy()):
+        assert steps.tolist() == expected[key]
+        assert length == {10: 3, 11: 2, 13: 1}[key]
+    short = memory.sample(100, max_length=2)
+    for key, length, steps in zip(short.keys.numpy(), short.lengths.numpy(), short.steps.numpy()):
+        assert steps.tolist() == expected[key][:2] and length == {10: 3, 11: 2, 13: 1}[key]
+    np.testing.assert_array_equal(memory.sample(20).steps.shape, [20])
+
+
+def test_a_step_lives_as_long_as_an_item_views_it():
+    memory = make_memory(capacity=5)
+    insert(memory, [0, 1, 2], None, [0, 1, 2], [1, 2, 1])  # 1 views 2 as well
+    insert(memory, [3, 4])
+    insert(memory, [5])  # removes 0
+    assert stored(memory, range(6)) == [1, 2, 3, 4, 5]
+    insert(memory, [6])  # removes 1; 2 is viewed by an item of its own
+    assert stored(memory, range(7)) == [2, 3, 4, 5, 6]
+    insert(memory, [7])
+    assert stored(memory, range(8)) == [3, 4, 5, 6, 7]
+    memory.check()
+
+
+def test_items_over_steps_that_are_not_there_are_refused():
+    memory = make_memory()
+    insert(memory, [0, 1, 4], None, [0, 0, 1, 4], [2, 1, 2, 1])
+    statistics = memory.statistics()
+    assert statistics.items == 2  # 0 and 4; the second item 0 is known, item 1 lacks step 2
+    assert statistics.incomplete == 1 and statistics.unviewed == 0
+    insert(memory, [2], None, [1], [2])  # over an older step
+    assert stored(memory, range(6)) == [0, 1, 2, 4]
+    insert(memory, [8, 9], None, [9], [1])
+    assert memory.statistics().unviewed == 1 and stored(memory, [8, 9]) == [9]
+    assert memory.update_priorities([2], np.float32([1.0])) == 1  # a step, but no item
+    memory.check()
+
+
+def test_the_edge_of_the_key_range():
+    memory = make_memory()
+    last = 2**63 - 1
+    insert(memory, [last - 1, last, 0], None, [last - 1, last, 0], [2, 1, 1])
+    assert stored(memory, [last, last - 1, 0, 1]) == [last, last - 1, 0]
+    assert memory.update_priorities([last], np.float32([2.0])) == 0
+
+
+# Faces.
+
+
+def test_observations_are_copied():
+    memory = make_memory(specs={"x": tf.TensorSpec([64], tf.float32)})
+    keys, priorities = np.arange(4), np.ones(4, np.float32)
+    x = np.arange(256, dtype=np.float32).reshape(4, 64)
+    expected = x.copy()
+    memory.insert(keys, {"x": x}, priorities)
+    keys[:], priorities[:], x[:] = 9, 0, -1
+    found, steps = memory.read(np.arange(4))
+    assert np.all(found)
+    np.testing.assert_array_equal(steps["x"], expected)
+    assert memory.sample(10).total_mass == 4
+    memory.check()
+
+
+def test_nests_keep_their_structure_and_dtypes():
+    specs = {"a": (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.bool)),
+             "b": tf.TensorSpec([2, 3], tf.uint8), "empty": tf.TensorSpec([0], tf.float32)}
+    memory = make_memory(specs=specs)
+    steps = {"a": (np.array([[0.1, 0.2]]), np.array([True])),
+             "b": np.arange(6, dtype=np.uint8).reshape(1, 2, 3), "empty": np.zeros([1, 0])}
+    steps["empty"] = steps["empty"].astype(np.float32)
+    memory.insert([3], steps, [1.0])
+    for read in (memory.read([3])[1], memory.sample(1).steps):
+        tf.nest.assert_same_structure(specs, read)
+        tf.nest.map_structure(np.testing.assert_array_equal, read, steps)
+        tf.nest.map_structure(lambda value, spec: value.dtype == spec.dtype, read, specs)
+    assert memory.signature.bytes_per_step == 16 + 1 + 6
+
+
+def test_in_a_graph_static_shapes_are_known():
+    memory = make_memory(specs={"x": tf.TensorSpec([2], tf.float32)})
+
+    @tf.function
+    def loop(keys, batch_size):
+        memory.insert(keys, {"x": tf.stack([tf.cast(keys, tf.float32)] * 2, 1)},
+                      tf.ones_like(keys, tf.float32))
+        sample = memory.sample(3)
+        assert sample.keys.shape == sample.masses.shape == sample.lengths.shape == [3]
+        assert sample.total_mass.shape == sample.count.shape == []
+        assert sample.steps["x"].shape == [3, 2]
+        sequences = memory.sample(3, max_length=5)
+        assert sequences.steps["x"].shape == [3, 5, 2]
+        free = memory.sample(batch_size)
+        assert free.steps["x"].shape.as_list() == [None, 2]
+        missing = memory.update_priorities(sample.keys, tf.fill([3], 2.0))
+        assert missing.shape == []
+        found, steps = memory.read(sample.keys)
+        assert found.shape.rank == 1 and steps["x"].shape.as_list() == [None, 2]
+        return sample, sequences, free, missing, found, steps
+
+    for begin in (0, 10):
+        keys = tf.range(begin, begin + 4, dtype=tf.int64)
+        sample, sequences, free, missing, found, steps = loop(keys, tf.constant(7))
+        assert np.all(found) and missing == 0 and free.keys.shape == [7]
+        np.testing.assert_array_equal(steps["x"], sample.steps["x"])
+        np.testing.assert_array_equal(sequences.steps["x"][:, 0, 0], sequences.keys)
+    statistics = memory.statistics()
+    assert (statistics.items, statistics.sampled, statistics.updated) == (8, 26, 6)
+    memory.check()

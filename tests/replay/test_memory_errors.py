@@ -1,0 +1,193 @@
+"""Bad arguments: an error that names the argument, and a memory that is as it was."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.replay.distributions import Fifo, Proportional, Uniform
+from common.replay.memory import Memory
+
+SPECS = {"x": tf.TensorSpec([2], tf.float32), "n": tf.TensorSpec([], tf.int32)}
+KEYS, PRIORITIES = np.array([20, 21]), np.float32([1, 1])
+STEPS = {"x": np.zeros([2, 2], np.float32), "n": np.zeros([2], np.int32)}
+LENGTHS = np.int32([2, 1])
+
+
+def make_memory():
+    memory = Memory(SPECS, 6, {"sample": Proportional(0.6), "uniform": Uniform(), "old": Fifo()},
+                    "old", seed=1)
+    memory.insert(
+        np.arange(6), {"x": np.arange(12, dtype=np.float32).reshape(6, 2),
+                       "n": np.arange(6, dtype=np.int32)}, np.arange(6, dtype=np.float32))
+    return memory
+
+
+def state(memory):
+    """Everything that can be seen of a memory; what is sampled is not counted."""
+    found, steps = memory.read(np.arange(30))
+    sample = memory.sample(1)
+    statistics = memory.statistics()._replace(sampled=0)
+    return (statistics, found.numpy().tolist(), steps["x"].numpy().tolist(),
+            steps["n"].numpy().tolist(), float(sample.total_mass), int(sample.count))
+
+
+def insert(**changes):
+    arguments = {"keys": KEYS, "steps": STEPS, "priorities": PRIORITIES} | changes
+    return lambda memory: memory.insert(**arguments)
+
+
+def update(keys=(1, 2), priorities=(1.0, 1.0)):
+    return lambda memory: memory.update_priorities(keys, priorities)
+
+
+def sample(*arguments, **named):
+    return lambda memory: memory.sample(*arguments, **named)
+
+
+INVALID = {
+    "keys of floats": (insert(keys=np.float32([20, 21])), "keys must be int64, is float32"),
+    "keys of a float tensor": (insert(keys=tf.constant([20.0, 21.0])), "keys must be int64"),
+    "keys of an int32 tensor": (insert(keys=tf.constant([20, 21])), "keys must be int64"),
+    "keys of booleans in text": (insert(keys=np.array(["20", "21"])), "keys must be int64"),
+    "keys as a matrix": (insert(keys=np.array([[20, 21]])), "step_keys must be of shape"),
+    "keys as a scalar": (insert(keys=np.int64(20)), "step_keys must be of shape"),
+    "a negative key": (insert(keys=np.array([20, -3])), r"step_keys\[1\].* is -3"),
+    "too many keys": (insert(keys=np.arange(20, 27)), "priorities must be of shape"),
+    "too many steps": (insert(keys=np.arange(20, 27), priorities=np.ones(7, np.float32)),
+                       "step_keys: 7 steps at once do not fit a capacity of 6"),
+    "NaN": (insert(priorities=np.float32([1, np.nan])), r"priorities\[1\] .*nan"),
+    "infinity": (insert(priorities=np.float32([np.inf, 1])), r"priorities\[0\] .*inf"),
+    "minus infinity": (insert(priorities=np.float32([-np.inf, 1])), r"priorities\[0\] .*inf"),
+    "a negative priority": (insert(priorities=np.float32([1, -2])), r"priorities\[1\] .*-2"),
+    "nearly unknown": (insert(priorities=np.float32([1, -0.999])), r"priorities\[1\]"),
+    "priorities of a double tensor": (insert(priorities=tf.ones([2], tf.float64)),
+                                      "priorities must be float32, is float64"),
+    "priorities of complex": (insert(priorities=np.ones(2, np.complex64)), "priorities must be"),
+    "priorities too few": (insert(priorities=np.float32([1])), r"priorities must be of shape \[2"),
+    "priorities as a matrix": (insert(priorities=np.float32([[1, 1]])), "priorities must be of"),
+    "item keys of floats": (insert(item_keys=np.float32([20, 21])), "item_keys must be int64"),
+    "a negative item key": (insert(item_keys=np.array([20, -1])), r"item_keys\[1\]"),
+    "item keys as a matrix": (insert(item_keys=np.array([[20, 21]])), "item_keys must be of"),
+    "lengths of floats": (insert(item_lengths=np.float32([2, 1])), "item_lengths must be int32"),
+    "lengths of an int64 tensor": (insert(item_lengths=tf.constant([2, 1], tf.int64)),
+                                   "item_lengths must be int32"),
+    "length 0": (insert(item_lengths=np.int32([2, 0])), r"item_lengths\[1\] must be in \[1, 6\]"),
+    "length beyond the capacity": (insert(item_lengths=np.int32([7, 1])), r"item_lengths\[0\]"),
+    "lengths too many": (insert(item_lengths=np.int32([1, 1, 1])), "item_lengths must be of"),
+    "lengths as a scalar": (insert(item_lengths=np.int32(1)), "item_lengths must be of shape"),
+    "a column of doubles": (insert(steps=STEPS | {"x": np.zeros([2, 2])}),
+                            "column x must be float, is double"),
+    "a column of another integer": (insert(steps=STEPS | {"n": np.zeros([2], np.int64)}),
+                                    "column n must be int32, is int64"),
+    "a column of another shape": (insert(steps=STEPS | {"x": np.zeros([2, 3], np.float32)}),
+                                  r"column x must be of shape \[2,2\], is \[2,3\]"),
+    "a column of another length": (insert(steps=STEPS | {"n": np.zeros([3], np.int32)}),
+                                   r"column n must be of shape \[2\], is \[3\]"),
+    "update with float keys": (update(np.float32([1, 2])), "keys must be int64"),
+    "update of a matrix": (update(np.array([[1, 2]])), "keys must be of shape"),
+    "update of a negative key": (update([-1, 2]), r"keys\[0\]"),
+    "update with NaN": (update(priorities=np.float32([9, np.nan])), r"priorities\[1\] .*nan"),
+    "update with infinity": (update(priorities=np.float32([9, np.inf])), r"priorities\[1\] .*inf"),
+    "update with -2": (update(priorities=np.float32([9, -2])), r"priorities\[1\] .*-2"),
+    "update with too few": (update(priorities=np.float32([9])), r"priorities must be of shape"),
+    "update with doubles": (update(priorities=tf.ones([2], tf.float64)), "priorities must be"),
+    "batch_size 0": (sample(0), "batch_size must be at least 1, is 0"),
+    "batch_size -1": (sample(-1), "batch_size must be at least 1, is -1"),
+    "batch_size as a vector": (sample([1, 2]), "batch_size must be a scalar"),
+    "max_length -1": (sample(1, max_length=-1), "max_length"),
+    "more than any tensor": (sample(2**31 - 1, max_length=2**40), "overflow|too large|elements"),
+    "read of float keys": (lambda memory: memory.read(np.float32([1])), "keys must be int64"),
+    "read of a negative key": (lambda memory: memory.read([-1]), r"keys\[0\]"),
+    "read of a scalar": (lambda memory: memory.read(np.int64(1)), "keys must be of shape"),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_argument_is_named_and_changes_nothing(name):
+    call, message = INVALID[name]
+    memory = make_memory()
+    before = state(memory)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        call(memory)
+    memory.check()
+    assert state(memory) == before
+
+
+def test_in_a_graph_too():
+    memory = make_memory()
+    before = state(memory)
+
+    @tf.function
+    def call(keys, priorities):
+        memory.insert(keys, STEPS, priorities)
+        return memory.update_priorities(keys, priorities)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"priorities\[1\]"):
+        call(tf.constant(KEYS), tf.constant([1.0, np.nan]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="keys must be int64"):
+        call(tf.constant([1.0, 2.0]), tf.constant([1.0, 1.0]))
+    assert state(memory) == before
+
+
+def test_wrong_structures_and_names():
+    memory = make_memory()
+    before = state(memory)
+    with pytest.raises(ValueError, match="structure"):
+        memory.insert(KEYS, {"x": STEPS["x"]}, PRIORITIES)
+    with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
+        memory.sample(1, "nobody")
+    assert state(memory) == before
+
+
+def test_nothing_to_sample():
+    memory = Memory(SPECS, 4, {"sample": Proportional(1.0), "uniform": Uniform(), "old": Fifo()},
+                    "old")
+    for name in ("sample", "uniform", "old"):
+        with pytest.raises(tf.errors.FailedPreconditionError, match="no item"):
+            memory.sample(1, name)
+    assert memory.statistics() == (0,) * 10
+    memory.insert([], {"x": np.zeros([0, 2], np.float32), "n": np.zeros([0], np.int32)}, [])
+    assert memory.update_priorities([], []) == 0
+    assert memory.update_priorities([5], [1.0]) == 1
+    memory.check()
+
+
+@pytest.mark.parametrize("arguments, error, message", [
+    ({"capacity": 0}, ValueError, "capacity must be at least 1, is 0"),
+    ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity must be at most"),
+    ({"removal": "nobody"}, ValueError, 'removal "nobody" is none of'),
+    ({"specs": tf.TensorSpec([], tf.string)}, tf.errors.InvalidArgumentError, "string"),
+    ({"specs": tf.TensorSpec([None], tf.float32)}, tf.errors.InvalidArgumentError, "not fully"),
+    ({"specs": tf.TensorSpec([2**40], tf.float64), "capacity": 2**10},
+     tf.errors.ResourceExhaustedError, "1024 steps"),
+])
+def test_a_memory_that_cannot_be(arguments, error, message):
+    arguments = {"specs": SPECS, "capacity": 4, "distributions": {"old": Fifo()},
+                 "removal": "old"} | arguments
+    with pytest.raises(error, match=message):
+        Memory(**arguments)
+
+
+@pytest.mark.parametrize("exponent", [np.nan, np.inf, -np.inf, 7.5, -8])
+def test_an_exponent_whose_masses_would_overflow(exponent):
+    with pytest.raises(ValueError, match=r"exponent must be in \[-7, 7\]"):
+        Proportional(exponent)
+
+
+@pytest.mark.parametrize("exponent", [-7.0, 0.0, 7.0])
+def test_extreme_priorities_stay_finite(exponent):
+    memory = Memory(SPECS, 6, {"sample": Proportional(exponent), "old": Fifo()}, "old", seed=1)
+    largest = float(np.finfo(np.float32).max)
+    memory.insert(KEYS, STEPS, np.float32([largest, 0.0]))
+    assert np.isfinite(memory.sample(1).total_mass)
+    memory.update_priorities(KEYS, np.float32([largest, largest]))
+    assert sorted(set(memory.sample(100).keys.numpy())) == [20, 21]
+    memory.check()
+
+
+def test_an_unknown_kind_of_distribution_is_named():
+    class Other:
+        kind, exponent = "nobody", 0.0
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match='unknown distribution "nobody"'):
+        Memory(SPECS, 4, {"sample": Other()}, "sample")

@@ -1,0 +1,185 @@
+"""The memory under many threads at once."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
+from common.replay.memory import Memory
+
+WIDTH = 2000  # wide rows are copied slowly enough to be torn
+SPECS = {"head": tf.TensorSpec([], tf.int64), "x": tf.TensorSpec([WIDTH], tf.float32),
+         "tail": tf.TensorSpec([2], tf.uint8)}
+PER_ADDER = 1 << 20
+
+
+def rows(keys):
+    """Every column is a function of the key."""
+    keys = np.asarray(keys)
+    return {"head": keys, "x": np.repeat((keys % 65521).astype(np.float32)[:, None], WIDTH, 1),
+            "tail": np.stack([keys % 251, keys % 241], -1).astype(np.uint8)}
+
+
+def assert_whole(keys, steps):
+    expected = rows(keys)
+    for name, column in steps.items():
+        np.testing.assert_array_equal(column, expected[name])
+
+
+def run_threads(functions, seconds):
+    """Runs each function(number of the turn) again and again; raises the first error of any."""
+    errors, stop = [], threading.Event()
+
+    def repeat(function):
+        turn = 0
+        try:
+            while not stop.is_set():
+                function(turn)
+                turn += 1
+            turns.append(turn)
+        except BaseException as error:  # pylint: disable=broad-except
+            errors.append(error)
+            stop.set()
+
+    turns = []
+    threads = [threading.Thread(target=repeat, args=[function]) for function in functions]
+    for thread in threads:
+        thread.start()
+    stop.wait(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive(), "a thread hangs"
+    if errors:
+        raise errors[0]
+    assert min(turns) > 5  # each had its share
+
+
+@pytest.mark.parametrize("removal", ["old", "small"])
+def test_no_row_is_torn_and_all_counters_add_up(removal):
+    distributions = {"sample": Proportional(0.6), "small": Proportional(-0.4),
+                     "uniform": Uniform(), "old": Fifo()}
+    memory = Memory(SPECS, 500, distributions, removal, seed=1)
+    newest = [actor * PER_ADDER for actor in range(4)]
+    totals = {"steps": 0, "items": 0, "sampled": 0, "priorities": 0, "missing": 0}
+    lock = threading.Lock()
+
+    def count(**by):
+        with lock:
+            for name, n in by.items():
+                totals[name] += n
+
+    def adder(actor):
+        rng = np.random.default_rng(actor)
+
+        def add(turn):
+            begin = actor * PER_ADDER + 16 * turn
+            # With the last four of the call before: known already, or gone.
+            keys = np.arange(max(actor * PER_ADDER, begin - 4), begin + 16)
+            items = np.arange(begin, begin + 16, 2)
+            lengths = np.minimum(rng.integers(1, 4, 8), begin + 16 - items).astype(np.int32)
+            # One that starts among the older steps.
+            items = np.append(items, keys[0])
+            lengths = np.append(lengths, np.int32(3))
+            priorities = rng.choice([UNKNOWN_PRIORITY, 0.0, 0.5, 3.0], 9).astype(np.float32)
+            memory.insert(keys, rows(keys), priorities, items, lengths)
+            newest[actor] = begin + 16
+            count(steps=len(keys), items=9)
+        return add
+
+    def sampler(number):
+        names = list(distributions)
+
+        def draw(turn):
+            try:
+                sample = memory.sample(32, names[(turn + number) % 4], max_length=3)
+            except tf.errors.FailedPreconditionError:
+                return  # empty, or zeros only
+            count(sampled=32)
+            keys, lengths = sample.keys.numpy(), sample.lengths.numpy()
+            assert np.all((lengths >= 1) & (lengths <= 3)) and np.all(sample.masses.numpy() > 0)
+            real = np.arange(3) < lengths[:, None]
+            assert_whole((keys[:, None] + np.arange(3))[real],
+                         {name: column.numpy()[real] for name, column in sample.steps.items()})
+            assert not np.any(sample.steps["x"].numpy()[~real])
+        return draw
+
+    def updater(number):
+        rng = np.random.default_rng(100 + number)
+
+        def update(turn):
+            last = newest[rng.integers(4)]
+            keys = np.maximum(0, last - rng.integers(0, 400, 64))
+            missing = memory.update_priorities(keys, rng.random(64, np.float32))
+            found, steps = memory.read(keys)
+            found = found.numpy()
+            assert_whole(keys[found], {n: column.numpy()[found] for n, column in steps.items()})
+            if turn % 20 == 0:
+                memory.check()
+            count(priorities=64, missing=int(missing))
+        return update
+
+    run_threads([adder(i) for i in range(4)] + [sampler(i) for i in range(2)]
+                + [updater(i) for i in range(2)], seconds=2.0)
+
+    memory.check()
+    statistics = memory.statistics()
+    assert statistics.inserted == statistics.items + statistics.removed
+    assert statistics.inserted + statistics.incomplete <= totals["items"]
+    assert statistics.sampled == totals["sampled"]
+    assert statistics.missing == totals["missing"]
+    assert statistics.updated + statistics.missing == totals["priorities"]
+    assert statistics.steps <= 500 and statistics.removed > 500
+    # What is stored is what was inserted, and has exactly one mass.
+    every = np.concatenate([np.arange(i * PER_ADDER, newest[i]) for i in range(4)])
+    found = np.concatenate([memory.read(part)[0].numpy() for part in np.array_split(every, 50)])
+    keys = every[found]
+    assert len(keys) == statistics.steps
+    assert_whole(keys, memory.read(keys)[1])
+    assert int(memory.update_priorities(keys, np.ones(len(keys), np.float32))) == (
+        statistics.steps - statistics.items)
+    for name in ("sample", "small", "uniform"):
+        assert float(memory.sample(1, name).total_mass) == statistics.items
+
+
+def test_every_thread_that_adds_the_same_keys_adds_them_once():
+    memory = Memory(SPECS, 4000, {"sample": Uniform(), "old": Fifo()}, "old", seed=1)
+
+    def add(turn):
+        # Room for all, as each call has its own while it writes.
+        keys = np.arange(20 * turn, 20 * turn + 20) % 3000
+        memory.insert(keys, rows(keys), np.ones(20, np.float32))
+
+    run_threads([add] * 4, seconds=0.7)
+    statistics = memory.statistics()
+    assert statistics.inserted == statistics.items == statistics.steps
+    assert statistics.duplicates > 0 and statistics.removed == statistics.incomplete == 0
+    memory.check()
+
+
+def test_calls_that_do_not_fit_together_leave_the_memory_full():
+    """Rows that are being written cannot be removed for others: such a call is refused."""
+    memory = Memory(SPECS, 100, {"sample": Uniform(), "old": Fifo()}, "old", seed=1)
+    refused = []
+
+    def adder(actor):
+        def add(turn):
+            keys = actor * PER_ADDER + np.arange(80 * turn, 80 * turn + 80)
+            try:
+                memory.insert(keys, rows(keys), np.ones(80, np.float32))
+            except tf.errors.ResourceExhaustedError as error:
+                refused.append(error)
+                assert "too many calls are in flight" in str(error)
+            # A call takes the room of 80; what did not fit took none.
+            assert memory.statistics().items >= 20
+        return add
+
+    first = np.arange(100) + 10 * PER_ADDER
+    memory.insert(first, rows(first), np.ones(100, np.float32))
+    run_threads([adder(i) for i in range(3)], seconds=0.7)
+    memory.check()
+    assert refused
+    sample = memory.sample(50)
+    assert_whole(sample.keys.numpy(), {n: c.numpy() for n, c in sample.steps.items()})

@@ -1,0 +1,199 @@
+"""The actor and the evaluator, on the real adder and the real cartpole."""
+
+import dm_env
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from common import environments
+from common.acting import n_step
+from common.acting.loop import ActingLoop
+from common.agent import EnvironmentSpec
+from common.environments.batch import BatchedEnvironment
+from common.learning.update_loop import Batch
+from common.networks import packing
+from common.values import categorical
+from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg.actor import D4PGActor, D4PGEvaluator
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+
+K = 4
+
+
+def make_config(**values):
+    defaults = dict(policy_sizes=(16, 8), critic_sizes=(16, 8), v_min=0.0, v_max=5.0, discount=0.9)
+    return D4PGConfig(**{**defaults, **values})
+
+
+def make_batch_environment(seed=0):
+    names = ["control:cartpole:swingup"] * K
+    return BatchedEnvironment([environments.make(name, seed + i) for i, name in enumerate(names)])
+
+
+def randomize(variables, seed, scale=0.5):
+    generator = np.random.default_rng(seed)
+    for variable in variables:
+        variable.assign(generator.normal(scale=scale, size=variable.shape))
+
+
+def act(loop_steps, actor, config, environment=None):
+    """Returns all transitions of `loop_steps` timesteps."""
+    found = []
+    adder = n_step.NStepAdder(K, config.n_step, config.discount)
+    loop = ActingLoop(
+        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
+    )
+    for _ in range(loop_steps):
+        loop.step()
+    return n_step.concatenate(found)
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_initial_priorities_are_the_learners(length):
+    """The learner's own formula, its targets being the online networks (equations 15 and 16)."""
+    config = make_config(n_step=length)
+    spec = EnvironmentSpec.of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, *spec)
+    randomize(learner.networks.variables, seed=1)
+    for source, target in zip(learner.networks.variables, learner.target_networks.variables):
+        target.assign(source)
+    actor = D4PGActor(config, *spec, seed=2)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+
+    transitions = act(40, actor, config)
+    priorities = actor.initial_priorities(transitions)
+    assert priorities.dtype == np.float32
+    assert priorities.shape == ((40 - length) * K,)
+    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    size = len(priorities)
+    uniform = Batch(steps, tf.fill([size], 1.0 / size), tf.constant(float(size)))
+    expected, _ = learner.update(uniform)
+    np.testing.assert_allclose(priorities, expected, atol=1e-4)
+    assert np.ptp(priorities) > 0.05 and np.all(priorities > 0)
+
+
+def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
+    """Weights that arrive in between change where a transition ends, not where it began."""
+    config = make_config(n_step=1)
+    environment = make_batch_environment()
+    spec = EnvironmentSpec.of(environment)
+    old, new = (learner_lib.D4PGLearner(config, *spec) for _ in range(2))
+    randomize(old.networks.variables, seed=1)
+    randomize(new.networks.variables, seed=2)
+    actor = D4PGActor(config, *spec, seed=3)
+    found = []
+    adder = n_step.NStepAdder(K, 1, config.discount)
+    loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
+    actor.load(packing.pack(old.actor_variables).numpy())
+    loop.step()
+    actor.load(packing.pack(new.actor_variables).numpy())
+    loop.step()
+    (transitions,) = found
+
+    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    support = categorical.support(config.v_min, config.v_max, config.num_atoms)
+    target = learner_lib.target_distribution(steps, new.networks, support)
+    logits = old.networks.critic(steps.observation_tm1, steps.action_tm1)
+    expected = categorical.cross_entropy(target, logits)
+    np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=1e-4)
+
+
+def test_noise_is_gaussian_of_the_configured_std():
+    config = make_config(noise_sigma=0.2)
+    actor = D4PGActor(config, 3, 2, seed=0)
+    learner = learner_lib.D4PGLearner(config, 3, 2)
+    policy = learner.networks.policy
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    observation = np.random.default_rng(0).normal(size=(5_000, 3)).astype(np.float32)
+    first, second = (actor(observation)[0] - policy(observation).numpy() for _ in range(2))
+    noise = np.concatenate([first, second], 1)  # the policy starts near 0: nothing is clipped
+    assert abs(noise.mean()) < 0.01
+    np.testing.assert_allclose(noise.std(0), 0.2, atol=0.01)
+    np.testing.assert_allclose(np.mean(np.abs(noise) < 0.2), 0.6827, atol=0.02)
+    correlation = np.corrcoef(noise.T) - np.eye(4)  # over dimensions and from step to step
+    assert np.abs(correlation).max() < 0.06
+    assert np.abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 0.06  # over actors
+
+
+def test_default_noise_is_that_of_the_paper_and_actors_differ():
+    observation = np.zeros((4_000, 3), np.float32)
+    actions = [D4PGActor(D4PGConfig(), 3, 1, seed=seed)(observation)[0] for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(actions[0], actions[1])
+    assert np.abs(actions[0] - actions[2]).max() > 0.1
+    np.testing.assert_allclose(actions[0].std(), 0.3, atol=0.015)
+
+
+def test_actions_stay_in_bounds():
+    config = make_config(noise_sigma=3.0)
+    action, _, _ = D4PGActor(config, 3, 2, seed=0)(np.zeros((1_000, 3), np.float32))
+    assert action.min() == -1 and action.max() == 1
+
+
+def test_evaluator_is_the_policy_without_noise():
+    config = make_config()
+    learner = learner_lib.D4PGLearner(config, 3, 2)
+    randomize(learner.networks.variables, seed=4)
+    evaluator = D4PGEvaluator(config, 3, 2)
+    evaluator.load(packing.pack(learner.actor_variables).numpy())
+    observation = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    action, state, extras = evaluator(observation)
+    np.testing.assert_allclose(action, learner.networks.policy(observation), atol=1e-5)
+    np.testing.assert_array_equal(action, evaluator(observation)[0])
+    assert state == () and extras == {}
+
+
+class OverwritingEnvironment:
+    """Gives the same arrays at each step and writes the next timestep over the last one."""
+
+    def __init__(self, environment):
+        self._environment = environment
+        self._timestep = None
+
+    def __getattr__(self, name):
+        return getattr(self._environment, name)
+
+    def _overwrite(self, timestep):
+        if self._timestep is None:
+            self._timestep = timestep
+        for mine, new in zip(self._timestep, timestep):
+            mine[...] = new
+        return self._timestep
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._overwrite(self._environment.reset())
+
+    def step(self, actions) -> dm_env.TimeStep:
+        return self._overwrite(self._environment.step(actions))
+
+
+class OverwritingActor:
+    """Gives the same arrays of actions and extras at each step."""
+
+    def __init__(self, actor):
+        self._actor = actor
+        self._output = None
+
+    def __call__(self, observation, state):
+        output = self._actor(observation, state)
+        if self._output is None:
+            self._output = output
+        for mine, new in zip(tree.flatten(self._output), tree.flatten(output), strict=True):
+            mine[...] = new
+        return self._output
+
+
+def test_stored_transitions_are_copies():
+    config = make_config(n_step=3)
+    spec = EnvironmentSpec.of(make_batch_environment())
+    first, second = (D4PGActor(config, *spec, seed=0) for _ in range(2))
+    parameters = packing.pack(learner_lib.D4PGLearner(config, *spec).actor_variables).numpy()
+    first.load(parameters)
+    second.load(parameters)
+    expected = act(12, first, config)
+    environment, actor = OverwritingEnvironment(make_batch_environment()), OverwritingActor(second)
+    actual = act(12, actor, config, environment)
+    tree.map_structure(np.testing.assert_array_equal, actual, expected)
+    per_step = expected.observation_tm1.reshape(-1, K, spec.observation_size)
+    assert np.all(np.abs(np.diff(per_step, axis=0)).max(axis=(1, 2)) > 0)

@@ -1,0 +1,147 @@
+"""D4PG on a real memory: what is stored, how it is drawn, and the variants of figure 2."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.acting.n_step import Transitions
+from common.agent import EnvironmentSpec
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import UpdateLoop
+from common.networks import packing
+from common.replay.process import make_memory
+from common.replay.schedule import schedule_for
+from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+
+SPEC = EnvironmentSpec(observation_size=3, action_size=2)
+PRIORITIES = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
+
+
+def make_config(**values):
+    defaults = dict(
+        policy_sizes=(8,), critic_sizes=(8,), num_atoms=11, v_min=-2.0, v_max=2.0, batch_size=4,
+        min_replay_size=4, replay_capacity=4, send_batch=1, updates_per_call=2,
+    )
+    return D4PGConfig(**{**defaults, **values})
+
+
+def make_transitions(size=4):
+    generator = np.random.default_rng(0)
+
+    def normal(*shape):
+        return generator.normal(size=(size, *shape)).astype(np.float32)
+
+    return Transitions(
+        environment_index=np.zeros(size, np.int32),
+        step=np.arange(size),
+        observation_tm1=normal(3),
+        action_tm1=normal(2),
+        n_step_reward=normal(),
+        n_step_discount=np.full(size, 0.9, np.float32),
+        observation_t=normal(3),
+        extras_tm1={"taken_logits": normal(11)},
+        extras_t={"bootstrap_logits": normal(11)},
+    )
+
+
+def make_filled_memory(agent):
+    memory = make_memory(agent, SPEC, seed=1)
+    memory.insert(np.arange(4), agent.steps(make_transitions()), PRIORITIES)
+    return memory
+
+
+def test_a_stored_step_is_the_transition_without_the_actors_values():
+    agent = D4PG(make_config())
+    transitions = make_transitions()
+    memory = make_filled_memory(agent)
+    found, steps = memory.read(np.arange(4))
+    assert np.all(found)
+    assert steps._fields == learner_lib.Transition._fields
+    for name in steps._fields:
+        np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
+    assert memory.signature.bytes_per_step == 4 * (3 + 2 + 1 + 1 + 3)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha):
+    """Weights times probabilities sum to 1: the weighted mean is that over the whole memory."""
+    agent = D4PG(make_config(priority_exponent=alpha))
+    sample = make_filled_memory(agent).sample(4_000)
+    p = sample.masses / sample.total_mass
+    expected = PRIORITIES**alpha / np.sum(PRIORITIES**alpha)
+    np.testing.assert_allclose(p, expected[sample.keys.numpy()], rtol=1e-5)
+    frequencies = np.bincount(sample.keys.numpy(), minlength=4) / 4_000
+    np.testing.assert_allclose(frequencies, expected, atol=0.03)
+
+    # R is the number of transitions in the memory, also before it is full.
+    weights = learner_lib.importance_weights(
+        tf.cast(p, tf.float32), tf.cast(sample.count, tf.float32), 1.0
+    )
+    assert int(sample.count) == 4
+    np.testing.assert_allclose(tf.reduce_mean(weights), 1.0, atol=0.05)
+    if alpha == 0:
+        np.testing.assert_allclose(weights, 1.0, rtol=1e-6)
+
+
+def test_removal_is_first_in_first_out():
+    agent = D4PG(make_config())
+    memory = make_filled_memory(agent)
+    steps = agent.steps(make_transitions())
+    memory.insert(np.arange(4, 6), tf.nest.map_structure(lambda c: c[:2], steps), PRIORITIES[:2])
+    found, _ = memory.read(np.arange(6))
+    assert found.numpy().tolist() == [False, False, True, True, True, True]
+
+
+def test_settings_name_the_variants():
+    settings = {
+        D4PG(make_config(priority_exponent=alpha, n_step=n)).setting
+        for alpha in (0.0, 0.6)
+        for n in (1, 5)
+    }
+    assert settings == {
+        "d4pg_uniform_n1", "d4pg_uniform_n5", "d4pg_prioritized_n1", "d4pg_prioritized_n5"
+    }
+
+
+@pytest.mark.parametrize("value, limit", [(0.0, None), (64.0, 64.0)])
+def test_samples_per_insert_of_zero_is_no_limit(value, limit):
+    agent = D4PG(make_config(samples_per_insert=value))
+    assert agent.samples_per_insert == limit
+    assert schedule_for(agent).samples_per_insert == limit
+
+
+def test_new_priorities_are_the_learners_distances():
+    """Unweighted and without the exponent, which the memory applies (once)."""
+    config = make_config(
+        priority_exponent=0.6, batch_size=64, updates_per_call=1, replay_capacity=64
+    )
+    agent = D4PG(config)
+    memory = make_filled_memory(agent)
+    learner = agent.make_learner(SPEC, seed=0)
+    steps = agent.steps(make_transitions())
+    support = tf.constant(np.linspace(-2, 2, 11), tf.float32)
+    target = learner_lib.target_distribution(steps, learner.target_networks, support)
+    logits = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
+    distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
+
+    loop = UpdateLoop(learner.update, 1, 64, jit_compile=False)
+    replay_learner = ReplayLearner(
+        memory, loop, learner.steps, schedule_for(agent), prefetch=False
+    )
+    assert replay_learner.step() is not None
+    assert int(memory.statistics().updated) == 64  # all four keys, many times
+    sample = memory.sample(500)
+    np.testing.assert_allclose(
+        sample.masses, distances[sample.keys.numpy()] ** 0.6, rtol=1e-4
+    )
+
+
+def test_seed_gives_the_networks():
+    first, again, other = (
+        packing.pack(D4PG(make_config()).make_learner(SPEC, seed).actor_variables).numpy()
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)

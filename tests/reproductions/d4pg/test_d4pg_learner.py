@@ -1,0 +1,354 @@
+"""The learner against algorithm 1, written down in NumPy (float64) as the paper has it.
+
+The gradients of the twin are finite differences of what equations 10 and 11 differentiate, so they
+share nothing with those of TensorFlow.
+"""
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from common.learning.update_loop import Batch, UpdateLoop
+from common.networks import packing
+from common.replay.memory import Sample
+from common.values import categorical
+from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg.config import D4PGConfig
+
+X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
+GAMMA, N = 0.9, 3
+
+
+def make_config(**values):
+    defaults = dict(
+        n_step=N, discount=GAMMA, batch_size=M, num_atoms=5, v_min=-1.0, v_max=2.0,
+        policy_sizes=(5, 4), critic_sizes=(6, 5), learning_rate=1e-2,
+    )
+    return D4PGConfig(**{**defaults, **values})
+
+
+def make_learner(seed=0, **values):
+    """A learner whose four networks all differ, none of them near zero."""
+    learner = learner_lib.D4PGLearner(make_config(**values), X, A)
+    generator = np.random.default_rng(seed)
+    for variable in (*learner.networks.variables, *learner.target_networks.variables):
+        variable.assign(generator.normal(scale=0.6, size=variable.shape))
+    return learner
+
+
+def make_batch(seed=0, size=M):
+    """Returns that clip at both ends, a true end (discount 0), a cut tail, unequal p_i."""
+    generator = np.random.default_rng(seed)
+    rewards = generator.normal(size=size)
+    rewards[:3] = 5.0, -5.0, 0.3
+    discounts = np.full(size, GAMMA**N)
+    discounts[2:4] = 0.0, GAMMA
+    transition = learner_lib.Transition(
+        observation_tm1=generator.normal(size=[size, X]),
+        action_tm1=generator.uniform(-1, 1, [size, A]),
+        n_step_reward=rewards,
+        n_step_discount=discounts,
+        observation_t=generator.normal(size=[size, X]),
+    )
+    transition = learner_lib.Transition(*(tf.constant(c, tf.float32) for c in transition))
+    p = generator.uniform(0.2, 2, size) / R
+    return Batch(transition, tf.constant(p, tf.float32), tf.constant(float(R)))
+
+
+class Twin:
+    """(theta, w) as float64 arrays that can be changed one number at a time."""
+
+    def __init__(self, networks):
+        self._networks = networks
+        self._values = {v.ref(): v.numpy().astype(np.float64) for v in networks.variables}
+
+    def of(self, variable):
+        """The array of a variable."""
+        return self._values[variable.ref()]
+
+    def _run(self, layers, h):
+        for layer in layers:
+            if isinstance(layer, snt.Linear):
+                h = h @ self.of(layer.w) + self.of(layer.b)
+            elif isinstance(layer, snt.LayerNorm):
+                h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
+                h = h * self.of(layer.scale) + self.of(layer.offset)
+            elif layer is tf.tanh:
+                h = np.tanh(h)
+            else:
+                assert layer is tf.nn.elu
+                h = np.where(h > 0, h, np.exp(np.minimum(h, 0)) - 1)
+        return h
+
+    def pi(self, x):
+        """pi_theta(x)."""
+        return self._run(self._networks.policy.layers, x)
+
+    def z(self, x, a):
+        """Probabilities p_i(x, a) of the atoms of Z_w (equations 9 and 14)."""
+        critic = self._networks.critic
+        omega = self._run([*critic.torso.layers, *critic.head.layers], np.concatenate([x, a], 1))
+        return np.exp(omega) / np.exp(omega).sum(1, keepdims=True)
+
+
+def atoms(config):
+    """z_i = Vmin + i Delta (equation 14)."""
+    delta = (config.v_max - config.v_min) / (config.num_atoms - 1)
+    return np.array([config.v_min + i * delta for i in range(config.num_atoms)])
+
+
+def hat(z, i, position):
+    """h_{z_i} (equation 15), case by case."""
+    last = len(z) - 1
+    if position <= z[0]:
+        return float(i == 0)
+    if position >= z[last]:
+        return float(i == last)
+    if i > 0 and z[i - 1] <= position <= z[i]:
+        return (position - z[i - 1]) / (z[i] - z[i - 1])
+    if i < last and z[i] <= position <= z[i + 1]:
+        return (z[i + 1] - position) / (z[i + 1] - z[i])
+    return 0.0
+
+
+def target_distribution(transition, target, z):
+    """Phi Y_i with Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})) (equations 9 and 15)."""
+    _, _, rewards, discounts, x_n = (np.asarray(c, np.float64) for c in transition)
+    p = target.z(x_n, target.pi(x_n))
+    projected = np.zeros_like(p)
+    for b in range(len(p)):
+        for i in range(len(z)):
+            for j in range(len(z)):
+                projected[b, i] += hat(z, i, rewards[b] + discounts[b] * z[j]) * p[b, j]
+    return projected
+
+
+def distance(target_probabilities, probabilities):
+    """d(Y, Z) = -sum_i p'_i log p_i (equation 16)."""
+    return -np.sum(target_probabilities * np.log(probabilities), 1)
+
+
+def numeric_gradient(function, array, step=1e-6):
+    """Central differences of a scalar in each number of `array`."""
+    gradient = np.zeros_like(array)
+    for index in np.ndindex(array.shape):
+        original = array[index]
+        array[index] = original + step
+        above = function()
+        array[index] = original - step
+        gradient[index] = (above - function()) / (2 * step)
+        array[index] = original
+    return gradient
+
+
+def values_of(variables):
+    return [variable.numpy() for variable in variables]
+
+
+def assert_all_equal(actual, expected):
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+def test_target_distribution():
+    learner, batch = make_learner(), make_batch()
+    z = atoms(make_config())
+    support = categorical.support(-1.0, 2.0, 5)
+    np.testing.assert_allclose(support, z, rtol=1e-6)
+    actual = learner_lib.target_distribution(batch.steps, learner.target_networks, support)
+    expected = target_distribution(batch.steps, Twin(learner.target_networks), z)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    # Row 0 is clipped at Vmax, row 1 at Vmin, row 2 is a true end at 0.3.
+    np.testing.assert_allclose(actual[0], [0, 0, 0, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(actual[1], [1, 0, 0, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(actual[2], [0, 4 / 15, 11 / 15, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.4, 0.0])
+def test_importance_weights(exponent):
+    p = np.array([0.001, 0.025, 0.5], np.float32)
+    actual = learner_lib.importance_weights(tf.constant(p), tf.constant(float(R)), exponent)
+    np.testing.assert_allclose(actual, (1 / (R * p.astype(np.float64))) ** exponent, rtol=1e-5)
+    if exponent == 1.0:
+        np.testing.assert_allclose(actual, [25, 1, 0.05], rtol=1e-5)  # no maximum, no norm
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@pytest.mark.parametrize("exponent", [1.0, 0.5])
+def test_update_is_lines_5_to_8(exponent, layer_norm):
+    """With steps of plain SGD of size 1 the change of the weights is the gradient, sign and all."""
+    config = make_config(importance_exponent=exponent, layer_norm=layer_norm)
+    learner = make_learner(importance_exponent=exponent, layer_norm=layer_norm)
+    learner.policy_optimizer = snt.optimizers.SGD(1.0)
+    learner.critic_optimizer = snt.optimizers.SGD(1.0)
+    batch, z = make_batch(), atoms(config)
+    x, a = (np.asarray(c, np.float64) for c in batch.steps[:2])
+    p = batch.probabilities.numpy().astype(np.float64)
+    online, target = Twin(learner.networks), Twin(learner.target_networks)
+    y = target_distribution(batch.steps, target, z)
+
+    def critic_objective():
+        return np.mean((1 / (R * p)) ** exponent * distance(y, online.z(x, a)))
+
+    def policy_objective():
+        return np.mean(online.z(x, online.pi(x)) @ z)
+
+    # Both of the same (theta, w): `online` is what they were before the update.
+    theta = learner.networks.policy.trainable_variables
+    w = learner.networks.critic.trainable_variables
+    delta_theta = [numeric_gradient(policy_objective, online.of(v)) for v in theta]
+    delta_w = [numeric_gradient(critic_objective, online.of(v)) for v in w]
+    priorities, metrics = learner.update(batch)
+
+    for variable, delta in zip(theta, delta_theta):  # ascends (equation 12)
+        change = variable.numpy() - online.of(variable)
+        np.testing.assert_allclose(change, delta, rtol=2e-3, atol=2e-5)
+        assert np.abs(delta).max() > 1e-4
+    for variable, delta in zip(w, delta_w):  # descends
+        change = variable.numpy() - online.of(variable)
+        np.testing.assert_allclose(change, -delta, rtol=2e-3, atol=2e-5)
+        assert np.abs(delta).max() > 1e-4
+
+    # Priorities are the distances, without the weights; the metrics are what they are called.
+    d = distance(y, online.z(x, a))
+    weights = (1 / (R * p)) ** exponent
+    np.testing.assert_allclose(priorities, d, rtol=1e-4)
+    assert np.all(d > 0)
+    expected = {
+        "critic_loss": critic_objective(),
+        "mean_q": policy_objective(),
+        "priority_mean": d.mean(),
+        "importance_weight_mean": weights.mean(),
+        "importance_weight_max": weights.max(),
+        "critic_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_w)),
+        "policy_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_theta)),
+    }
+    assert tuple(metrics) == learner_lib.METRICS and metrics.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
+
+
+def test_policy_gradient_is_at_the_first_state_and_has_no_weights():
+    """Neither x_{i+N}, nor rewards, nor p_i move theta (equation 11, pitfalls 1 and 4)."""
+    first, second = make_learner(), make_learner()
+    batch, other = make_batch(seed=0), make_batch(seed=1)
+    first.update(batch)
+    steps = other.steps._replace(observation_tm1=batch.steps.observation_tm1)
+    second.update(other._replace(steps=steps))
+    assert_all_equal(
+        values_of(first.networks.policy.trainable_variables),
+        values_of(second.networks.policy.trainable_variables),
+    )
+
+
+def test_gradients_that_are_none():
+    learner, batch = make_learner(), make_batch()
+    support = categorical.support(-1.0, 2.0, 5)
+    theta = learner.networks.policy.trainable_variables
+    w = learner.networks.critic.trainable_variables
+    targets = learner.target_networks.variables
+    with tf.GradientTape(persistent=True) as tape:
+        target = learner_lib.target_distribution(batch.steps, learner.target_networks, support)
+        # The online networks as their own target: even then nothing flows through the target.
+        own = learner_lib.target_distribution(batch.steps, learner.networks, support)
+        logits = learner.networks.critic(batch.steps.observation_tm1, batch.steps.action_tm1)
+        critic_loss = tf.reduce_sum(categorical.cross_entropy(target, logits))
+        fixed_logits = tf.stop_gradient(logits)
+        own_loss = tf.reduce_sum(categorical.cross_entropy(own, fixed_logits))
+        policy_loss, _ = learner_lib.policy_loss(
+            batch.steps.observation_tm1, learner.networks, support
+        )
+    for loss, variables in (
+        (critic_loss, theta),
+        (critic_loss, targets),
+        (own_loss, (*theta, *w)),
+        (policy_loss, w),
+        (policy_loss, targets),
+    ):
+        assert set(tape.gradient(loss, variables)) == {None}
+    assert None not in tape.gradient(critic_loss, w)
+    assert None not in tape.gradient(policy_loss, theta)
+
+
+def test_critic_descends_and_policy_ascends():
+    learner, batch = make_learner(target_period=10**6), make_batch()
+    learner.policy_optimizer = snt.optimizers.SGD(0.0)
+    losses = [float(learner.update(batch)[1]["critic_loss"]) for _ in range(60)]
+    assert losses[-1] < 0.8 * losses[0]
+
+    learner.policy_optimizer = snt.optimizers.Adam(1e-2)
+    learner.critic_optimizer = snt.optimizers.SGD(0.0)
+    q = [float(learner.update(batch)[1]["mean_q"]) for _ in range(60)]
+    assert q[-1] > q[0] + 0.02
+
+
+def test_optimisers_are_adam_at_the_configured_rate():
+    """Adam's first step is the learning rate times the gradient's sign (section 3)."""
+    learner, batch = make_learner(learning_rate=1e-3), make_batch()
+    before = values_of(learner.networks.variables)
+    learner.update(batch)
+    for b, variable in zip(before, learner.networks.variables):
+        change = np.abs(variable.numpy() - b)
+        assert change.max() <= 1.001e-3
+        np.testing.assert_allclose(np.median(change), 1e-3, rtol=1e-2)
+
+
+def test_targets_begin_as_copies_of_the_online_networks():
+    learner = learner_lib.D4PGLearner(make_config(), X, A)
+    assert_all_equal(
+        values_of(learner.target_networks.variables), values_of(learner.networks.variables)
+    )
+    online = {v.ref() for v in learner.networks.variables}
+    assert not online & {v.ref() for v in learner.target_networks.variables}
+
+
+def test_targets_are_copied_hard_and_exactly_every_period():
+    learner = make_learner(target_period=3)
+    before = values_of(learner.target_networks.variables)
+    for step in range(1, 8):
+        learner.update(make_batch(seed=step))
+        assert int(learner.steps) == step
+        if step % 3 == 0:
+            before = values_of(learner.networks.variables)
+        assert_all_equal(values_of(learner.target_networks.variables), before)
+    online = values_of(learner.networks.variables)
+    assert any(np.any(o != b) for o, b in zip(online, before))
+
+
+def test_actors_get_the_online_networks():
+    learner = make_learner(target_period=10**6)
+    variables = learner.actor_variables
+    expected = [
+        *learner.networks.policy.trainable_variables,
+        *learner.networks.critic.trainable_variables,
+    ]
+    assert [v.ref() for v in variables] == [v.ref() for v in expected]
+    before = packing.pack(variables).numpy()
+    learner.update(make_batch())
+    assert np.any(packing.pack(variables).numpy() != before)
+
+
+def test_several_updates_under_xla_are_those_of_as_many_calls():
+    """As the learner's process runs them, through a target copy in the middle of a call."""
+    together, apart = make_learner(target_period=2), make_learner(target_period=2)
+    batches = [make_batch(seed) for seed in range(3)]
+    joined = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *[b.steps for b in batches])
+    p = tf.concat([b.probabilities for b in batches], 0)
+    sample = Sample(
+        tf.range(3 * M, dtype=tf.int64), tf.cast(p, tf.float64), tf.constant(1.0, tf.float64),
+        tf.constant(R, tf.int64), tf.ones([3 * M], tf.int32), joined,
+    )
+    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(sample)
+    parts = [apart.update(batch) for batch in batches]
+    np.testing.assert_allclose(priorities, np.concatenate([d for d, _ in parts]), rtol=1e-4)
+    for t, a in zip(
+        (*together.networks.variables, *together.target_networks.variables),
+        (*apart.networks.variables, *apart.target_networks.variables),
+        strict=True,
+    ):
+        np.testing.assert_allclose(t, a, rtol=1e-3, atol=1e-4)
+    weights = [float(m["importance_weight_max"]) for _, m in parts]
+    np.testing.assert_allclose(metrics["importance_weight_max"], max(weights), rtol=1e-5)
+    losses = [float(m["critic_loss"]) for _, m in parts]
+    np.testing.assert_allclose(metrics["critic_loss"], np.mean(losses), rtol=1e-4)
