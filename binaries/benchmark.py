@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from common.benchmarks import report
 from common.cluster import processes
+from common.cluster.errors import ClusterError
 
 _SUITES = ('replay', 'learner', 'actor')
 _BENCHMARKED = 'binaries.d4pg'
@@ -132,5 +133,5 @@ if __name__ == '__main__':
         main()
     except KeyboardInterrupt:
         _fail('interrupted; nothing was written')
-    except RuntimeError as failure:
+    except (RuntimeError, ClusterError) as failure:
         _fail(str(failure))

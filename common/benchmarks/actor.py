@@ -33,14 +33,18 @@ _NOISE = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much is measured: batch steps of each repeat, in so many environments."""
+    """How much is measured: batch steps of each turn, in so many environments.
+
+    Turns are short and there are several a repeat, so that a change of load meets both sides.
+    """
 
     environment: str = 'control:humanoid:run'
     environments: int = 32
-    batch_steps: int = 500
+    batch_steps: int = 100
+    turns: int = 4
 
 
-QUICK = Sizes(environments=4, batch_steps=50)
+QUICK = Sizes(environments=4, batch_steps=50, turns=1)
 
 
 def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
@@ -76,7 +80,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         simulator_watch = _Watch(sizes, lambda: simulated.step(next(actions)))
         interleave(
             'actor/humanoid_run (steps per CPU second)',
-            {'actor': actor_watch, 'simulator': simulator_watch}, repeats,
+            {'actor': actor_watch, 'simulator': simulator_watch}, sizes.turns * repeats,
         )
         sender.close()
     peer = 'simulator alone'
@@ -88,7 +92,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
 
 
 class _Watch:
-    """Steps a batch of environments and keeps both rates of each repeat."""
+    """Steps a batch of environments and keeps both rates of each turn."""
 
     def __init__(self, sizes: Sizes, step):
         self._sizes = sizes

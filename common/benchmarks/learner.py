@@ -40,7 +40,7 @@ class Sizes:
     """
 
     items: int = 200_000
-    updates: int = 320
+    updates: int = 160
     actor_seconds: float = 5.0
 
 
@@ -195,7 +195,7 @@ def _with_actors(
     pack = tf.function(lambda: packing.pack(variables))
 
     def publish() -> None:
-        parameters.publish(pack(), int(learner.steps), 0, time.monotonic())
+        parameters.publish(pack(), int(learner.steps), actor_steps=0, wall_seconds=0.0)
 
     def step() -> None:
         replay_learner.step()

@@ -37,7 +37,7 @@ IN_FLIGHT = 8
 """Loops under way at once to a memory in another process."""
 _FILL = 4000
 """Transitions added at once to fill a memory; they fit a message."""
-_EXPONENT = 0.6
+_CPPRB, _NUMPY = 'cpprb 11', 'NumPy sum tree'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Batch(NamedTuple):
 def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> list[Row]:
     """Returns the rows of the replay suite."""
     agent = program.make_agent(replay_capacity=sizes.capacity, min_replay_size=1)
-    limit = _copies_per_second(sizes, repeats)
+    limit = _copying_loops(agent, sizes, repeats)
     rows = [_bytes_per_raw_byte(agent, CARTPOLE, sizes, '_52')[0]]
     row, memory, keys = _bytes_per_raw_byte(agent, HUMANOID, sizes, '')
     rows.append(row)
@@ -84,13 +84,12 @@ def _batch(agent: Agent, spec: EnvironmentSpec, size: int) -> _Batch:
     return _Batch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
 
 
-def _key_ranges(start: int = 0) -> Callable[[int], np.ndarray]:
-    """Returns a function that gives the next n keys of one actor."""
-    nexts = itertools.count(start)
+def _key_ranges() -> Callable[[int], np.ndarray]:
+    """Returns a function that gives n keys, at most _FILL, that it has not given before."""
+    begins = itertools.count(0, _FILL)
 
     def take(n: int) -> np.ndarray:
-        first = next(nexts) * _FILL
-        return np.arange(first, first + n)
+        return next(begins) + np.arange(n)
 
     return take
 
@@ -121,7 +120,7 @@ def _resident_bytes() -> int:
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
-def _copies_per_second(sizes: Sizes, repeats: int) -> float:
+def _copying_loops(agent: Agent, sizes: Sizes, repeats: int) -> float:
     """The limit by bytes: loops/s if a loop were nothing but the copying of its 306 rows.
 
     At the speed of one NumPy copy of a large array, front to back, in one thread. Rows are read at
@@ -132,7 +131,7 @@ def _copies_per_second(sizes: Sizes, repeats: int) -> float:
     copies = interleave(
         'copy', {'copies/s': lambda: rate(lambda: np.copyto(target, source), 4)}, repeats
     )
-    row_bytes = 4 * (2 * HUMANOID.observation_size + HUMANOID.action_size + 2)
+    row_bytes = memory_lib.Signature(agent.step_specs(HUMANOID)).bytes_per_step
     return copies['copies/s'] * sizes.copied_bytes / ((INSERTED + SAMPLED) * row_bytes)
 
 
@@ -151,10 +150,11 @@ def _in_process(
 
     loops = {'ours': ours}
     if with_peers:
+        exponent = agent.distributions()[0]['sample'].exponent
         filling = _batch(agent, HUMANOID, _FILL)
         others = {
-            'cpprb 11': peers.Cpprb(sizes.capacity, columns, _EXPONENT),
-            'NumPy sum tree': peers.NumpySumTree(sizes.capacity, columns, _EXPONENT, seed=1),
+            _CPPRB: peers.Cpprb(sizes.capacity, columns, exponent),
+            _NUMPY: peers.NumpySumTree(sizes.capacity, columns, exponent, seed=1),
         }
         for name, peer in others.items():
             for _ in range(sizes.capacity // _FILL + 1):
@@ -165,12 +165,13 @@ def _in_process(
         {name: lambda loop=loop: rate(loop, sizes.loops) for name, loop in loops.items()},
         repeats,
     )
-    name, value = 'replay/in_process_loop', speeds.pop('ours')
-    rows = [Row(name, value, 'loops/s', *next(iter(speeds.items()), ()))]
-    if with_peers:
-        numpy_peer = list(speeds.items())[1]
-        rows.append(Row(f'{name}_numpy', value, 'loops/s', *numpy_peer))
-    return rows
+    name, value, unit = 'replay/in_process_loop', speeds['ours'], 'loops/s'
+    if not with_peers:
+        return [Row(name, value, unit)]
+    return [
+        Row(name, value, unit, _CPPRB, speeds[_CPPRB]),
+        Row(f'{name}_numpy', value, unit, _NUMPY, speeds[_NUMPY]),
+    ]
 
 
 def _peer_loop(

@@ -89,10 +89,10 @@ def test_operations_of_the_update_are_those_of_the_equations():
 
 
 def test_actor_sends_what_it_makes():
-    sizes = actor_suite.Sizes('control:cartpole:swingup', environments=2, batch_steps=60)
+    sizes = actor_suite.Sizes('control:cartpole:swingup', environments=2, batch_steps=60, turns=1)
     rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
     check(rows, ['actor/humanoid_run', 'actor/humanoid_run_wall'])
-    assert rows[0].ratio < 1 and rows[1].ratio < 1
+    assert rows[0].ratio < 1
 
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
