@@ -18,7 +18,7 @@ from common.acting.n_step import NStepAdder
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
 from common.agent import EnvironmentSpec
-from common.benchmarks.report import Row, interleave
+from common.benchmarks.report import Row, interleave, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc
 from common.cluster import token as token_lib
@@ -73,7 +73,8 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         simulated.reset()
 
         def act() -> None:
-            sender.wait_for_credit()
+            if not sender.has_credit():
+                raise RuntimeError('the actor is held back: its config limits samples_per_insert')
             loop.step()
 
         actor_watch = _Watch(sizes, act)
@@ -83,6 +84,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
             {'actor': actor_watch, 'simulator': simulator_watch}, sizes.turns * repeats,
         )
         sender.close()
+        say(f'the replay got {memory.statistics().inserted} transitions of {loop.steps} steps')
     peer = 'simulator alone'
     name = 'actor/humanoid_run'
     return [

@@ -56,7 +56,8 @@ class RoleProcess:
         self._role = role
         self._command = [sys.executable, '-m', program.module, f'--role={role}',
                          f'--environment={environment}']
-        self._command += [f'--config.{name}={_text(value)}' for name, value in {**program.config, **config}.items()]
+        fields = {**program.config, **config}
+        self._command += [f'--config.{name}={_text(value)}' for name, value in fields.items()]
         self._command += [f'--{name}={value}' for name, value in (flags or {}).items()]
         self._variables = {
             **os.environ, 'TF_CONFIG': topology.to_tf_config(role, 0),
@@ -92,10 +93,10 @@ class RoleProcess:
     def check(self) -> None:
         """Raises RuntimeError, with the role's last words, if it has ended."""
         if self._process.poll() is not None:
-            words = self._log.read_text(errors='replace').strip().splitlines()[-5:]
+            lines = self._log.read_text(errors='replace').strip().splitlines()
             raise RuntimeError(
                 f'the {self._role} role ended with exit code {self._process.returncode}: '
-                + ' | '.join(words)
+                + (lines[-1] if lines else 'it said nothing')
             )
 
     def __exit__(self, *_) -> None:

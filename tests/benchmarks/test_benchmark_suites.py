@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -88,11 +89,15 @@ def test_operations_of_the_update_are_those_of_the_equations():
     assert int(learner.steps) == 0
 
 
-def test_actor_sends_what_it_makes():
+def test_actor_sends_what_it_makes(capsys):
     sizes = actor_suite.Sizes('control:cartpole:swingup', environments=2, batch_steps=60, turns=1)
     rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
     check(rows, ['actor/humanoid_run', 'actor/humanoid_run_wall'])
     assert rows[0].ratio < 1
+    counts = re.search(r'got (\d+) transitions of (\d+)', capsys.readouterr().err)
+    got, steps = map(int, counts.groups())
+    # 120 batch steps; open elements and an unsent rest of a batch stay behind.
+    assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
 
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
