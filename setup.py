@@ -8,82 +8,80 @@ import sys
 import setuptools
 from setuptools.command import build_ext
 
-CC = pathlib.Path('common/replay/cc')
+CC = pathlib.Path("common/replay/cc")
 
 
 class BuildOps(build_ext.build_ext):
     """Compiles with TensorFlow's own flags and names the file after its version."""
 
     def build_extension(self, ext):
-        os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 
-        ext.extra_compile_args = ['-O3', '-Wall'] + [
-            flag.replace('-I', '-isystem', 1) for flag in tf.sysconfig.get_compile_flags()
+        ext.extra_compile_args = ["-O3", "-Wall"] + [
+            flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()
         ]
         ext.extra_link_args = tf.sysconfig.get_link_flags()
         super().build_extension(ext)
 
     def run(self):
-        compiler = os.environ.get('CXX', 'g++')
+        compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
             sys.exit(
                 f'error: no C++ compiler: "{compiler}" is not on the PATH, and the replay ops must '
                 'be compiled; install g++ (Debian: apt-get install g++) or set CXX'
             )
         # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
-        os.environ['CC'] = os.environ['CXX'] = compiler
+        os.environ["CC"] = os.environ["CXX"] = compiler
         # An older library stays behind under its own name; the loader would only mention it.
-        for library in CC.parent.glob('_ops.tf-*.so'):
+        for library in CC.parent.glob("_ops.tf-*.so"):
             library.unlink()
         super().run()
 
     def get_ext_filename(self, fullname):
         from importlib import metadata
 
-        path = pathlib.Path(*fullname.split('.'))
+        path = pathlib.Path(*fullname.split("."))
         return str(path.with_name(f'{path.name}.tf-{metadata.version("tensorflow")}.so'))
 
 
 setuptools.setup(
-    name='replay-rl-reproductions',
-    version='0.1.0',
-    description='Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2',
-    license='Apache-2.0',
-    python_requires='>=3.11',
+    name="replay-rl-reproductions",
+    version="0.1.0",
+    description="Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2",
+    license="Apache-2.0",
+    python_requires=">=3.11",
     packages=setuptools.find_namespace_packages(
-        include=['common*', 'reproductions*', 'binaries*'], exclude=['*.cc']
+        include=["common*", "reproductions*", "binaries*"], exclude=["*.cc"]
     ),
     install_requires=[
-        'absl-py>=2.5',
-        'ale-py>=0.12.1',
-        'dm-sonnet==2.0.2',
-        'dm_control==1.0.50',
-        'gymnasium[mujoco]==1.4.0',
-        'matplotlib>=3.9',
-        'ml_collections>=1.1',
-        'mujoco==3.17.0',
-        'numpy>=2.0',
-        'pandas>=2.2',
-        'psutil>=6',
-        'rich>=13',
-        'supervisor>=4.3',
-        'tensorboard>=2.20',
-        'tensorflow==2.21.0',
-        'tensorflow-probability==0.25.0',
-        'tf-keras==2.21.0',
+        "absl-py>=2.5",
+        "ale-py>=0.12.1",
+        "dm-sonnet==2.0.2",
+        "dm_control==1.0.50",
+        "gymnasium[mujoco]==1.4.0",
+        "matplotlib>=3.9",
+        "ml_collections>=1.1",
+        "mujoco==3.17.0",
+        "numpy>=2.0",
+        "pandas>=2.2",
+        "rich>=13",
+        "tensorboard>=2.20",
+        "tensorflow==2.21.0",
+        "tensorflow-probability==0.25.0",
+        "tf-keras==2.21.0",
     ],
     extras_require={
-        'peers': ['cpprb==11.0.0'],
-        'test': ['pytest', 'pytest-timeout', 'hypothesis'],
+        "peers": ["cpprb==11.0.0"],
+        "test": ["pytest", "pytest-timeout", "hypothesis"],
     },
     ext_modules=[
         setuptools.Extension(
-            'common.replay._ops',
-            sources=sorted(str(path) for path in CC.glob('*.cc')),
-            depends=sorted(str(path) for path in CC.glob('*.h')),
-            language='c++',
+            "common.replay._ops",
+            sources=sorted(str(path) for path in CC.glob("*.cc")),
+            depends=sorted(str(path) for path in CC.glob("*.h")),
+            language="c++",
         )
     ],
-    cmdclass={'build_ext': BuildOps},
+    cmdclass={"build_ext": BuildOps},
 )

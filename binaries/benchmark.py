@@ -23,49 +23,49 @@ from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 
-_SUITES = ('replay', 'learner', 'actor')
-_BENCHMARKED = 'binaries.d4pg'
+_SUITES = ("replay", "learner", "actor")
+_BENCHMARKED = "binaries.d4pg"
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        _fail(f'{message} (see --help)')
+        _fail(f"{message} (see --help)")
 
 
 def _fail(message: str) -> NoReturn:
-    print(f'error: {message}', file=sys.stderr, flush=True)
+    print(f"error: {message}", file=sys.stderr, flush=True)
     sys.exit(2)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = _Parser(
-        prog='python -m binaries.benchmark', description=__doc__, allow_abbrev=False,
+        prog="python -m binaries.benchmark", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('suite', nargs='?', choices=_SUITES, help='only this one')
-    parser.add_argument('--peers', action='store_true',
-                        help='replay: also measure cpprb and NumPy (`make peers` installs cpprb)')
-    parser.add_argument('--json', type=pathlib.Path, metavar='FILE',
-                        help='write the rows there, as a list of objects')
-    parser.add_argument('--repeats', type=int, default=7, metavar='N',
-                        help='of each measurement, whose median counts; default 7')
-    parser.add_argument('--quick', action='store_true',
-                        help='small sizes and few calls: shows that it works, not how fast')
+    parser.add_argument("suite", nargs="?", choices=_SUITES, help="only this one")
+    parser.add_argument("--peers", action="store_true",
+                        help="replay: also measure cpprb and NumPy (`make peers` installs cpprb)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
+                        help="write the rows there, as a list of objects")
+    parser.add_argument("--repeats", type=int, default=7, metavar="N",
+                        help="of each measurement, whose median counts; default 7")
+    parser.add_argument("--quick", action="store_true",
+                        help="small sizes and few calls: shows that it works, not how fast")
     arguments = parser.parse_args(argv)
     if arguments.repeats < 1:
-        parser.error(f'--repeats must be at least 1, is {arguments.repeats}')
+        parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
         _check_writable(arguments.json)
-    if arguments.peers and arguments.suite in (None, 'replay') and not _has('cpprb'):
-        parser.error('--peers needs cpprb, which is not installed: run `make peers`')
+    if arguments.peers and arguments.suite in (None, "replay") and not _has("cpprb"):
+        parser.error("--peers needs cpprb, which is not installed: run `make peers`")
     return arguments
 
 
 def _check_writable(path: pathlib.Path) -> None:
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        _fail(f'--json={path} cannot be written: name a file in a directory that you may write to')
+        _fail(f"--json={path} cannot be written: name a file in a directory that you may write to")
 
 
 def _has(module: str) -> bool:
@@ -74,12 +74,12 @@ def _has(module: str) -> bool:
 
 def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures one suite in this process."""
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    if arguments.suite != 'learner':
-        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # as its role
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if arguments.suite != "learner":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
     cores = os.cpu_count() or 1
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
-    processes.limit_threads(1 if arguments.suite == 'actor' else cores)
+    processes.limit_threads(1 if arguments.suite == "actor" else cores)
     from common.benchmarks.roles import Program
     from common.replay import library
 
@@ -87,9 +87,9 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
         library.ops()
     except library.ReplayLibraryError as error:
         _fail(str(error))
-    suite = importlib.import_module(f'common.benchmarks.{arguments.suite}')
+    suite = importlib.import_module(f"common.benchmarks.{arguments.suite}")
     sizes = suite.QUICK if arguments.quick else suite.Sizes()
-    options = {'with_peers': arguments.peers} if arguments.suite == 'replay' else {}
+    options = {"with_peers": arguments.peers} if arguments.suite == "replay" else {}
     program = Program(_BENCHMARKED, _make_agent)
     return suite.measure(program, sizes, arguments.repeats, **options)
 
@@ -104,15 +104,15 @@ def _make_agent(**config):
 def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures every suite, each in a process of its own: thread limits are set once in a life."""
     rows = []
-    with tempfile.TemporaryDirectory(prefix='benchmark_') as directory:
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         for suite in _SUITES:
-            path = pathlib.Path(directory, f'{suite}.json')
-            command = [sys.executable, '-m', 'binaries.benchmark', suite, f'--json={path}',
-                       f'--repeats={arguments.repeats}']
-            command += ['--quick'] * arguments.quick + ['--peers'] * arguments.peers
+            path = pathlib.Path(directory, f"{suite}.json")
+            command = [sys.executable, "-m", "binaries.benchmark", suite, f"--json={path}",
+                       f"--repeats={arguments.repeats}"]
+            command += ["--quick"] * arguments.quick + ["--peers"] * arguments.peers
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             if ended.returncode:
-                _fail(f'the {suite} suite ended with exit code {ended.returncode}, see above')
+                _fail(f"the {suite} suite ended with exit code {ended.returncode}, see above")
             rows += report.read_json(path)
     return rows
 
@@ -125,13 +125,13 @@ def main(argv: list[str] | None = None) -> None:
         report.write_json(arguments.json, rows)
     print(report.table(rows))
     if arguments.quick:
-        report.say('--quick: sizes are too small for these numbers to mean anything')
+        report.say("--quick: sizes are too small for these numbers to mean anything")
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        _fail('interrupted; nothing was written')
+        _fail("interrupted; nothing was written")
     except (RuntimeError, ClusterError) as failure:
         _fail(str(failure))

@@ -9,8 +9,8 @@ from common.cluster import program
 from reproductions.d4pg import config as config_lib
 
 _NUM_ACTORS = flags.DEFINE_integer(
-    'num_actors', config_lib.NUM_ACTORS,
-    'K, actors; 32 on the control suite, 64 beyond it (sections 4.1 to 4.3).',
+    "num_actors", config_lib.NUM_ACTORS,
+    "K, actors; 32 on the control suite, 64 beyond it (sections 4.1 to 4.3).",
 )
 _CONFIG = program.define_config(config_lib.D4PGConfig())
 flags.adopt_module_key_flags(program)
@@ -28,8 +28,8 @@ def main(argv: list[str]) -> None:
         program.fail(f'unknown argument "{argv[1]}": flags start with --')
     program.run(
         program.Paper(
-            name='d4pg',
-            module='binaries.d4pg',
+            name="d4pg",
+            module="binaries.d4pg",
             config=_CONFIG.value,
             num_actors=_NUM_ACTORS.value,
             make_agent=_make_agent,
@@ -37,5 +37,5 @@ def main(argv: list[str]) -> None:
     )
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     program.start(main)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from common.acting.n_step import Transitions
 from common.learning.update_loop import Batch, Metrics
 from common.replay.distributions import Distribution
+from common.replay.schedule import Schedule
 
 Nest = Any
 
@@ -21,8 +22,8 @@ class EnvironmentSpec(NamedTuple):
     action_size: int
 
     @classmethod
-    def of(cls, environment: dm_env.Environment) -> 'EnvironmentSpec':
-        """The spec of a single environment."""
+    def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
+        """The spec of an environment, or of a batch of them: theirs is that of one."""
         return cls(
             int(np.prod(environment.observation_spec().shape)),
             int(np.prod(environment.action_spec().shape)),
@@ -85,7 +86,7 @@ class Agent(Protocol):
         """Transitions as replay steps, in the structure of `step_specs`."""
 
     def distributions(self) -> tuple[Mapping[str, Distribution], str]:
-        """The distributions of the memory ("sample" among them), and the name of the removing one."""
+        """The memory's distributions, "sample" among them, and the name of the one that removes."""
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
         """Builds the learner; networks are initialised from `seed`."""
@@ -95,3 +96,9 @@ class Agent(Protocol):
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> Actor:
         """Builds the policy that is evaluated."""
+
+
+def schedule_for(agent: Agent) -> Schedule:
+    """The schedule of an agent: both sides may run ahead by two calls of the learner."""
+    call = agent.batch_size * agent.updates_per_call
+    return Schedule(agent.min_replay_size, agent.samples_per_insert, tolerance=2.0 * call)

@@ -1,0 +1,1 @@
+"""A directory a paper."""

@@ -12,7 +12,7 @@ from common.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot
-from common.cluster.processes import StopRequest
+from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import BatchedEnvironment
 from common.reporting import columns
@@ -43,16 +43,19 @@ def run_evaluator(
     ])
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_evaluator(spec, episodes)
-    client = ParameterClient(rpc.Client(topology.address('learner'), token, 5.0))
+    client = ParameterClient(rpc.Client(topology.address("learner"), token, 5.0))
     rows = CsvRows(RunDirectory(directory).evaluator_csv, columns.EVALUATOR)
+    patience = Patience("no answer from the learner")
     version, next_time = 0, time.monotonic()
     while not stop.requested:
-        snapshot = _read(client, version)
-        is_due = snapshot is not None and (
-            snapshot.status.finished
-            or (snapshot.status.learner_steps > 0 and time.monotonic() >= next_time)
-        )
-        if not is_due:
+        try:
+            snapshot = _read_if_due(client, version, time.monotonic() >= next_time)
+            patience.renew()
+        except ServiceUnavailableError as error:
+            logging.log_every_n_seconds(logging.WARNING, "waiting for the learner: %s", 60, error)
+            patience.check()
+            snapshot = None
+        if snapshot is None:
             stop.wait(0.5)
             continue
         version = snapshot.status.version
@@ -61,30 +64,37 @@ def run_evaluator(
         returns = run_episodes(batch, policy, episodes)
         rows.append(_row(agent, environment_name, seed, snapshot, returns))
         if snapshot.status.finished:
-            client.acknowledge('evaluator', version)
+            _acknowledge(client, version)
             return
 
 
-def _read(client: ParameterClient, version: int) -> Snapshot | None:
-    try:
+def _read_if_due(client: ParameterClient, version: int, is_time: bool) -> Snapshot | None:
+    """The newest snapshot, if there is one to evaluate: the run's last one is due at any time."""
+    status = client.latest()
+    if status.finished or (is_time and status.learner_steps > 0):
         return client.read(if_newer_than=version)
+    return None
+
+
+def _acknowledge(client: ParameterClient, version: int) -> None:
+    try:
+        client.acknowledge("evaluator", version)
     except ServiceUnavailableError as error:
-        logging.log_every_n_seconds(logging.WARNING, 'waiting for the learner: %s', 60, error)
-        return None
+        logging.warning("the learner did not wait for the last evaluation: %s", error)
 
 
 def _row(agent: Agent, environment_name: str, seed: int, snapshot: Snapshot, returns: np.ndarray):
     status = snapshot.status
     return {
-        'paper': agent.name,
-        'setting': agent.setting,
-        'environment': environment_name,
-        'seed': seed,
-        'wall_seconds': round(status.wall_seconds, 2),
-        'actor_steps': status.actor_steps,
-        'environment_frames': status.actor_steps,
-        'learner_steps': status.learner_steps,
-        'episode_return_mean': float(returns.mean()),
-        'episode_return_std': float(returns.std()),
-        'episodes': len(returns),
+        "paper": agent.name,
+        "setting": agent.setting,
+        "environment": environment_name,
+        "seed": seed,
+        "wall_seconds": round(status.wall_seconds, 2),
+        "actor_steps": status.actor_steps,
+        "environment_frames": status.actor_steps,
+        "learner_steps": status.learner_steps,
+        "episode_return_mean": float(returns.mean()),
+        "episode_return_std": float(returns.std()),
+        "episodes": len(returns),
     }

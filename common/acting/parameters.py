@@ -9,7 +9,7 @@ import numpy as np
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot
-from common.cluster.processes import StopRequest
+from common.cluster.processes import Patience, StopRequest
 
 
 class ParameterPuller:
@@ -31,18 +31,25 @@ class ParameterPuller:
         """Whether the learner said that the run is over."""
         self._learner_steps = 0
         self._began = 0.0
-        self._thread = threading.Thread(target=self._pull_on_request, name='pull', daemon=True)
+        self._error: Exception | None = None
+        self._patience = Patience("no answer from the learner")
+        self._thread = threading.Thread(target=self._pull_on_request, name="pull", daemon=True)
 
     def wait(self, load: Callable[[np.ndarray], None], stop: StopRequest) -> bool:
-        """Waits for the first snapshot and loads it; False if `stop` was requested before."""
+        """Waits for the first snapshot and loads it; False if `stop` was requested before.
+
+        Raises:
+          ClusterError: the learner refuses the token, or does not come.
+        """
         said = False
         while not stop.requested:
             try:
                 snapshot = self._client.read()
             except ServiceUnavailableError as error:
                 if not said:
-                    logging.info('waiting for the learner: %s', error)
+                    logging.info("waiting for the learner: %s", error)
                 said, snapshot = True, None
+                self._patience.check()
             if snapshot is not None:
                 self._snapshot = snapshot
                 self.apply(load)
@@ -56,7 +63,13 @@ class ParameterPuller:
         self._wanted.set()
 
     def apply(self, load: Callable[[np.ndarray], None]) -> None:
-        """Loads what has arrived since, if anything."""
+        """Loads what has arrived since, if anything.
+
+        Raises:
+          ClusterError: the learner refuses the token, or has been gone for too long.
+        """
+        if self._error is not None:
+            raise self._error
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             load(snapshot.flat)
@@ -77,16 +90,22 @@ class ParameterPuller:
         self._wanted.set()
 
     def _pull_on_request(self) -> None:
-        while True:
-            # Now and then without a request: an actor that waits for credit asks for nothing.
-            self._wanted.wait(timeout=1.0)
-            self._wanted.clear()
-            if self._closed:
-                return
-            try:
-                snapshot = self._client.read(if_newer_than=self.version)
-            except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(logging.WARNING, 'keeping parameters: %s', 60, error)
-                continue
-            if snapshot is not None:
-                self._snapshot = snapshot
+        try:
+            while not self._closed:
+                requested = self._wanted.wait(timeout=1.0)
+                self._wanted.clear()
+                try:
+                    self._pull(requested)
+                    self._patience.renew()
+                except ServiceUnavailableError as error:
+                    logging.log_every_n_seconds(
+                        logging.WARNING, "keeping parameters: %s", 60, error
+                    )
+                    self._patience.check()
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error  # raised again where the acting loop can see it
+
+    def _pull(self, requested: bool) -> None:
+        # Without a request only the end is of interest: an actor may wait for credit just then.
+        if requested or self._client.latest().finished:
+            self._snapshot = self._client.read(if_newer_than=self.version) or self._snapshot

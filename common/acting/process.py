@@ -46,7 +46,7 @@ def run_actor(
     memory = RemoteMemory(
         rpc.Client(topology.replay_addresses[0], token, 5.0), agent.step_specs(spec)
     )
-    puller = ParameterPuller(ParameterClient(rpc.Client(topology.address('learner'), token, 5.0)))
+    puller = ParameterPuller(ParameterClient(rpc.Client(topology.address("learner"), token, 5.0)))
     sender = Sender(agent, actor, memory, actors, stop)
     rows = CsvRows(RunDirectory(directory).acting_csv, columns.ACTING)
     acted = np.zeros(len(actors), np.int64)
@@ -54,17 +54,17 @@ def run_actor(
     def on_episode(index: int, episode_return: float, length: int) -> None:
         acted[index] += length
         rows.append({
-            'wall_seconds': round(puller.wall_seconds, 2),
-            'actor': actors[index],
-            'incarnation': sender.incarnation,
-            'actor_steps': int(acted[index]),
-            'episode_return': episode_return,
-            'episode_length': length,
-            'parameter_version': puller.version,
-            'parameter_age_steps': puller.age_steps,
+            "wall_seconds": round(puller.wall_seconds, 2),
+            "actor": actors[index],
+            "incarnation": sender.incarnation,
+            "actor_steps": int(acted[index]),
+            "episode_return": episode_return,
+            "episode_length": length,
+            "parameter_version": puller.version,
+            "parameter_age_steps": puller.age_steps,
         })
 
-    if not puller.wait(actor.load, stop):
+    if not puller.wait(actor.load, stop) or puller.finished:
         return
     sender.start()
     loop = ActingLoop(
@@ -81,8 +81,9 @@ def run_actor(
             puller.request()
     sender.close()
     puller.close()
-    logging.info('acted for %d steps', loop.steps)
+    logging.info("acted for %d steps", loop.steps)
 
 
 def _environment_seed(seed: int, actor: int) -> int:
+    """Of an actor; one that is started again begins with the same states and noise."""
     return int(np.random.SeedSequence([seed, actor]).generate_state(1)[0])

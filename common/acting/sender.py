@@ -2,20 +2,23 @@
 
 import queue
 import threading
+import time
 
 from absl import logging
 import numpy as np
+import tree
 
 from common.acting import n_step
-from common.agent import Actor, Agent
+from common.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
 from common.replay import keys
-from common.replay.schedule import schedule_for
 from common.replay.service import RemoteMemory
 
 _QUEUE = 4
 """Batches under way; a replay that cannot follow slows the actor down instead of losing data."""
+
+_CLOSE_SECONDS = 5.0
 
 
 class Sender:
@@ -36,7 +39,7 @@ class Sender:
         self._collected: list[n_step.Transitions] = []
         self._num_collected = 0
         self._queue: queue.Queue = queue.Queue(_QUEUE)
-        self._thread = threading.Thread(target=self._send_all, name='send', daemon=True)
+        self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
         self._error: Exception | None = None
         self._statistics = None
         self.incarnation = 0
@@ -57,13 +60,17 @@ class Sender:
         self._num_collected += len(transitions.step)
         if self._num_collected < self._agent.send_batch:
             return
-        batch = n_step.concatenate(self._collected)
+        collected = n_step.concatenate(self._collected)
         self._collected, self._num_collected = [], 0
-        step_keys = keys.make_keys(
-            0, self._actors[batch.environment_index], self.incarnation, batch.step
-        )
-        priorities = self._actor.initial_priorities(batch)
-        self._put((step_keys, self._agent.steps(batch), priorities))
+        # An episode's end gives many at once.
+        for begin in range(0, len(collected.step), self._agent.send_batch):
+            rows = slice(begin, begin + self._agent.send_batch)
+            batch = tree.map_structure(lambda column: column[rows], collected)
+            step_keys = keys.make_keys(
+                0, self._actors[batch.environment_index], self.incarnation, batch.step
+            )
+            priorities = self._actor.initial_priorities(batch)
+            self._put((step_keys, self._agent.steps(batch), priorities))
 
     def has_credit(self) -> bool:
         """Whether the actors may go on; if they are too far ahead of the learner, asks anew."""
@@ -74,14 +81,18 @@ class Sender:
         try:
             self._statistics = self._memory.statistics()
         except ServiceUnavailableError as error:
-            logging.log_every_n_seconds(logging.WARNING, 'waiting for the replay: %s', 60, error)
+            logging.log_every_n_seconds(logging.WARNING, "waiting for the replay: %s", 60, error)
         return self._schedule.may_insert(self._statistics)
 
     def close(self) -> None:
-        """Sends what is in the queue and ends; gives up on a replay that is gone."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join(timeout=5.0)
+        """Sends what is in the queue and ends; gives up on a replay that is gone or slow."""
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            try:
+                self._queue.put(None, timeout=0.2)
+                self._thread.join(max(0.0, deadline - time.monotonic()))
+            except queue.Full:
+                continue
 
     def _put(self, item) -> None:
         while not self._stop.requested:
@@ -111,7 +122,9 @@ class Sender:
                 function()
                 return
             except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(logging.WARNING, 'waiting for the replay: %s', 60, error)
+                logging.log_every_n_seconds(
+                    logging.WARNING, "waiting for the replay: %s", 60, error
+                )
                 self._stop.wait(0.2)
 
     def _raise_error(self) -> None:

@@ -38,7 +38,7 @@ class Sizes:
     Turns are short and there are several a repeat, so that a change of load meets both sides.
     """
 
-    environment: str = 'control:humanoid:run'
+    environment: str = "control:humanoid:run"
     environments: int = 32
     batch_steps: int = 100
     turns: int = 4
@@ -55,9 +55,9 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     same environments in this process, with random actions and nothing else.
     """
     agent = program.make_agent()
-    topology, token = Topology.local({'replay': 1}, 'replay'), token_lib.new_token()
-    with RoleProcess(program, 'replay', topology, token, sizes.environment, {}) as role:
-        client = rpc.Client(topology.address('replay'), token)
+    topology, token = Topology.local({"replay": 1}, "replay"), token_lib.new_token()
+    with RoleProcess(program, "replay", topology, token, sizes.environment, {}) as role:
+        client = rpc.Client(topology.address("replay"), token)
         acted = _make_batch(sizes)
         spec = EnvironmentSpec.of(acted)
         actor = agent.make_actor(spec, sizes.environments, seed=0)
@@ -74,22 +74,22 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
 
         def act() -> None:
             if not sender.has_credit():
-                raise RuntimeError('the actor is held back: its config limits samples_per_insert')
+                raise RuntimeError("the actor is held back: its config limits samples_per_insert")
             loop.step()
 
         actor_watch = _Watch(sizes, act)
         simulator_watch = _Watch(sizes, lambda: simulated.step(next(actions)))
         interleave(
-            'actor/humanoid_run (steps per CPU second)',
-            {'actor': actor_watch, 'simulator': simulator_watch}, sizes.turns * repeats,
+            "actor/humanoid_run (steps per CPU second)",
+            {"actor": actor_watch, "simulator": simulator_watch}, sizes.turns * repeats,
         )
         sender.close()
-        say(f'the replay got {memory.statistics().inserted} transitions of {loop.steps} steps')
-    peer = 'simulator alone'
-    name = 'actor/humanoid_run'
+        say(f"the replay got {memory.statistics().inserted} transitions of {loop.steps} steps")
+    peer = "simulator alone"
+    name = "actor/humanoid_run"
     return [
-        Row(name, actor_watch.per_cpu_second, 'steps/CPU s', peer, simulator_watch.per_cpu_second),
-        Row(f'{name}_wall', actor_watch.per_second, 'steps/s', peer, simulator_watch.per_second),
+        Row(name, actor_watch.per_cpu_second, "steps/CPU s", peer, simulator_watch.per_cpu_second),
+        Row(f"{name}_wall", actor_watch.per_second, "steps/s", peer, simulator_watch.per_second),
     ]
 
 

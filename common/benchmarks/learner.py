@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agent import Agent, EnvironmentSpec, Learner
+from common.agent import Agent, EnvironmentSpec, Learner, schedule_for
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc
@@ -25,11 +25,10 @@ from common.learning.update_loop import Batch, UpdateLoop
 from common.networks import packing
 from common.replay import memory as memory_lib
 from common.replay.process import make_memory
-from common.replay.schedule import schedule_for
 from common.replay.service import ReplayService
 
-WALKER, WALKER_NAME = EnvironmentSpec(24, 6), 'control:walker:walk'
-_PEER = 'XLA loop on one fixed batch'
+WALKER, WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
+_PEER = "XLA loop on one fixed batch"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,25 +82,25 @@ def _alone(
     fixed = _fixed_batch_loop(agent, learner, memory)
     n = agent.updates_per_call
     calls = max(1, sizes.updates // n)
-    say('tracing and compiling')
+    say("tracing and compiling")
     speeds = interleave(
-        'learner/d4pg',
+        "learner/d4pg",
         {
-            'memory': lambda: n * rate(together.step, calls),
-            'one by one': lambda: rate(single.step, n * calls),
-            'fixed batch': lambda: n * rate(fixed, calls),
-            'products': _products_per_second,
+            "memory": lambda: n * rate(together.step, calls),
+            "one by one": lambda: rate(single.step, n * calls),
+            "fixed batch": lambda: n * rate(fixed, calls),
+            "products": _products_per_second,
         },
         repeats,
     )
-    name, unit, peer = f'learner/d4pg_batch{agent.batch_size}', 'updates/s', speeds['fixed batch']
+    name, unit, peer = f"learner/d4pg_batch{agent.batch_size}", "updates/s", speeds["fixed batch"]
     operations = _operations(agent, learner)
-    limit = speeds['products'] * 2 * 256 * 400 * 300 / operations
-    say(f'an update takes {operations / 1e6:.0f} million operations in matrix products')
+    limit = speeds["products"] * 2 * 256 * 400 * 300 / operations
+    say(f"an update takes {operations / 1e6:.0f} million operations in matrix products")
     rows = [
-        Row(name, speeds['memory'], unit, _PEER, peer),
-        Row('learner/d4pg_updates_per_call_1', speeds['one by one'], unit, _PEER, peer),
-        Row(f'{name}_limit', limit, unit),
+        Row(name, speeds["memory"], unit, _PEER, peer),
+        Row("learner/d4pg_updates_per_call_1", speeds["one by one"], unit, _PEER, peer),
+        Row(f"{name}_limit", limit, unit),
     ]
     return rows, together
 
@@ -168,9 +167,9 @@ def _operations(agent: Agent, learner: Learner) -> int:
     graph = tf.function(learner.update).get_concrete_function(batch).graph
     operations = 0
     for op in graph.get_operations():
-        if op.type == 'MatMul':
+        if op.type == "MatMul":
             rows, inner = op.inputs[0].shape
-            if op.get_attr('transpose_a'):
+            if op.get_attr("transpose_a"):
                 rows, inner = inner, rows
             operations += 2 * rows * inner * op.outputs[0].shape[1]
     return operations
@@ -186,7 +185,7 @@ def _with_actors(
     memory as fast as it can, and pulls the parameters that the learner publishes after each call.
     The peers are the learner alone, earlier in the same run, and nothing.
     """
-    topology, token = Topology.local({'learner': 1}), token_lib.new_token()
+    topology, token = Topology.local({"learner": 1}), token_lib.new_token()
     server = rpc.Server(topology.bind_address, token)
     ReplayService(server, memory)
     variables = tuple(learner.actor_variables)
@@ -214,16 +213,16 @@ def _with_actors(
 
     publish()
     inserted = memory.statistics().inserted
-    flags = {'actor_processes': 1}
-    with RoleProcess(program, 'actor', topology, token, WALKER_NAME, {}, flags) as role:
+    flags = {"actor_processes": 1}
+    with RoleProcess(program, "actor", topology, token, WALKER_NAME, {}, flags) as role:
         while memory.statistics().inserted == inserted:
             role.check()
             time.sleep(0.1)
-        name = f'{alone.name}_with_actors'
-        speed = interleave(name, {'updates/s': updates_per_second}, repeats)['updates/s']
+        name = f"{alone.name}_with_actors"
+        speed = interleave(name, {"updates/s": updates_per_second}, repeats)["updates/s"]
         role.check()
     server.close()
     return [
-        Row(name, speed, 'updates/s', 'without actors', alone.value),
-        Row(f'{name}_acting', float(np.median(acted[1:])), 'steps/s'),
+        Row(name, speed, "updates/s", "without actors", alone.value),
+        Row(f"{name}_acting", float(np.median(acted[1:])), "steps/s"),
     ]

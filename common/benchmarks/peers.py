@@ -63,9 +63,9 @@ class Cpprb:
         """As `NumpySumTree`. Raises ImportError without cpprb."""
         import cpprb
 
-        self._names = [f'column_{i}' for i in range(len(columns))]
+        self._names = [f"column_{i}" for i in range(len(columns))]
         layout = {
-            name: {'shape': column.shape[1:] or 1, 'dtype': column.dtype}
+            name: {"shape": column.shape[1:] or 1, "dtype": column.dtype}
             for name, column in zip(self._names, columns)
         }
         self._buffer = cpprb.PrioritizedReplayBuffer(capacity, layout, alpha=exponent)
@@ -77,7 +77,7 @@ class Cpprb:
     def sample(self, batch_size: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Draws; returns indices, importance weights and columns."""
         sample = self._buffer.sample(batch_size, beta=1.0)
-        return sample['indexes'], sample['weights'], [sample[name] for name in self._names]
+        return sample["indexes"], sample["weights"], [sample[name] for name in self._names]
 
     def update_priorities(self, indices: np.ndarray, priorities: np.ndarray) -> None:
         """Sets raw priorities."""

@@ -3,7 +3,7 @@
 A loop is what fifty actor steps and one learner step ask of a memory: insert 50 transitions, sample
 256, set 256 priorities. Transitions are those of the humanoid, float32: observation 67, action 21,
 reward, discount, next observation 67, together 628 bytes; the memory holds as many as its capacity
-and removes the oldest. Every call comes from Python with NumPy arrays, unless said otherwise.
+and removes the oldest. Every call comes from Python.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +30,14 @@ from common.replay import memory as memory_lib
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory
 
-HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), 'control:humanoid:run'
+HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
 CARTPOLE = EnvironmentSpec(5, 1)
 INSERTED, SAMPLED = 50, 256
 IN_FLIGHT = 8
 """Loops under way at once to a memory in another process."""
 _FILL = 4000
 """Transitions added at once to fill a memory; they fit a message."""
-_CPPRB, _NUMPY = 'cpprb 11', 'NumPy sum tree'
+_CPPRB, _NUMPY = "cpprb 11", "NumPy sum tree"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +64,11 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     """Returns the rows of the replay suite."""
     agent = program.make_agent(replay_capacity=sizes.capacity, min_replay_size=1)
     limit = _copying_loops(agent, sizes, repeats)
-    rows = [_bytes_per_raw_byte(agent, CARTPOLE, sizes, '_52')[0]]
-    row, memory, keys = _bytes_per_raw_byte(agent, HUMANOID, sizes, '')
+    rows = [_bytes_per_raw_byte(agent, CARTPOLE, sizes, "_52")[0]]
+    row, memory, keys = _bytes_per_raw_byte(agent, HUMANOID, sizes, "")
     rows.append(row)
     rows += _in_process(agent, memory, keys, sizes, repeats, with_peers)
-    rows.append(Row('replay/in_process_loop_limit', limit, 'loops/s'))
+    rows.append(Row("replay/in_process_loop_limit", limit, "loops/s"))
     rows += _under_adds(agent, memory, keys, sizes, repeats)
     memory.check()
     del memory
@@ -111,12 +111,12 @@ def _bytes_per_raw_byte(
         memory.insert(keys(_FILL), *batch)
     raw = sizes.capacity * memory.signature.bytes_per_step
     value = (_resident_bytes() - before) / raw
-    say(f'filled a memory with {sizes.capacity} transitions of {memory.signature.bytes_per_step} B')
-    return Row(f'replay/bytes_per_raw_byte{suffix}', value, 'B/B'), memory, keys
+    say(f"filled a memory with {sizes.capacity} transitions of {memory.signature.bytes_per_step} B")
+    return Row(f"replay/bytes_per_raw_byte{suffix}", value, "B/B"), memory, keys
 
 
 def _resident_bytes() -> int:
-    with open('/proc/self/statm', encoding='ascii') as statm:
+    with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
@@ -129,28 +129,40 @@ def _copying_loops(agent: Agent, sizes: Sizes, repeats: int) -> float:
     source = np.ones(sizes.copied_bytes, np.uint8)
     target = np.zeros_like(source)
     copies = interleave(
-        'copy', {'copies/s': lambda: rate(lambda: np.copyto(target, source), 4)}, repeats
+        "copy", {"copies/s": lambda: rate(lambda: np.copyto(target, source), 4)}, repeats
     )
     row_bytes = memory_lib.Signature(agent.step_specs(HUMANOID)).bytes_per_step
-    return copies['copies/s'] * sizes.copied_bytes / ((INSERTED + SAMPLED) * row_bytes)
+    return copies["copies/s"] * sizes.copied_bytes / ((INSERTED + SAMPLED) * row_bytes)
 
 
 def _in_process(
     agent: Agent, memory: memory_lib.Memory, keys, sizes: Sizes, repeats: int, with_peers: bool
 ) -> list[Row]:
-    """Loops a second through `Memory`, one thread; peers do the same loops in turn with ours."""
+    """Loops a second through `Memory`, one thread; peers do the same loops in turn with ours.
+
+    Ours gets tensors, as from the service and the learner, and new keys as a NumPy array; the row
+    "_from_arrays" gets NumPy arrays throughout, as the peers do, and pays for turning seven of them
+    into tensors a loop.
+    """
     batch = _batch(agent, HUMANOID, INSERTED)
     columns = memory.signature.flatten(batch.steps)
     priorities = _batch(agent, HUMANOID, SAMPLED).priorities
 
-    def ours() -> None:
-        memory.insert(keys(INSERTED), *batch)
-        sample = memory.sample(SAMPLED)
-        memory.update_priorities(sample.keys, priorities)
+    def loop_on(batch: _Batch, priorities) -> Callable[[], None]:
+        def loop() -> None:
+            memory.insert(keys(INSERTED), *batch)
+            sample = memory.sample(SAMPLED)
+            memory.update_priorities(sample.keys, priorities)
 
-    loops = {'ours': ours}
+        return loop
+
+    tensors = tree.map_structure(tf.constant, batch)
+    loops = {
+        "ours": loop_on(tensors, tf.constant(priorities)),
+        "ours from arrays": loop_on(batch, priorities),
+    }
     if with_peers:
-        exponent = agent.distributions()[0]['sample'].exponent
+        exponent = agent.distributions()[0]["sample"].exponent
         filling = _batch(agent, HUMANOID, _FILL)
         others = {
             _CPPRB: peers.Cpprb(sizes.capacity, columns, exponent),
@@ -161,16 +173,18 @@ def _in_process(
                 peer.insert(memory.signature.flatten(filling.steps), filling.priorities)
             loops[name] = _peer_loop(peer, columns, batch.priorities, priorities)
     speeds = interleave(
-        'replay/in_process_loop',
+        "replay/in_process_loop",
         {name: lambda loop=loop: rate(loop, sizes.loops) for name, loop in loops.items()},
         repeats,
     )
-    name, value, unit = 'replay/in_process_loop', speeds['ours'], 'loops/s'
+    name, unit = "replay/in_process_loop", "loops/s"
+    value, from_arrays = speeds["ours"], speeds["ours from arrays"]
     if not with_peers:
-        return [Row(name, value, unit)]
+        return [Row(name, value, unit), Row(f"{name}_from_arrays", from_arrays, unit)]
     return [
         Row(name, value, unit, _CPPRB, speeds[_CPPRB]),
-        Row(f'{name}_numpy', value, unit, _NUMPY, speeds[_NUMPY]),
+        Row(f"{name}_from_arrays", from_arrays, unit, _CPPRB, speeds[_CPPRB]),
+        Row(f"{name}_numpy", value, unit, _NUMPY, speeds[_NUMPY]),
     ]
 
 
@@ -232,17 +246,17 @@ def _under_adds(
             return latency()
 
     add()  # traces
-    name = 'replay/sample_p99_under_adds'
+    name = "replay/sample_p99_under_adds"
     medians = interleave(
         name,
-        {'idle': latency, 'under adds': latency_under_adds, 'computing': latency_beside_computing},
+        {"idle": latency, "under adds": latency_under_adds, "computing": latency_beside_computing},
         repeats,
     )
-    value = medians['under adds']
+    value = medians["under adds"]
     return [
-        Row(name, value, 'us', 'idle', medians['idle']),
-        Row(f'{name}_scheduling', value, 'us', 'beside computing', medians['computing']),
-        Row(f'{name}_added', float(np.median(added[1:])), 'transitions/s'),
+        Row(name, value, "us", "idle", medians["idle"]),
+        Row(f"{name}_scheduling", value, "us", "beside computing", medians["computing"]),
+        Row(f"{name}_added", float(np.median(added[1:])), "transitions/s"),
     ]
 
 
@@ -271,18 +285,18 @@ def _service(program: Program, agent: Agent, sizes: Sizes, repeats: int) -> Row:
     before has drawn, as actors that send in the background and a learner that draws ahead give them
     to do. All samples arrive in this process.
     """
-    topology = Topology.local({'replay': 1}, 'replay')
+    topology = Topology.local({"replay": 1}, "replay")
     token = token_lib.new_token()
-    config = {'replay_capacity': sizes.capacity, 'min_replay_size': 1}
-    with RoleProcess(program, 'replay', topology, token, HUMANOID_NAME, config) as role:
-        client = rpc.Client(topology.address('replay'), token)
+    config = {"replay_capacity": sizes.capacity, "min_replay_size": 1}
+    with RoleProcess(program, "replay", topology, token, HUMANOID_NAME, config) as role:
+        client = rpc.Client(topology.address("replay"), token)
         role.wait_until_available(client)
         memory = RemoteMemory(client, agent.step_specs(HUMANOID))
         keys = _key_ranges()
         filling = _batch(agent, HUMANOID, _FILL)
         for _ in range(sizes.capacity // _FILL + 1):
             memory.insert(keys(_FILL), *filling)
-        say('filled the replay role')
+        say("filled the replay role")
         loops = _remote_loops(client, memory, agent)
         drawn = tf.stack([memory.sample(SAMPLED).keys for _ in range(IN_FLIGHT)])
 
@@ -294,9 +308,9 @@ def _service(program: Program, agent: Agent, sizes: Sizes, repeats: int) -> Row:
         calls = max(1, sizes.loops // IN_FLIGHT)
         with client.readable_errors():
             speed = interleave(
-                'replay/service_loop', {'loops/s': lambda: IN_FLIGHT * rate(run, calls)}, repeats
-            )['loops/s']
-    return Row('replay/service_loop', speed, 'loops/s')
+                "replay/service_loop", {"loops/s": lambda: IN_FLIGHT * rate(run, calls)}, repeats
+            )["loops/s"]
+    return Row("replay/service_loop", speed, "loops/s")
 
 
 def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Callable:
@@ -315,7 +329,7 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Cal
         samples = []
         for i in range(IN_FLIGHT):
             new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
-            client.call('replay_insert', [new, no_keys, no_lengths, batch.priorities, *columns])
+            client.call("replay_insert", [new, no_keys, no_lengths, batch.priorities, *columns])
             samples.append(memory.sample(SAMPLED))
             memory.update_priorities(drawn[i], priorities)
         return tf.stack([sample.keys for sample in samples])

@@ -36,10 +36,10 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """Returns name, value, unit, peer, peer_value and ratio."""
-        return {**dataclasses.asdict(self), 'ratio': self.ratio}
+        return {**dataclasses.asdict(self), "ratio": self.ratio}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> 'Row':
+    def from_json(cls, fields: Mapping[str, Any]) -> "Row":
         """Undoes `as_json`."""
         return cls(**{field.name: fields[field.name] for field in dataclasses.fields(cls)})
 
@@ -70,23 +70,23 @@ def interleave(
     for repeat in range(repeats):
         for name, measure in candidates.items():
             values[name].append(measure())
-        latest = ', '.join(f'{name} {_number(values[name][-1])}' for name in candidates)
-        say(f'{title} {repeat + 1}/{repeats}: {latest}')
+        latest = ", ".join(f"{name} {_number(values[name][-1])}" for name in candidates)
+        say(f"{title} {repeat + 1}/{repeats}: {latest}")
     return {name: statistics.median(measured) for name, measured in values.items()}
 
 
 def table(rows: Sequence[Row]) -> str:
     """Returns rows as aligned columns."""
-    lines = [('name', 'value', 'unit', 'peer', 'peer value', 'ratio')]
+    lines = [("name", "value", "unit", "peer", "peer value", "ratio")]
     for row in rows:
         lines.append((
-            row.name, _number(row.value), row.unit, row.peer or '-', _number(row.peer_value),
-            '-' if row.ratio is None else f'{row.ratio:.2f}',
+            row.name, _number(row.value), row.unit, row.peer or "-", _number(row.peer_value),
+            "-" if row.ratio is None else f"{row.ratio:.2f}",
         ))
     widths = [max(map(len, column)) for column in zip(*lines)]
     numeric = (False, True, False, False, True, True)
-    return '\n'.join(
-        '  '.join(
+    return "\n".join(
+        "  ".join(
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, numeric)
         ).rstrip()
@@ -96,8 +96,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
     """Writes rows as a list of objects, whole or not at all."""
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-    temporary.write_text(json.dumps([row.as_json() for row in rows], indent=2) + '\n')
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
     os.replace(temporary, path)
 
 
@@ -108,5 +108,5 @@ def read_json(path: pathlib.Path) -> list[Row]:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return '-'
-    return f'{value:,.0f}' if abs(value) >= 100 else f'{value:.3g}'
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

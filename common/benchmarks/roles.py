@@ -54,21 +54,21 @@ class RoleProcess:
     ):
         """Prepares the role, with these fields of the config besides, and these other flags."""
         self._role = role
-        self._command = [sys.executable, '-m', program.module, f'--role={role}',
-                         f'--environment={environment}']
+        self._command = [sys.executable, "-m", program.module, f"--role={role}",
+                         f"--environment={environment}"]
         fields = {**program.config, **config}
-        self._command += [f'--config.{name}={_text(value)}' for name, value in fields.items()]
-        self._command += [f'--{name}={value}' for name, value in (flags or {}).items()]
+        self._command += [f"--config.{name}={_text(value)}" for name, value in fields.items()]
+        self._command += [f"--{name}={value}" for name, value in (flags or {}).items()]
         self._variables = {
-            **os.environ, 'TF_CONFIG': topology.to_tf_config(role, 0),
+            **os.environ, "TF_CONFIG": topology.to_tf_config(role, 0),
             token_lib.TOKEN_VARIABLE: token,
         }
 
-    def __enter__(self) -> 'RoleProcess':
-        self._directory = tempfile.TemporaryDirectory(prefix='benchmark_')
+    def __enter__(self) -> "RoleProcess":
+        self._directory = tempfile.TemporaryDirectory(prefix="benchmark_")
         directory = pathlib.Path(self._directory.name)
-        self._log = directory / 'log'
-        with self._log.open('wb') as log:
+        self._log = directory / "log"
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*self._command, f'--workdir={directory / "run"}'],
                 env=self._variables, stdout=log, stderr=log,
@@ -87,16 +87,16 @@ class RoleProcess:
             except ServiceUnavailableError:
                 if time.monotonic() > deadline:
                     raise RuntimeError(
-                        f'the {self._role} role does not answer at {client.address}'
+                        f"the {self._role} role does not answer at {client.address}"
                     ) from None
 
     def check(self) -> None:
         """Raises RuntimeError, with the role's last words, if it has ended."""
         if self._process.poll() is not None:
-            lines = self._log.read_text(errors='replace').strip().splitlines()
+            lines = self._log.read_text(errors="replace").strip().splitlines()
             raise RuntimeError(
-                f'the {self._role} role ended with exit code {self._process.returncode}: '
-                + (lines[-1] if lines else 'it said nothing')
+                f"the {self._role} role ended with exit code {self._process.returncode}: "
+                + (lines[-1] if lines else "it said nothing")
             )
 
     def __exit__(self, *_) -> None:

@@ -140,10 +140,16 @@ class LocalCluster:
             if self._failure is None:
                 self._spawn(one)
         self._started.set()
-        while self._stop_deadline is None:
-            for one in self._supervised.values():
-                self._attend(one)
-            time.sleep(_POLL_SECONDS)
+        try:
+            while self._stop_deadline is None:
+                for one in self._supervised.values():
+                    self._attend(one)
+                time.sleep(_POLL_SECONDS)
+        except Exception as error:  # pylint: disable=broad-except
+            with self._lock:
+                self._failure = self._failure or f"the supervisor failed: {error!r}"
+            while self._stop_deadline is None:  # this thread's end would kill the roles
+                time.sleep(_POLL_SECONDS)
         self._end_all()
 
     def _spawn(self, one: "_Supervised") -> None:
@@ -193,7 +199,7 @@ class LocalCluster:
 
     def _describe(self, one: "_Supervised") -> str:
         role, code = one.role, one.exit_code
-        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         if role.restart:
             how += f", {one.quick_deaths} times in a row soon after its start; given up"
         path = self.log_path(role.name, role.index)
@@ -240,7 +246,10 @@ class _Supervised:
 
 
 def _tail(path: pathlib.Path) -> str:
-    with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - _FAILURE_BYTES))
-        text = file.read().decode(errors="replace")
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - _FAILURE_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return f"(it cannot be read: {error.strerror})"
     return "\n".join(text.splitlines()[-_FAILURE_LINES:])

@@ -47,47 +47,54 @@ class LocalRun:
             max_actor_steps=self._max_actor_steps,
             min_replay_size=self._min_replay_size,
         )
-        progress.print(f'{title}; run directory {self._directory.path}')
+        progress.print(f"{title}; run directory {self._directory.path}")
         failure = result = None
+        outcome = "failed"
         try:
             self._cluster.start()
             while failure is None and not self._stop.wait(0.5):
                 failure = self._cluster.failure()
                 self._show(progress)
-                learner = self._cluster.states()['learner', 0]
+                learner = self._cluster.states()["learner", 0]
                 if not learner.running and learner.exit_code == 0:
                     break
-            if failure is None and not self._stop.requested:
+            if self._stop.requested:
+                outcome = "stopped"
+                progress.print("stopping: the learner saves a checkpoint")
+            elif failure is None:
+                outcome = "finished"
                 result = self._result(title)  # it takes as long as the others need to end
         finally:
             progress.close()
-            if self._stop.requested:
-                print('stopping: the learner saves a checkpoint', flush=True)
-            self._cluster.stop(_STOP_SECONDS)
-            stopped = 'stopped' if self._stop.requested else 'finished'
-            self._directory.close_run_record('failed' if failure else stopped)
+            try:
+                self._cluster.stop(_STOP_SECONDS)
+            finally:
+                self._directory.close_run_record(outcome)
         if failure is not None:
             raise ClusterError(failure)
         print(result or self._result(title), flush=True)
 
     def _show(self, progress: ProgressLine) -> None:
         row = csv_rows.last_row(self._directory.learner_csv)
-        if row is not None and row['wall_seconds'] != self._last_wall:
-            self._last_wall, self._seen_at = row['wall_seconds'], time.monotonic()
+        if row is not None and row["wall_seconds"] != self._last_wall:
+            self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
         elapsed = max(self._last_wall, 0.0) + time.monotonic() - self._seen_at
-        restarts = [f'{name} {index} restarted' + (f' {state.restarts}x' if state.restarts > 1 else '')
-                    for (name, index), state in self._cluster.states().items() if state.restarts]
+        restarts = [
+            f"{name} {index} restarted {state.restarts}x"
+            for (name, index), state in self._cluster.states().items()
+            if state.restarts
+        ]
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
-        progress.update(row, evaluation, elapsed, note=', '.join(restarts))
+        progress.update(row, evaluation, elapsed, note=", ".join(restarts))
 
     def _result(self, title: str) -> str:
         """Draws the learning curve and returns what to print."""
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         if evaluation is None:
-            return f'no evaluation yet; the logs are in {self._directory.logs}'
+            return f"no evaluation yet; the logs are in {self._directory.logs}"
         from common.reporting import curves
 
-        picture = self._directory.path / 'learning_curve.png'
+        picture = self._directory.path / "learning_curve.png"
         curves.learning_curve([self._directory.path], picture, title)
         return (
             f'evaluator return {evaluation["episode_return_mean"]:.1f} +- '

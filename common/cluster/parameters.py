@@ -111,7 +111,7 @@ class ParameterService:
         return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
 
     def _serve_slice(self, version: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """Returns the header, as 8 floats, and `flat[offset:offset + size]`; none if it is gone."""
+        """Returns the header, as floats, and `flat[offset:offset + size]`; none if it is gone."""
         slot = tf.cast(tf.math.floormod(version, len(self._slots)), tf.int32)
         packed = tf.switch_case(slot, [variable.read_value for variable in self._slots])
         header = tf.bitcast(tf.reshape(packed[:_HEADER_FLOATS], [_HEADER_FIELDS, 2]), tf.int64)

@@ -6,6 +6,8 @@ import signal
 import sys
 import time
 
+from common.cluster.errors import ClusterError
+
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -69,6 +71,31 @@ class StopRequest:
         if self._requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._requested = True
+
+
+class Patience:
+    """Ends a role whose partner is gone for good: no job should outlive its run unnoticed.
+
+    Args:
+        partner: who is waited for, for the message.
+        seconds: how long without an answer is too long. A machine that restarts takes less.
+    """
+
+    def __init__(self, partner: str, seconds: float = 1800.0):
+        self._partner = partner
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Starts to wait anew: there was an answer."""
+        self._since = time.monotonic()
+
+    def check(self) -> None:
+        """Raises ClusterError if the wait has been too long."""
+        if time.monotonic() - self._since > self._seconds:
+            raise ClusterError(
+                f"{self._partner} for {self._seconds / 60:g} minutes: this role ends; start it "
+                "again when the others are back")
 
 
 def thread_environment(threads: int) -> dict[str, str]:

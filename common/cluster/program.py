@@ -1,7 +1,7 @@
 """The main program of a paper: flags, the roles behind `--role`, and the local run.
 
-Importing this module imports neither TensorFlow nor NumPy: the launcher stays light, and a role sets
-its threads before either reads them.
+Importing this module imports neither TensorFlow nor NumPy: the launcher stays light, and a role
+sets its threads before either reads them.
 """
 
 from collections.abc import Callable
@@ -23,60 +23,63 @@ from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.replay.key_layout import MAX_ACTORS
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _ENVIRONMENT = flags.DEFINE_string(
-    'environment', None, 'What to learn, "suite:domain:task", for example control:cartpole:swingup.'
+    "environment", None, 'What to learn, "suite:domain:task", for example control:cartpole:swingup.'
 )
 _WORKDIR = flags.DEFINE_string(
-    'workdir', None,
-    'Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that '
-    'holds a run of the same configuration is continued.',
+    "workdir", None,
+    "Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that "
+    "holds a run of the same configuration is continued.",
 )
 _ROLE = flags.DEFINE_enum(
-    'role', 'local', ['local', 'learner', 'replay', 'actor', 'evaluator'],
-    'local starts all others as processes of this machine. The others take their addresses from '
-    'TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE.',
+    "role", "local", ["local", "learner", "replay", "actor", "evaluator"],
+    "local starts all others as processes of this machine. The others take their addresses from "
+    "TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE.",
 )
 _SEED = flags.DEFINE_integer(
-    'seed', 0, 'Of networks, exploration, environments and replay.', lower_bound=0
+    "seed", 0, "Of networks, exploration, environments and replay.", lower_bound=0,
+    upper_bound=2**31,
 )
 _MAX_MINUTES = flags.DEFINE_float(
-    'max_minutes', None, 'Ends the run after so much wall-clock time, over all of its starts.',
+    "max_minutes", None, "Ends the run after so much wall-clock time, over all of its starts.",
     lower_bound=0,
 )
 _MAX_ACTOR_STEPS = flags.DEFINE_integer(
-    'max_actor_steps', None, 'Ends the run after so many steps of all actors together.',
+    "max_actor_steps", None, "Ends the run after so many steps of all actors together.",
     lower_bound=1,
 )
 _MAX_LEARNER_STEPS = flags.DEFINE_integer(
-    'max_learner_steps', None, 'Ends the run after so many learner updates.', lower_bound=1
+    "max_learner_steps", None, "Ends the run after so many learner updates.", lower_bound=1
 )
 _ACTOR_PROCESSES = flags.DEFINE_integer(
-    'actor_processes', None,
-    'Processes that share the actors among them; each evaluates the policies of its actors as one '
-    'batch. Default: one for every second core. Not in the paper (a core for each actor).',
+    "actor_processes", None,
+    "Processes that share the actors among them; each evaluates the policies of its actors as one "
+    "batch. Default: with --role=local one for every second core, else the actors that TF_CONFIG "
+    "lists. Not in the paper (a core for each actor).",
     lower_bound=1,
 )
 _LEARNER_THREADS = flags.DEFINE_integer(
-    'learner_threads', None,
-    'Threads of the learner. Default: with --role=local the cores that the actor processes leave '
-    'over, else all: threads that wait for each other lose more to actors on their cores than they '
-    'gain. Not in the paper (a GPU).',
+    "learner_threads", None,
+    "Threads of the learner. Default: with --role=local the cores that the actor processes leave "
+    "over, else all: threads that wait for each other lose more to actors on their cores than they "
+    "gain. Not in the paper (a GPU).",
     lower_bound=1,
 )
 _EVALUATION_EPISODES = flags.DEFINE_integer(
-    'evaluation_episodes', 10, 'Episodes of an evaluation, without noise. Not in the paper.',
+    "evaluation_episodes", 10, "Episodes of an evaluation, without noise. Not in the paper.",
     lower_bound=1,
 )
 _EVALUATION_SECONDS = flags.DEFINE_float(
-    'evaluation_seconds', 60.0, 'Time from one evaluation to the next. Not in the paper.',
+    "evaluation_seconds", 60.0, "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
 _REPLAY = flags.DEFINE_enum(
-    'replay', 'process', ['process', 'learner'],
-    'With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X '
-    'section 3), or in that of the learner, which saves the way between them.',
+    "replay", "process", ["process", "learner"],
+    "With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X "
+    "section 3), or in that of the learner, which saves the way between them.",
 )
 
 
@@ -101,11 +104,11 @@ def run(paper: Paper) -> None:
     """Runs the role that the flags name; ends the program with one line on a user's mistake."""
     try:
         _check(paper)
-        _run_local(paper) if _ROLE.value == 'local' else _run_role(paper)
+        _run_local(paper) if _ROLE.value == "local" else _run_role(paper)
     except (ClusterError, RunDirectoryError, UsageError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        fail('interrupted twice: ended without waiting for a last checkpoint')
+        fail("interrupted twice: ended without waiting for a last checkpoint")
 
 
 class UsageError(ValueError):
@@ -123,8 +126,8 @@ def define_config(config) -> flags.FlagHolder:
         f'--config.{field.name}={getattr(config, field.name)}: {field.metadata["help"]}'
         for field in fields
     )
-    help_text = '\n'.join(['Hyperparameters; sections are those of the paper.', *described])
-    return config_flags.DEFINE_config_dataclass('config', config, help_text)
+    help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
+    return config_flags.DEFINE_config_dataclass("config", config, help_text)
 
 
 def _refuse_unknown_fields(names: list[str]) -> None:
@@ -134,66 +137,65 @@ def _refuse_unknown_fields(names: list[str]) -> None:
     except flags.Error as error:
         fail(str(error))
     for argument in arguments:
-        match = re.match(r'--?(?:no)?config\.([^=]*)', argument)
+        match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:
             near = difflib.get_close_matches(match[1], names, n=3)
-            hint = 'did you mean ' + ' or '.join(f'--config.{name}' for name in near) + '? '
+            hint = "did you mean " + " or ".join(f"--config.{name}" for name in near) + "? "
             fail(f'unknown flag --config.{match[1]}: {hint if near else ""}--help lists them all')
 
 
 def fail(message: str) -> None:
     """Ends the program with one line on standard error and exit code 2."""
-    print(f'error: {message}', file=sys.stderr, flush=True)
+    print(f"error: {message}", file=sys.stderr, flush=True)
     sys.exit(2)
 
 
 def _check(paper: Paper) -> None:
     for flag in (_ENVIRONMENT, _WORKDIR):
         if not flag.value:
-            raise UsageError(f'--{flag.name} is missing: {flags.FLAGS[flag.name].help}')
+            raise UsageError(f"--{flag.name} is missing: {flags.FLAGS[flag.name].help}")
     _check_numbers(paper.config)
     try:
         paper.config.validate()
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if paper.num_actors < 1:
-        raise UsageError(f'--num_actors must be at least 1, is {paper.num_actors}')
-    if _actor_processes(paper) > paper.num_actors:
+    if not 1 <= paper.num_actors <= MAX_ACTORS:
+        raise UsageError(f"--num_actors must be in [1, {MAX_ACTORS}], is {paper.num_actors}")
+    if (_ACTOR_PROCESSES.value or 1) > paper.num_actors:
         raise UsageError(
-            f'--actor_processes must be at most --num_actors ({paper.num_actors}), is '
-            f'{_ACTOR_PROCESSES.value}'
+            f"--actor_processes must be at most --num_actors ({paper.num_actors}), is "
+            f"{_ACTOR_PROCESSES.value}"
         )
 
 
 def _check_numbers(config) -> None:
     """What the flags' parsers let through: nan, inf, and tuples of anything."""
-    values = {f'config.{field.name}': getattr(config, field.name)
+    values = {f"config.{field.name}": getattr(config, field.name)
               for field in dataclasses.fields(config)}
     values |= {flag.name: flag.value for flag in (_MAX_MINUTES, _EVALUATION_SECONDS)}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f'--{name} must be a finite number, is {value}')
+            raise UsageError(f"--{name} must be a finite number, is {value}")
         if isinstance(value, tuple) and not all(type(item) is int for item in value):
-            raise UsageError(f'--{name} must be whole numbers as in (64, 64), is {value}')
-
-
-def _actor_processes(paper: Paper) -> int:
-    if _ACTOR_PROCESSES.value is not None:
-        return _ACTOR_PROCESSES.value
-    return min(paper.num_actors, max(1, _cores() // 2))
+            raise UsageError(f"--{name} must be whole numbers as in (64, 64), is {value}")
 
 
 def _cores() -> int:
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def _actors_of(paper: Paper, process: int) -> range:
-    """The paper's actors that live in one actor process, as evenly as possible."""
-    count = _actor_processes(paper)
+def _actors_of(paper: Paper, topology: Topology) -> range:
+    """The paper's actors that live in this actor process, as evenly as possible."""
+    process, count = topology.index, _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
+    if count == 0:
+        raise UsageError(
+            "--actor_processes is missing: TF_CONFIG does not list the actors, so say how many "
+            "processes share them"
+        )
     if process >= count:
         raise UsageError(
-            f'this is actor process {process}, counted from 0, but --actor_processes is {count}: '
-            'give every role the same --actor_processes'
+            f"this is actor process {process}, counted from 0, but there are {count}: give every "
+            "role the same --actor_processes"
         )
     return range(process * paper.num_actors // count, (process + 1) * paper.num_actors // count)
 
@@ -216,50 +218,51 @@ def _run_role(paper: Paper) -> None:
     topology = Topology.from_environment()
     if topology.job != role:
         raise ClusterError(
-            f'--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree'
+            f"--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree"
+        )
+    if len(topology.replay_addresses) > 1:
+        raise ClusterError(
+            f"TF_CONFIG lists {len(topology.replay_addresses)} replays: only one is supported"
         )
     token = token_lib.load()
-    threads = {'learner': _LEARNER_THREADS.value or _cores(), 'replay': min(2, _cores())}
+    threads = {"learner": _LEARNER_THREADS.value or _cores(), "replay": min(2, _cores())}
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
-    _make_environment()
+    environment = _make_environment()
     stop = StopRequest().install()
     directory = pathlib.Path(_WORKDIR.value)
     RunDirectory(directory).open(_run_config(paper))
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-    if role != 'learner':
-        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'  # only the learner is worth a GPU
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if role != "learner":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
     processes.limit_threads(threads.get(role, 1))
+    from common.agent import EnvironmentSpec
     from common.replay.library import ReplayLibraryError
 
     try:
-        _ROLES[role](paper, topology, token, directory, stop)
+        spec = EnvironmentSpec.of(environment)
+        _ROLES[role](paper, spec, topology, token, directory, stop)
     except ReplayLibraryError as error:
         raise UsageError(str(error)) from None
 
 
-def _spec():
-    from common.agent import EnvironmentSpec
-
-    return EnvironmentSpec.of(_make_environment())
-
-
-def _learner(paper, topology, token, directory, stop):
+def _learner(paper, spec, topology, token, directory, stop):
     from common.learning.process import Limits, run_learner
 
     limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
     agent = paper.make_agent(paper.config)
-    run_learner(agent, _spec(), topology, token, directory, _SEED.value, limits, stop)
+    run_learner(agent, spec, topology, token, directory, _SEED.value, limits, stop)
 
 
-def _replay(paper, topology, token, directory, stop):
+def _replay(paper, spec, topology, token, directory, stop):
     del directory  # the memory leaves nothing behind
     from common.replay.process import run_replay
 
-    run_replay(paper.make_agent(paper.config), _spec(), topology, token, _SEED.value, stop)
+    run_replay(paper.make_agent(paper.config), spec, topology, token, _SEED.value, stop)
 
 
-def _actor(paper, topology, token, directory, stop):
-    actors = _actors_of(paper, topology.index)
+def _actor(paper, spec, topology, token, directory, stop):
+    del spec  # it builds its own environments
+    actors = _actors_of(paper, topology)
     from common.acting.process import run_actor
 
     run_actor(
@@ -268,7 +271,8 @@ def _actor(paper, topology, token, directory, stop):
     )
 
 
-def _evaluator(paper, topology, token, directory, stop):
+def _evaluator(paper, spec, topology, token, directory, stop):
+    del spec  # it builds its own environments
     from common.acting.evaluator_process import run_evaluator
 
     run_evaluator(
@@ -277,17 +281,17 @@ def _evaluator(paper, topology, token, directory, stop):
     )
 
 
-_ROLES = {'learner': _learner, 'replay': _replay, 'actor': _actor, 'evaluator': _evaluator}
+_ROLES = {"learner": _learner, "replay": _replay, "actor": _actor, "evaluator": _evaluator}
 
 
 def _run_config(paper: Paper) -> dict:
     """What makes a run what it is; how long it lasts and where it runs are not part of it."""
     return {
-        'paper': paper.name,
-        'environment': _ENVIRONMENT.value,
-        'seed': _SEED.value,
-        'num_actors': paper.num_actors,
-        'config': {
+        "paper": paper.name,
+        "environment": _ENVIRONMENT.value,
+        "seed": _SEED.value,
+        "num_actors": paper.num_actors,
+        "config": {
             field.name: getattr(paper.config, field.name)
             for field in dataclasses.fields(paper.config)
         },
@@ -298,31 +302,35 @@ def _run_local(paper: Paper) -> None:
     from common.cluster.launcher import LocalCluster, Role
     from common.cluster.local_run import LocalRun
 
+    stop = StopRequest().install()
     _make_environment()
     directory = RunDirectory(_WORKDIR.value)
     directory.open(_run_config(paper))
-    counts = {'learner': 1, 'replay': int(_REPLAY.value == 'process'), 'evaluator': 1,
-              'actor': _actor_processes(paper)}
+    actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(1, _cores() // 2))
+    counts = {"learner": 1, "replay": int(_REPLAY.value == "process"), "evaluator": 1,
+              "actor": actor_processes}
     topology = Topology.local(counts)
     token = token_lib.load_or_create()
-    learner_threads = _LEARNER_THREADS.value or max(1, _cores() - _actor_processes(paper))
+    learner_threads = _LEARNER_THREADS.value or max(1, _cores() - actor_processes)
     roles = []
     for job, count in counts.items():
         for index in range(count):
-            command = [sys.executable, '-m', paper.module, *sys.argv[1:], f'--role={job}',
-                       f'--workdir={_WORKDIR.value}', f'--learner_threads={learner_threads}']
+            command = [sys.executable, "-m", paper.module, *sys.argv[1:], f"--role={job}",
+                       f"--workdir={_WORKDIR.value}", f"--learner_threads={learner_threads}",
+                       f"--actor_processes={actor_processes}"]
             environment = {
-                'TF_CONFIG': topology.to_tf_config(job, index),
+                "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
             }
             roles.append(Role(job, index, command, environment, restart=True))
-    directory.write_run_record(seed=_SEED.value, scale=f'{paper.num_actors} actors')
     local_run = LocalRun(
-        directory, LocalCluster(roles, directory.logs), StopRequest().install(),
+        directory, LocalCluster(roles, directory.logs), stop,
         max_minutes=_MAX_MINUTES.value, max_actor_steps=_MAX_ACTOR_STEPS.value,
         max_learner_steps=_MAX_LEARNER_STEPS.value, min_replay_size=paper.config.min_replay_size,
     )
-    local_run.run(title=f'{paper.name} on {_ENVIRONMENT.value}')
+    with directory.hold():
+        directory.write_run_record(seed=_SEED.value, scale=f"{paper.num_actors} actors")
+        local_run.run(title=f"{paper.name} on {_ENVIRONMENT.value}")
 
 
 def start(main: Callable[[list[str]], None]) -> None:

@@ -7,7 +7,7 @@ import time
 from absl import logging
 import tensorflow as tf
 
-from common.agent import Agent, EnvironmentSpec
+from common.agent import Agent, EnvironmentSpec, schedule_for
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
@@ -18,7 +18,6 @@ from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay.process import make_memory
-from common.replay.schedule import schedule_for
 from common.replay.service import RemoteMemory, ReplayService
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
@@ -51,16 +50,21 @@ class _Progress(tf.Module):
         super().__init__()
         self.wall_seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self.actor_steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        # Of the memory, when actor_steps was taken: it may outlive this process.
+        self.inserted = tf.Variable(0, dtype=tf.int64, trainable=False)
 
 
 class _Counters:
-    """Wall time and actor steps of a run that goes on from `progress`."""
+    """Wall time and actor steps of a run that goes on from `progress`.
 
-    def __init__(self, progress: _Progress):
+    A memory in this process (`new_memory`) begins at zero with it.
+    """
+
+    def __init__(self, progress: _Progress, new_memory: bool):
         self._progress = progress
         self._begin = time.monotonic() - float(progress.wall_seconds)
         self.actor_steps = int(progress.actor_steps)
-        self._inserted = 0
+        self._inserted = 0 if new_memory else int(progress.inserted)
 
     @property
     def wall_seconds(self) -> float:
@@ -75,6 +79,7 @@ class _Counters:
     def store(self) -> None:
         self._progress.wall_seconds.assign(self.wall_seconds)
         self._progress.actor_steps.assign(self.actor_steps)
+        self._progress.inserted.assign(self._inserted)
 
 
 def run_learner(
@@ -87,13 +92,13 @@ def run_learner(
     limits: Limits,
     stop: StopRequest,
 ) -> None:
-    """Learns until a limit is reached or `stop` is requested; continues from the last checkpoint."""
+    """Learns until a limit is reached or `stop` is requested, from the last checkpoint on."""
     learner = agent.make_learner(spec, seed)
     progress = _Progress()
     run = RunDirectory(directory)
-    checkpoints = Checkpoints(run.checkpoints, {'learner': learner, 'progress': progress})
+    checkpoints = Checkpoints(run.checkpoints, {"learner": learner, "progress": progress})
     if checkpoints.restore():
-        logging.info('resumed at learner step %d', int(learner.steps))
+        logging.info("resumed at learner step %d", int(learner.steps))
 
     server = rpc.Server(topology.bind_address, token, topology.own_address)
     variables = tuple(learner.actor_variables)
@@ -103,7 +108,7 @@ def run_learner(
         memory = make_memory(agent, spec, seed)
         ReplayService(server, memory)
     else:
-        client = rpc.Client(topology.address('replay'), token, timeout_seconds=5.0)
+        client = rpc.Client(topology.address("replay"), token, timeout_seconds=5.0)
         memory = RemoteMemory(client, agent.step_specs(spec))
     server.start()
 
@@ -112,7 +117,7 @@ def run_learner(
         memory, loop, learner.steps, schedule_for(agent), prefetch=not local,
         retry_on=(ServiceUnavailableError, tf.errors.FailedPreconditionError),
     )
-    counters = _Counters(progress)
+    counters = _Counters(progress, new_memory=local)
     log = _Log(run, agent, counters)
     pack = tf.function(lambda: packing.pack(variables))
 
@@ -130,8 +135,9 @@ def run_learner(
     saved_at = time.monotonic()
     while not stop.requested and not _reached(limits, counters, int(learner.steps)):
         metrics = replay_learner.step()
-        if replay_learner.statistics is not None:
-            counters.see(replay_learner.statistics)
+        statistics = replay_learner.statistics
+        if statistics is not None:
+            counters.see(statistics)
         if metrics is None:
             stop.wait(0.01)
         steps = int(learner.steps)
@@ -151,9 +157,9 @@ def run_learner(
     if not stop.requested:
         _say_farewell(service, publish(finished=True), topology, stop)
         if not local:
-            memory.finish()
+            _finish(memory)
     server.close()
-    logging.info('finished at learner step %d, actor step %d, after %.0f s',
+    logging.info("finished at learner step %d, actor step %d, after %.0f s",
                  int(learner.steps), counters.actor_steps, counters.wall_seconds)
 
 
@@ -170,9 +176,16 @@ def _say_farewell(service: ParameterService, version: int, topology: Topology, s
     """Keeps the last snapshot readable until the evaluator is through with it."""
     begin = time.monotonic()
     while time.monotonic() < begin + FAREWELL_SECONDS and not stop.wait(0.1):
-        if not topology.addresses('evaluator') or service.acknowledged('evaluator') >= version:
+        if not topology.addresses("evaluator") or service.acknowledged("evaluator") >= version:
             break
     stop.wait(begin + ACTORS_SECONDS - time.monotonic())
+
+
+def _finish(memory: RemoteMemory) -> None:
+    try:
+        memory.finish()
+    except ServiceUnavailableError as error:
+        logging.warning("the replay was not told that the run is over: %s", error)
 
 
 class _Log:
@@ -205,24 +218,24 @@ class _Log:
         inserted = actor_steps - before[2]
         sampled = (steps - before[1]) * self._batch_size
         row = {
-            'wall_seconds': round(wall, 2),
-            'learner_steps': steps,
-            'actor_steps': actor_steps,
-            'learner_steps_per_second': round((steps - before[1]) / seconds, 2),
-            'actor_steps_per_second': round((actor_steps - before[2]) / seconds, 2),
-            'samples_per_insert': round(sampled / inserted, 3) if inserted else None,
-            'parameter_version': version,
-            'priority_lag_steps': replay_learner.priority_lag,
-            'replay_size': statistics.items if statistics else None,
+            "wall_seconds": round(wall, 2),
+            "learner_steps": steps,
+            "actor_steps": actor_steps,
+            "learner_steps_per_second": round((steps - before[1]) / seconds, 2),
+            "actor_steps_per_second": round((actor_steps - before[2]) / seconds, 2),
+            "samples_per_insert": round(sampled / inserted, 3) if inserted else None,
+            "parameter_version": version,
+            "priority_lag_steps": replay_learner.priority_lag,
+            "replay_size": statistics.items if statistics else None,
         }
         names = self._metrics[0].keys() if self._metrics else ()
         for name in names:
             values = [float(metrics[name]) for metrics in self._metrics]
-            row[name] = max(values) if name.endswith('_max') else sum(values) / len(values)
+            row[name] = max(values) if name.endswith("_max") else sum(values) / len(values)
         self._metrics = []
         row = {name: row.get(name) for name in self._columns}
         self._rows.append(row)
-        self._scalars.write({f'learner/{name}': value for name, value in row.items()}, steps)
+        self._scalars.write({f"learner/{name}": value for name, value in row.items()}, steps)
 
     def close(self) -> None:
         self._scalars.close()

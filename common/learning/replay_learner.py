@@ -50,7 +50,7 @@ class ReplayLearner:
         self._steps = steps
         self._schedule = schedule
         self._retry_on = retry_on
-        self._worker = futures.ThreadPoolExecutor(1, 'replay') if prefetch else None
+        self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: futures.Future | None = None
         self._written: futures.Future | None = None
         self.statistics: memory_lib.Statistics | None = None

@@ -1,0 +1,1 @@
+"""Replay memories: C++ operations and their Python face."""

@@ -13,7 +13,7 @@ _MAX_EXPONENT = 7.0
 class Uniform:
     """Every item with the same probability, whatever its priority."""
 
-    kind = 'uniform'
+    kind = "uniform"
     exponent = 0.0
 
 
@@ -27,12 +27,12 @@ class Proportional:
     """
 
     exponent: float
-    kind = 'proportional'
+    kind = "proportional"
 
     def __post_init__(self):
         if not abs(self.exponent) <= _MAX_EXPONENT:
             raise ValueError(
-                f'exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {self.exponent}'
+                f"exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {self.exponent}"
             )
 
 
@@ -40,7 +40,7 @@ class Proportional:
 class Fifo:
     """Always the item that arrived first, across all actors."""
 
-    kind = 'fifo'
+    kind = "fifo"
     exponent = 0.0
 
 

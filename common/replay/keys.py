@@ -1,14 +1,13 @@
 """Keys of replay steps: int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32).
 
 A key says who made the step and when, so that a retried add is recognised and a restarted actor
-never collides with its former self (Ape-X, appendix F: keys encode actor and environment step).
+does not collide with its former self (Ape-X, appendix F: keys encode actor and environment step).
 Consecutive steps of an actor have consecutive keys.
 """
 
 import numpy as np
 
-SHARD_BITS, ACTOR_BITS, INCARNATION_BITS, STEP_BITS = 5, 12, 14, 32
-MAX_INCARNATIONS = 1 << INCARNATION_BITS
+from common.replay.key_layout import ACTOR_BITS, INCARNATION_BITS, SHARD_BITS, STEP_BITS
 
 
 def make_keys(shard, actor, incarnation, step) -> np.ndarray:
@@ -19,22 +18,13 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
     """
     key = np.int64(0)
     for name, value, bits in (
-        ('shard', shard, SHARD_BITS),
-        ('actor', actor, ACTOR_BITS),
-        ('incarnation', incarnation, INCARNATION_BITS),
-        ('step', step, STEP_BITS),
+        ("shard", shard, SHARD_BITS),
+        ("actor", actor, ACTOR_BITS),
+        ("incarnation", incarnation, INCARNATION_BITS),
+        ("step", step, STEP_BITS),
     ):
         value = np.asarray(value, np.int64)
         if np.any(value < 0) or np.any(value >> bits):
-            raise ValueError(f'{name} must be in [0, 2^{bits}), is {value}')
+            raise ValueError(f"{name} must be in [0, 2^{bits}), is {value}")
         key = (key << bits) | value
     return key
-
-
-def split_key(key: int) -> tuple[int, int, int, int]:
-    """Returns (shard, actor, incarnation, step) of one key."""
-    parts = []
-    for bits in (STEP_BITS, INCARNATION_BITS, ACTOR_BITS, SHARD_BITS):
-        parts.append(int(key) & ((1 << bits) - 1))
-        key = int(key) >> bits
-    return tuple(reversed(parts))

@@ -5,7 +5,7 @@ import pathlib
 
 import tensorflow as tf
 
-_REBUILD = 'run `make setup` (or `pip install --no-build-isolation -e .`) to build it'
+_REBUILD = "run `python setup.py build_ext --inplace` in the repository to build them for it"
 
 
 class ReplayLibraryError(ImportError):
@@ -21,16 +21,16 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
     Raises:
       ReplayLibraryError: naming both versions and the command that builds it anew.
     """
-    library = directory / f'_ops.tf-{version}.so'
+    library = directory / f"_ops.tf-{version}.so"
     if library.exists():
         return library
-    others = [path.name[len('_ops.tf-') : -len('.so')] for path in directory.glob('_ops.tf-*.so')]
+    others = [path.name[len("_ops.tf-") : -len(".so")] for path in directory.glob("_ops.tf-*.so")]
     if others:
         raise ReplayLibraryError(
             f'the replay ops were built for TensorFlow {", ".join(sorted(others))}, but TensorFlow '
             f'{version} is installed: {_REBUILD}'
         )
-    raise ReplayLibraryError(f'the replay ops are not built yet: {_REBUILD}')
+    raise ReplayLibraryError(f"the replay ops are not built yet: {_REBUILD}")
 
 
 @functools.cache
@@ -41,5 +41,5 @@ def ops():
         return tf.load_op_library(str(library))
     except tf.errors.NotFoundError as error:
         raise ReplayLibraryError(
-            f'{library.name} does not load with TensorFlow {tf.__version__}: {_REBUILD} ({error})'
+            f"{library.name} does not load with TensorFlow {tf.__version__}: {_REBUILD} ({error})"
         ) from error

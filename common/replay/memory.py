@@ -50,7 +50,7 @@ class Signature:
     def __init__(self, specs: Nest):
         self.specs = specs
         flat = tree.flatten_with_path(specs)
-        self.names = ['/'.join(str(part) for part in path) or 'step' for path, _ in flat]
+        self.names = ["/".join(str(part) for part in path) or "step" for path, _ in flat]
         self.dtypes = [spec.dtype for _, spec in flat]
         self.shapes = [spec.shape for _, spec in flat]
 
@@ -112,7 +112,7 @@ class Memory:
                 f'item, has {distributions[removal].exponent}'
             )
         if capacity < 1:
-            raise ValueError(f'capacity must be at least 1, is {capacity}')
+            raise ValueError(f"capacity must be at least 1, is {capacity}")
         self._ops = library.ops()
         self.signature = Signature(specs)
         self.capacity = capacity
@@ -146,12 +146,12 @@ class Memory:
         Raises:
           tf.errors.InvalidArgumentError: naming the argument; the memory is as it was.
         """
-        _check_dtype('keys', keys, tf.int64)
-        _check_dtype('priorities', priorities, tf.float32)
+        _check_dtype("keys", keys, tf.int64)
+        _check_dtype("priorities", priorities, tf.float32)
         if item_keys is not None:
-            _check_dtype('item_keys', item_keys, tf.int64)
+            _check_dtype("item_keys", item_keys, tf.int64)
         if item_lengths is not None:
-            _check_dtype('item_lengths', item_lengths, tf.int32)
+            _check_dtype("item_lengths", item_lengths, tf.int32)
         self._ops.replay_insert(
             self._handle,
             keys,
@@ -161,7 +161,7 @@ class Memory:
             self.signature.flatten(steps),
         )
 
-    def sample(self, batch_size, distribution: str = 'sample', max_length: int = 0) -> Sample:
+    def sample(self, batch_size, distribution: str = "sample", max_length: int = 0) -> Sample:
         """Draws items with replacement.
 
         Args:
@@ -195,7 +195,7 @@ class Memory:
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
         """Returns (found [B] bool, steps: nest of [B, ...]); zeros where a key is not found."""
-        _check_dtype('keys', keys, tf.int64)
+        _check_dtype("keys", keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
             found.set_shape([None])
@@ -209,8 +209,8 @@ class Memory:
           tf.errors.InvalidArgumentError: on a priority that is not finite or is negative; no
             priority has changed then.
         """
-        _check_dtype('keys', keys, tf.int64)
-        _check_dtype('priorities', priorities, tf.float32)
+        _check_dtype("keys", keys, tf.int64)
+        _check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
     def statistics_tensor(self) -> tf.Tensor:
@@ -231,13 +231,13 @@ def _check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
 
     TensorFlow knows the argument by its number only, and would round float keys of NumPy silently.
     """
-    given = getattr(value, 'dtype', dtype)
+    given = getattr(value, "dtype", dtype)
     if given is not dtype and not _converts(given, dtype):
         raise tf.errors.InvalidArgumentError(
-            None, None, f'{name} must be {dtype.name}, is {tf.as_dtype(given).name}'
+            None, None, f"{name} must be {dtype.name}, is {tf.as_dtype(given).name}"
         )
 
 
 @functools.cache
 def _converts(given: np.dtype | tf.DType, dtype: tf.DType) -> bool:
-    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, 'same_kind')
+    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, "same_kind")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from common.agent import Agent
 from common.replay import memory
 
 
@@ -43,9 +42,3 @@ class Schedule:
         if self.samples_per_insert is None or statistics.items < self.min_size:
             return True
         return self._credit(statistics) <= self.tolerance
-
-
-def schedule_for(agent: Agent) -> Schedule:
-    """The schedule of an agent: both sides may run ahead by two calls of the learner."""
-    call = agent.batch_size * agent.updates_per_call
-    return Schedule(agent.min_replay_size, agent.samples_per_insert, tolerance=2.0 * call)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.replay import keys as keys_lib
+from common.replay import key_layout
 from common.replay import memory as memory_lib
 
 Nest = Any
@@ -25,11 +25,11 @@ class ReplayService:
     drawn. No method blocks.
     """
 
-    def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = 'sample'):
+    def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = "sample"):
         self._memory = memory
         self._distribution = distribution
         # At random, so that a new service does not hand out what a former one handed out.
-        first = random.randrange(keys_lib.MAX_INCARNATIONS)
+        first = random.randrange(key_layout.MAX_INCARNATIONS)
         self._incarnation = tf.Variable(first, dtype=tf.int64, trainable=False)
         # A variable alone would be read only after others may have counted on.
         self._one_at_a_time = tf.CriticalSection()
@@ -38,14 +38,14 @@ class ReplayService:
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
         server.register(
-            'replay_insert', self._insert,
+            "replay_insert", self._insert,
             [int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns],
         )
-        server.register('replay_sample', self._sample, [tf.TensorSpec([], tf.int32)])
-        server.register('replay_update_priorities', memory.update_priorities, [int64s, floats])
-        server.register('replay_statistics', memory.statistics_tensor, [])
-        server.register('replay_incarnation', self._next_incarnation, [])
-        server.register('replay_finish', self._finish, [])
+        server.register("replay_sample", self._sample, [tf.TensorSpec([], tf.int32)])
+        server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
+        server.register("replay_statistics", memory.statistics_tensor, [])
+        server.register("replay_incarnation", self._next_incarnation, [])
+        server.register("replay_finish", self._finish, [])
 
     @property
     def finished(self) -> bool:
@@ -60,7 +60,7 @@ class ReplayService:
     def _sample(self, batch_size):
         fits = tf.debugging.Assert(
             batch_size <= self._max_batch,
-            [f'batch_size must be at most {self._max_batch} to fit a message, is', batch_size],
+            [f"batch_size must be at most {self._max_batch} to fit a message, is", batch_size],
         )
         with tf.control_dependencies([fits]):
             sample = self._memory.sample(batch_size, self._distribution)
@@ -68,7 +68,7 @@ class ReplayService:
 
     def _next_incarnation(self):
         count = self._one_at_a_time.execute(lambda: self._incarnation.assign_add(1).read_value())
-        return count % keys_lib.MAX_INCARNATIONS
+        return count % key_layout.MAX_INCARNATIONS
 
     def _finish(self):
         self._finished.assign(True)
@@ -76,7 +76,7 @@ class ReplayService:
 
 
 class RemoteMemory:
-    """The memory of a `ReplayService`, with the methods of `common.replay.memory.Memory`.
+    """The memory of a `ReplayService`, with what actors and learners need of `Memory`.
 
     What exceeds a message goes as several calls in parallel, of which a failure of one does not
     undo the others. A retried insert never duplicates.
@@ -101,7 +101,7 @@ class RemoteMemory:
             rows = slice(begin, end if end < len(keys) else None)
             futures.append(
                 self._client.call_async(
-                    'replay_insert',
+                    "replay_insert",
                     [keys[rows], self._no_item_keys, self._no_item_lengths, priorities[rows],
                      *(column[rows] for column in columns)],
                 )
@@ -115,7 +115,7 @@ class RemoteMemory:
         calls = max(1, math.ceil(batch_size / self._rows_per_message))
         sizes = [batch_size // calls + (i < batch_size % calls) for i in range(calls)]
         futures = [
-            self._client.call_async('replay_sample', [tf.constant(size, tf.int32)])
+            self._client.call_async("replay_sample", [tf.constant(size, tf.int32)])
             for size in sizes
         ]
         parts = [self._as_sample(future.result()) for future in futures]
@@ -123,19 +123,19 @@ class RemoteMemory:
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets raw priorities and returns how many items were gone, as `Memory`."""
-        return self._client.call('replay_update_priorities', [keys, priorities])
+        return self._client.call("replay_update_priorities", [keys, priorities])
 
     def statistics(self) -> memory_lib.Statistics:
         """Returns the memory's counters."""
-        return _statistics(self._client.call('replay_statistics'))
+        return _statistics(self._client.call("replay_statistics"))
 
     def new_incarnation(self) -> int:
         """Returns a number that tells this life of an actor from its others."""
-        return int(self._client.call('replay_incarnation'))
+        return int(self._client.call("replay_incarnation"))
 
     def finish(self) -> None:
         """Tells the replay's process that the run is over."""
-        self._client.call('replay_finish')
+        self._client.call("replay_finish")
 
     def _as_sample(self, reply) -> memory_lib.Sample:
         return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
@@ -168,7 +168,7 @@ def _join(parts: list[memory_lib.Sample]) -> memory_lib.Sample:
     total = parts[0].total_mass
     masses = tf.concat([part.masses * (total / part.total_mass) for part in parts], 0)
     keys, lengths = (
-        tf.concat([getattr(part, name) for part in parts], 0) for name in ('keys', 'lengths')
+        tf.concat([getattr(part, name) for part in parts], 0) for name in ("keys", "lengths")
     )
     steps = tf.nest.map_structure(
         lambda *columns: tf.concat(columns, 0), *[part.steps for part in parts]

@@ -1,10 +1,12 @@
 """The directory of one run: where its files are, which config it is of, who ran it on what."""
 
+import contextlib
+import fcntl
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,26 @@ class RunDirectory:
                 f"cannot write the run directory {self.path} ({error.strerror}): "
                 "give --workdir a directory that you may write"
             ) from error
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keeps other launchers out for the length of a `with`; the system lets go if this dies.
+
+        Raises:
+          RunDirectoryError: another one holds it.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunDirectoryError(
+                    f"another run uses {self.path} at this moment: wait for its end, or give "
+                    "another --workdir"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
 
     def write_run_record(
         self, *, seed: int, scale: str, command: Sequence[str] | None = None

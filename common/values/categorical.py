@@ -1,7 +1,7 @@
 """Value distributions on fixed atoms: support, projection, cross-entropy, mean (TensorFlow).
 
 Source: D4PG (Barth-Maron et al. 2018), appendices A and B; the projection is that of C51 (Bellemare
-et al. 2017). Equation numbers are those of the facts file papers/d4pg.md. K is the number of atoms
+et al. 2017). Equation numbers are those of reproductions/d4pg/README.md. K is the number of atoms
 of the support (l in the paper), M the number of atoms being projected, often the same.
 """
 

@@ -41,7 +41,7 @@ class D4PGActor:
             np.concatenate([observation, observation]), np.concatenate([action, greedy])
         )
         taken, bootstrap = np.split(logits, 2)
-        return action, state, {'taken_logits': taken, 'bootstrap_logits': bootstrap}
+        return action, state, {"taken_logits": taken, "bootstrap_logits": bootstrap}
 
     def initial_priorities(self, transitions: Transitions) -> np.ndarray:
         """d(Phi(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N}))), Z_w(x_i, a_i)), [M] (eqs 15, 16).
@@ -52,9 +52,9 @@ class D4PGActor:
             transitions.n_step_reward[:, np.newaxis]
             + transitions.n_step_discount[:, np.newaxis] * self._support
         )
-        bootstrap = categorical_np.softmax(transitions.extras_t['bootstrap_logits'])
+        bootstrap = categorical_np.softmax(transitions.extras_t["bootstrap_logits"])
         target = categorical_np.project(positions, bootstrap, self._support)
-        logits = transitions.extras_tm1['taken_logits']
+        logits = transitions.extras_tm1["taken_logits"]
         return categorical_np.cross_entropy(target, logits).astype(np.float32)
 
 

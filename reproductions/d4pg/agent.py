@@ -13,7 +13,7 @@ from reproductions.d4pg.config import D4PGConfig
 class D4PG:
     """See `common.agent.Agent`."""
 
-    name = 'd4pg'
+    name = "d4pg"
     metrics = learner_lib.METRICS
     jit_compile = True
 
@@ -28,8 +28,10 @@ class D4PG:
         self.replay_capacity = config.replay_capacity
         self.min_replay_size = config.min_replay_size
         self.samples_per_insert = config.samples_per_insert or None
-        prioritized = 'prioritized' if config.priority_exponent else 'uniform'
-        self.setting = f'd4pg_{prioritized}_n{config.n_step}'
+        prioritized = "prioritized" if config.priority_exponent else "uniform"
+        self.setting = f"d4pg_{prioritized}_n{config.n_step}"
+        if config.priority_exponent and config.importance_exponent != 1:
+            self.setting += f"_beta{config.importance_exponent:g}"
 
     def step_specs(self, spec: EnvironmentSpec) -> learner_lib.Transition:
         """An N-step transition."""
@@ -49,7 +51,7 @@ class D4PG:
         """
         exponent = self._config.priority_exponent
         sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
-        return {'sample': sample, 'remove': distributions.Fifo()}, 'remove'
+        return {"sample": sample, "remove": distributions.Fifo()}, "remove"
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
         """Algorithm 1, the learner."""

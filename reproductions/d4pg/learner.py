@@ -12,8 +12,8 @@ from reproductions.d4pg import networks as networks_lib
 from reproductions.d4pg.config import D4PGConfig
 
 METRICS = (
-    'critic_loss', 'mean_q', 'priority_mean', 'importance_weight_mean', 'importance_weight_max',
-    'critic_gradient_norm', 'policy_gradient_norm',
+    "critic_loss", "mean_q", "priority_mean", "importance_weight_mean", "importance_weight_max",
+    "critic_gradient_norm", "policy_gradient_norm",
 )
 """What an update reports, with its columns in learner.csv."""
 
@@ -86,7 +86,7 @@ class D4PGLearner(tf.Module):
         targets.copy(self.networks.variables, self.target_networks.variables)
         self.policy_optimizer = networks_lib.make_optimizer(config)
         self.critic_optimizer = networks_lib.make_optimizer(config)
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name='learner_steps')
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
         self._support = categorical.support(config.v_min, config.v_max, config.num_atoms)
 
     @property

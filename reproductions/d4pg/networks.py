@@ -11,7 +11,7 @@ from reproductions.d4pg.config import D4PGConfig
 
 
 class Networks(NamedTuple):
-    """policy: pi_theta, [B, D] -> [B, A] canonical. critic: Z_w, ([B, D], [B, A]) -> logits [B, l]."""
+    """policy: pi_theta, [B, D] -> [B, A]. critic: Z_w, ([B, D], [B, A]) -> logits [B, l]."""
 
     policy: control.ControlPolicy
     critic: heads.Critic

@@ -12,41 +12,41 @@ def refuse(capsys, *arguments):
     captured = capsys.readouterr()
     assert caught.value.code == 2 and not captured.out
     (line,) = captured.err.splitlines()
-    assert line.startswith('error: ')
+    assert line.startswith("error: ")
     return line
 
 
-@pytest.mark.parametrize('arguments, named', [
-    (['nonsense'], 'nonsense'),
-    (['replay', 'learner'], 'learner'),
-    (['--nonsense'], '--nonsense'),
-    (['--repeats=0'], '--repeats'),
-    (['--repeats=many'], '--repeats'),
-    (['--json'], '--json'),
+@pytest.mark.parametrize("arguments, named", [
+    (["nonsense"], "nonsense"),
+    (["replay", "learner"], "learner"),
+    (["--nonsense"], "--nonsense"),
+    (["--repeats=0"], "--repeats"),
+    (["--repeats=many"], "--repeats"),
+    (["--json"], "--json"),
 ])
 def test_a_mistake_is_one_line_that_names_it(capsys, arguments, named):
     assert named in refuse(capsys, *arguments)
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(capsys, tmp_path):
-    for path in (tmp_path, tmp_path / 'absent' / 'rows.json'):
-        assert str(path) in refuse(capsys, f'--json={path}')
+    for path in (tmp_path, tmp_path / "absent" / "rows.json"):
+        assert str(path) in refuse(capsys, f"--json={path}")
 
 
 def test_missing_peers_are_refused(capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, '_has', lambda module: module != 'cpprb')
-    assert 'make peers' in refuse(capsys, '--peers')
-    assert 'make peers' in refuse(capsys, 'replay', '--peers')
+    monkeypatch.setattr(benchmark, "_has", lambda module: module != "cpprb")
+    assert "make peers" in refuse(capsys, "--peers")
+    assert "make peers" in refuse(capsys, "replay", "--peers")
 
 
 def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
-    rows = [Row('actor/x', 2.0, 'steps/s', 'y', 4.0)]
-    monkeypatch.setattr(benchmark, '_measure', lambda arguments: rows)
-    path = tmp_path / 'rows.json'
-    benchmark.main(['actor', '--quick', f'--json={path}'])
+    rows = [Row("actor/x", 2.0, "steps/s", "y", 4.0)]
+    monkeypatch.setattr(benchmark, "_measure", lambda arguments: rows)
+    path = tmp_path / "rows.json"
+    benchmark.main(["actor", "--quick", f"--json={path}"])
     captured = capsys.readouterr()
-    assert captured.out.splitlines()[1].split() == ['actor/x', '2', 'steps/s', 'y', '4', '0.50']
-    assert 'quick' in captured.err
+    assert captured.out.splitlines()[1].split() == ["actor/x", "2", "steps/s", "y", "4", "0.50"]
+    assert "quick" in captured.err
     assert benchmark.report.read_json(path) == rows
 
 
@@ -58,14 +58,14 @@ def test_all_suites_run_in_processes_of_their_own(capsys, monkeypatch):
 
     def run(command, **_):
         commands.append(command)
-        suite, path = command[3], command[4].removeprefix('--json=')
-        benchmark.report.write_json(benchmark.pathlib.Path(path), [Row(f'{suite}/x', 1.0, 'u')])
+        suite, path = command[3], command[4].removeprefix("--json=")
+        benchmark.report.write_json(benchmark.pathlib.Path(path), [Row(f"{suite}/x", 1.0, "u")])
         return Ended
 
-    monkeypatch.setattr(benchmark.subprocess, 'run', run)
-    benchmark.main(['--repeats=3', '--quick'])
-    assert [command[3] for command in commands] == ['replay', 'learner', 'actor']
-    assert all(command[0] == sys.executable and '--repeats=3' in command and '--quick' in command
+    monkeypatch.setattr(benchmark.subprocess, "run", run)
+    benchmark.main(["--repeats=3", "--quick"])
+    assert [command[3] for command in commands] == ["replay", "learner", "actor"]
+    assert all(command[0] == sys.executable and "--repeats=3" in command and "--quick" in command
                for command in commands)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ['replay/x', 'learner/x', 'actor/x']
+    assert [line.split()[0] for line in lines[1:]] == ["replay/x", "learner/x", "actor/x"]

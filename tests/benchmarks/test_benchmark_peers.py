@@ -8,8 +8,8 @@ COLUMNS = [np.arange(10, dtype=np.float32).reshape(5, 2), np.arange(5, dtype=np.
 
 
 def make(kind, capacity=5):
-    if kind == 'cpprb':
-        pytest.importorskip('cpprb')
+    if kind == "cpprb":
+        pytest.importorskip("cpprb")
         return peers.Cpprb(capacity, COLUMNS, exponent=1.0)
     return peers.NumpySumTree(capacity, COLUMNS, exponent=1.0, seed=1)
 
@@ -20,7 +20,7 @@ def frequencies(peer):
 
 
 def test_the_sum_tree_draws_in_proportion_also_after_updates():
-    tree = make('numpy')
+    tree = make("numpy")
     tree.insert(COLUMNS, PRIORITIES)
     np.testing.assert_allclose(frequencies(tree), PRIORITIES / 10, atol=0.02)
     assert frequencies(tree)[2] == 0
@@ -28,7 +28,7 @@ def test_the_sum_tree_draws_in_proportion_also_after_updates():
     np.testing.assert_allclose(frequencies(tree), np.array([9, 2, 0, 3, 0]) / 14, atol=0.02)
 
 
-@pytest.mark.parametrize('kind', ['numpy', 'cpprb'])
+@pytest.mark.parametrize("kind", ["numpy", "cpprb"])
 def test_rows_come_with_their_index_and_the_oldest_go(kind):
     peer = make(kind)
     peer.insert(COLUMNS, PRIORITIES)

@@ -6,28 +6,28 @@ from common.benchmarks import report
 from common.benchmarks.report import Row
 
 ROWS = [
-    Row('replay/loop', 4000.0, 'loops/s', 'cpprb 11', 3200.0),
-    Row('replay/bytes_per_raw_byte', 1.0812, 'B/B'),
+    Row("replay/loop", 4000.0, "loops/s", "cpprb 11", 3200.0),
+    Row("replay/bytes_per_raw_byte", 1.0812, "B/B"),
 ]
 
 
 def test_json_has_exactly_the_documented_fields(tmp_path):
-    path = tmp_path / 'rows.json'
+    path = tmp_path / "rows.json"
     report.write_json(path, ROWS)
     first, second = json.loads(path.read_text())
-    assert first == {'name': 'replay/loop', 'value': 4000.0, 'unit': 'loops/s', 'peer': 'cpprb 11',
-                     'peer_value': 3200.0, 'ratio': 1.25}
-    assert [second[field] for field in ('peer', 'peer_value', 'ratio')] == [None] * 3
+    assert first == {"name": "replay/loop", "value": 4000.0, "unit": "loops/s", "peer": "cpprb 11",
+                     "peer_value": 3200.0, "ratio": 1.25}
+    assert [second[field] for field in ("peer", "peer_value", "ratio")] == [None] * 3
     assert report.read_json(path) == ROWS
-    assert [file.name for file in tmp_path.iterdir()] == ['rows.json']
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.json"]
 
 
 def test_table_is_aligned():
     lines = report.table(ROWS).splitlines()
-    end = lines[0].index('value') + len('value')
-    assert [line[:end].split()[-1] for line in lines] == ['value', '4,000', '1.08']
-    assert all(line[end] == ' ' for line in lines)
-    assert lines[1].endswith('1.25') and lines[2].endswith('-')
+    end = lines[0].index("value") + len("value")
+    assert [line[:end].split()[-1] for line in lines] == ["value", "4,000", "1.08"]
+    assert all(line[end] == " " for line in lines)
+    assert lines[1].endswith("1.25") and lines[2].endswith("-")
 
 
 def test_interleave_takes_turns_and_returns_medians(capsys):
@@ -38,12 +38,12 @@ def test_interleave_takes_turns_and_returns_medians(capsys):
         return next(values)
 
     medians = report.interleave(
-        'title', {'a': lambda: measure('a', slow), 'b': lambda: measure('b', fast)}, repeats=3
+        "title", {"a": lambda: measure("a", slow), "b": lambda: measure("b", fast)}, repeats=3
     )
-    assert order == ['a', 'b'] * 4
-    assert medians == {'a': 2, 'b': 7}  # the first values are the warm-up's
+    assert order == ["a", "b"] * 4
+    assert medians == {"a": 2, "b": 7}  # the first values are the warm-up's
     captured = capsys.readouterr()
-    assert not captured.out and 'title 3/3' in captured.err
+    assert not captured.out and "title 3/3" in captured.err
 
 
 def test_rate_counts_calls():

@@ -13,7 +13,7 @@ from common.cluster.topology import Topology
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
-TINY_NETS = {'policy_sizes': (8, 8), 'critic_sizes': (8, 8), 'batch_size': 16}
+TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
 
 class Uncompiled(D4PG):
@@ -23,7 +23,7 @@ class Uncompiled(D4PG):
 
 
 def program(**config):
-    return Program('binaries.d4pg', lambda **fields: Uncompiled(D4PGConfig(**fields)), config)
+    return Program("binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config)
 
 
 def check(rows, names):
@@ -37,26 +37,30 @@ def test_replay():
     sizes = replay_suite.Sizes(capacity=8000, loops=16, samples=50, copied_bytes=2**20)
     rows = replay_suite.measure(program(), sizes, repeats=1, with_peers=False)
     check(rows, [
-        'replay/bytes_per_raw_byte_52', 'replay/bytes_per_raw_byte', 'replay/in_process_loop',
-        'replay/in_process_loop_limit', 'replay/sample_p99_under_adds',
-        'replay/sample_p99_under_adds_scheduling', 'replay/sample_p99_under_adds_added',
-        'replay/service_loop',
+        "replay/bytes_per_raw_byte_52", "replay/bytes_per_raw_byte", "replay/in_process_loop",
+        "replay/in_process_loop_from_arrays", "replay/in_process_loop_limit",
+        "replay/sample_p99_under_adds",
+        "replay/sample_p99_under_adds_scheduling", "replay/sample_p99_under_adds_added",
+        "replay/service_loop",
     ])
     assert rows[1].value < 3
-    assert rows[2].value < rows[3].value
+    assert max(rows[2].value, rows[3].value) < rows[4].value
 
 
 def test_replay_with_peers():
-    pytest.importorskip('cpprb')
+    pytest.importorskip("cpprb")
     sizes = replay_suite.Sizes(capacity=4000, loops=16, samples=50, copied_bytes=2**20)
     agent = program().make_agent(replay_capacity=4000, min_replay_size=1)
-    _, memory, keys = replay_suite._bytes_per_raw_byte(agent, replay_suite.HUMANOID, sizes, '')
+    _, memory, keys = replay_suite._bytes_per_raw_byte(agent, replay_suite.HUMANOID, sizes, "")
     rows = replay_suite._in_process(agent, memory, keys, sizes, repeats=2, with_peers=True)
-    check(rows, ['replay/in_process_loop', 'replay/in_process_loop_numpy'])
-    assert [row.peer for row in rows] == ['cpprb 11', 'NumPy sum tree']
+    check(rows, [
+        "replay/in_process_loop", "replay/in_process_loop_from_arrays",
+        "replay/in_process_loop_numpy",
+    ])
+    assert [row.peer for row in rows] == ["cpprb 11", "cpprb 11", "NumPy sum tree"]
     statistics = memory.statistics()
     assert statistics.items == 4000 and statistics.duplicates == 0 and statistics.missing == 0
-    assert statistics.sampled == 3 * 16 * 256  # two repeats and the warm-up
+    assert statistics.sampled == 2 * 3 * 16 * 256  # two loops, two repeats and the warm-up
 
 
 def test_the_transition_has_628_bytes():
@@ -69,8 +73,8 @@ def test_learner():
     sizes = learner_suite.Sizes(items=2000, updates=8, actor_seconds=0.5)
     rows = learner_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
     check(rows, [
-        'learner/d4pg_batch16', 'learner/d4pg_updates_per_call_1', 'learner/d4pg_batch16_limit',
-        'learner/d4pg_batch16_with_actors', 'learner/d4pg_batch16_with_actors_acting',
+        "learner/d4pg_batch16", "learner/d4pg_updates_per_call_1", "learner/d4pg_batch16_limit",
+        "learner/d4pg_batch16_with_actors", "learner/d4pg_batch16_with_actors_acting",
     ])
 
 
@@ -90,11 +94,11 @@ def test_operations_of_the_update_are_those_of_the_equations():
 
 
 def test_actor_sends_what_it_makes(capsys):
-    sizes = actor_suite.Sizes('control:cartpole:swingup', environments=2, batch_steps=60, turns=1)
+    sizes = actor_suite.Sizes("control:cartpole:swingup", environments=2, batch_steps=60, turns=1)
     rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
-    check(rows, ['actor/humanoid_run', 'actor/humanoid_run_wall'])
+    check(rows, ["actor/humanoid_run", "actor/humanoid_run_wall"])
     assert rows[0].ratio < 1
-    counts = re.search(r'got (\d+) transitions of (\d+)', capsys.readouterr().err)
+    counts = re.search(r"got (\d+) transitions of (\d+)", capsys.readouterr().err)
     got, steps = map(int, counts.groups())
     # 120 batch steps; open elements and an unsent rest of a batch stay behind.
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
@@ -102,10 +106,10 @@ def test_actor_sends_what_it_makes(capsys):
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
     role = RoleProcess(
-        program(), 'replay', Topology.local({'replay': 1}, 'replay'), 'a token of the tests',
-        'control:cartpole:swingup', {'replay_capacity': 0},
+        program(), "replay", Topology.local({"replay": 1}, "replay"), "a token of the tests",
+        "control:cartpole:swingup", {"replay_capacity": 0},
     )
-    with role, pytest.raises(RuntimeError, match='replay_capacity'):
+    with role, pytest.raises(RuntimeError, match="replay_capacity"):
         role._process.wait(timeout=60)
         role.check()
     assert not role._log.exists()

@@ -120,7 +120,7 @@ def test_deaths_after_a_long_life_are_not_counted(tmp_path):
 
 
 @pytest.mark.parametrize("end, text", [
-    ("sys.exit(2)", "exit code 2"), ("os.kill(os.getpid(), 11)", "signal SIGSEGV")])
+    ("sys.exit(2)", "exit code 2"), ("os.kill(os.getpid(), 11)", "signal 11 (Segmentation fault)")])
 def test_the_failure_of_a_role_is_readable(tmp_path, end, text):
     code = f"import os, sys\nfor i in range(1000): print('line', i, flush=True)\n{end}"
     with LocalCluster([Role("learner", 0, python(code)), Role("actor", 0, SLEEP)],

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from common.cluster import processes
+from common.cluster.errors import ClusterError
 
 
 def gone(pid, seconds=5.0):
@@ -102,3 +103,14 @@ print(os.environ["OMP_NUM_THREADS"], tf.config.threading.get_intra_op_parallelis
     assert child.stdout.split() == [b"1", b"1", b"1"]
     assert processes.thread_environment(3) == {
         "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
+
+
+def test_patience_ends_only_without_answers():
+    patience = processes.Patience("no answer from the learner", seconds=0.2)
+    for _ in range(4):
+        time.sleep(0.1)
+        patience.renew()
+        patience.check()
+    time.sleep(0.25)
+    with pytest.raises(ClusterError, match="no answer from the learner for"):
+        patience.check()

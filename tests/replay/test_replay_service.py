@@ -12,7 +12,7 @@ from common.cluster import rpc
 from common.cluster.errors import (MessageTooLargeError, ServiceUnavailableError,
                                    WrongTokenError)
 from common.cluster.topology import free_ports
-from common.replay import keys as keys_lib
+from common.replay import key_layout
 from common.replay.distributions import Fifo, Proportional, UNKNOWN_PRIORITY
 from common.replay.memory import Memory
 from common.replay.service import RemoteMemory, ReplayService
@@ -174,7 +174,7 @@ def test_incarnations_differ(served):
         futures = [served.client.call_async("replay_incarnation") for _ in range(400)]
         given += [int(future.result()) for future in futures]
     assert len(set(given)) == len(given) == 2001
-    assert all(0 <= one < keys_lib.MAX_INCARNATIONS for one in given)
+    assert all(0 <= one < key_layout.MAX_INCARNATIONS for one in given)
 
 
 def test_the_learner_ends_the_run(served):

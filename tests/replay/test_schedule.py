@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
-from common.replay.schedule import Schedule, schedule_for
+from common.agent import schedule_for
+from common.replay.schedule import Schedule
 
 
 def counters(inserted, sampled, items=None):

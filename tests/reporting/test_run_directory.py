@@ -130,3 +130,16 @@ def test_git_state_names_what_differs_and_is_bounded(tmp_path):
     (tmp_path / "code.py").write_text("a = 2\n" * 100_000)
     large = provenance.git(tmp_path)
     assert large["diff_truncated"] and len(large["diff"]) <= 200_000
+
+
+def test_a_run_directory_is_held_by_one_launcher_at_a_time(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.open(CONFIG)
+    before = _contents(run.path)
+    with run.hold():
+        with pytest.raises(RunDirectoryError, match="another run uses .*--workdir") as error:
+            with RunDirectory(run.path).hold():
+                pass
+        assert "\n" not in str(error.value)
+    with RunDirectory(run.path).hold():
+        assert _contents(run.path) == before

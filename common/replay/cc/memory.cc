@@ -36,7 +36,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
   std::vector<int32_t> slots(steps.n, kNone);
   size_t reserved = 0;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinMutex> lock(mutex_);
     for (size_t i = 0; i < steps.n; ++i) index_.Prefetch(steps.keys[i]);
     std::vector<size_t> fresh;
     fresh.reserve(steps.n);
@@ -52,7 +52,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     if (slots[i] != kNone) WriteRow(slots[i], steps, i);
   }
 
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   reserved_ -= reserved;
   for (size_t i = 0; i < steps.n; ++i) {
     const int64_t key = steps.keys[i];
@@ -103,7 +103,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
   std::vector<int32_t> first(n);
   std::vector<int32_t> slots(n * length, kNone);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinMutex> lock(mutex_);
     const Distribution& from = *distributions_[distribution];
     if (!from.Sample(n, rng_, first.data(), masses)) {
       return Outcome::kNothingToSample;
@@ -130,7 +130,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
     }
   }
   CopyRows(slots, columns);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   Unpin(slots);
   return Outcome::kOk;
 }
@@ -139,7 +139,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
                   const std::vector<char*>& columns) {
   std::vector<int32_t> slots(n);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinMutex> lock(mutex_);
     for (size_t i = 0; i < n; ++i) {
       slots[i] = index_.Find(keys[i]);
       found[i] = slots[i] != KeyIndex::kAbsent;
@@ -147,7 +147,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
     }
   }
   CopyRows(slots, columns);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   Unpin(slots);
 }
 
@@ -157,7 +157,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
   std::vector<float> present;
   slots.reserve(n);
   present.reserve(n);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < n; ++i) {
     const int32_t slot = index_.Find(keys[i]);
@@ -175,7 +175,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
 }
 
 Memory::Statistics Memory::statistics() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   Statistics statistics = statistics_;
   statistics.steps = static_cast<int64_t>(index_.size());
   return statistics;
@@ -283,7 +283,7 @@ void Memory::CopyRows(const std::vector<int32_t>& slots,
 }
 
 std::string Memory::CheckInvariants() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinMutex> lock(mutex_);
   std::string wrong = index_.CheckInvariants();
   if (!wrong.empty()) return wrong;
   for (const auto& distribution : distributions_) {

@@ -13,6 +13,7 @@
 #include "distribution.h"
 #include "key_index.h"
 #include "lazy_array.h"
+#include "spin_mutex.h"
 
 namespace replay {
 
@@ -117,7 +118,7 @@ class Memory {
   const std::vector<size_t> column_bytes_;
   const size_t row_bytes_;
 
-  mutable std::mutex mutex_;
+  mutable SpinMutex mutex_;
   LazyArray<char> rows_;
   LazyArray<Slot> slots_;
   KeyIndex index_;

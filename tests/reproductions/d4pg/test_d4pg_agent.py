@@ -5,12 +5,11 @@ import pytest
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
-from common.agent import EnvironmentSpec
+from common.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay.process import make_memory
-from common.replay.schedule import schedule_for
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
@@ -103,6 +102,8 @@ def test_settings_name_the_variants():
     assert settings == {
         "d4pg_uniform_n1", "d4pg_uniform_n5", "d4pg_prioritized_n1", "d4pg_prioritized_n5"
     }
+    unweighted = D4PG(make_config(priority_exponent=0.6, n_step=5, importance_exponent=0.0))
+    assert unweighted.setting == "d4pg_prioritized_n5_beta0"
 
 
 @pytest.mark.parametrize("value, limit", [(0.0, None), (64.0, 64.0)])

@@ -8,14 +8,13 @@ import tensorflow as tf
 from common.acting.evaluate import run_episodes
 from common.acting.loop import ActingLoop
 from common.acting.n_step import NStepAdder
-from common.agent import EnvironmentSpec
+from common.agent import EnvironmentSpec, schedule_for
 from common.environments.batch import BatchedEnvironment
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay import keys
 from common.replay.process import make_memory
-from common.replay.schedule import schedule_for
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
