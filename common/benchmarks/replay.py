@@ -37,6 +37,7 @@ IN_FLIGHT = 8
 """Loops under way at once to a memory in another process."""
 _FILL = 4000
 """Transitions added at once to fill a memory; they fit a message."""
+_INSERTS_A_CALL = 4000
 _CPPRB, _NUMPY = "cpprb 11", "NumPy sum tree"
 
 
@@ -204,21 +205,29 @@ def _under_adds(
 ) -> list[Row]:
     """99th percentile of the time that `Memory.sample(256)` takes while another thread adds.
 
-    The adding thread runs a graph that inserts 50 transitions again and again, so that it does not
-    hold Python's lock: it can only be the memory that makes the sampler wait, or, where cores are
-    few or busy, the scheduler. To tell them apart, the second row compares with a thread that takes
-    square roots in NumPy instead. The third says how much was added meanwhile.
+    The adding thread runs a graph that inserts 50 transitions again and again for some 100 ms. From
+    call to call it holds Python's lock for half a millisecond, which calls shorter than that would
+    show instead of the memory's own waits; the row "_from_python" is of a thread that calls
+    `Memory.insert`. The row "_scheduling" compares with a thread that takes square roots in NumPy:
+    what of it is the scheduler's. "_added" says how much was added meanwhile, by the graph.
     """
     batch = _batch(agent, HUMANOID, INSERTED)
 
     @tf.function
     def add_many(first_key):
-        for i in tf.range(_FILL // INSERTED):
+        for i in tf.range(_INSERTS_A_CALL):
             begin = first_key + INSERTED * tf.cast(i, tf.int64)
             memory.insert(begin + np.arange(INSERTED), *batch)
 
+    first_keys = itertools.count(2**48, _INSERTS_A_CALL * INSERTED)  # far above the others
+
     def add() -> None:
-        add_many(tf.constant(keys(1)[0]))
+        add_many(tf.constant(next(first_keys), tf.int64))
+
+    tensors = tree.map_structure(tf.constant, batch)
+
+    def add_from_python() -> None:
+        memory.insert(keys(INSERTED), *tensors)
 
     def compute(roots=np.ones(100_000)) -> None:
         np.sqrt(roots, out=roots)
@@ -241,20 +250,30 @@ def _under_adds(
         added.append(inserted / (time.perf_counter() - begin))
         return value
 
-    def latency_beside_computing() -> float:
-        with _repeating(compute):
-            return latency()
+    def latency_beside(other: Callable[[], None]) -> Callable[[], float]:
+        def measure() -> float:
+            with _repeating(other):
+                return latency()
+
+        return measure
 
     add()  # traces
     name = "replay/sample_p99_under_adds"
     medians = interleave(
         name,
-        {"idle": latency, "under adds": latency_under_adds, "computing": latency_beside_computing},
+        {
+            "idle": latency,
+            "under adds": latency_under_adds,
+            "under adds from Python": latency_beside(add_from_python),
+            "computing": latency_beside(compute),
+        },
         repeats,
     )
     value = medians["under adds"]
     return [
         Row(name, value, "us", "idle", medians["idle"]),
+        Row(f"{name}_from_python", medians["under adds from Python"], "us", "idle",
+            medians["idle"]),
         Row(f"{name}_scheduling", value, "us", "beside computing", medians["computing"]),
         Row(f"{name}_added", float(np.median(added[1:])), "transitions/s"),
     ]

@@ -40,7 +40,8 @@ def test_replay():
         "replay/bytes_per_raw_byte_52", "replay/bytes_per_raw_byte", "replay/in_process_loop",
         "replay/in_process_loop_from_arrays", "replay/in_process_loop_limit",
         "replay/sample_p99_under_adds",
-        "replay/sample_p99_under_adds_scheduling", "replay/sample_p99_under_adds_added",
+        "replay/sample_p99_under_adds_from_python", "replay/sample_p99_under_adds_scheduling",
+        "replay/sample_p99_under_adds_added",
         "replay/service_loop",
     ])
     assert rows[1].value < 3

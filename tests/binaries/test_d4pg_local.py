@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_whole_files(tmp_path, start):
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - begin < 30
     assert process.returncode == 0 and "Traceback" not in err
-    assert "stopping: the learner saves a checkpoint" in out
+    assert "stopping: the learner saves a checkpoint" in err
     assert roles_of(workdir) == []
     assert list((workdir / "checkpoints").glob("*.index"))
     assert [one["outcome"] for one in starts(workdir)] == ["stopped"]

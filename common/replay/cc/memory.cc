@@ -36,7 +36,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
   std::vector<int32_t> slots(steps.n, kNone);
   size_t reserved = 0;
   {
-    std::lock_guard<SpinMutex> lock(mutex_);
+    std::lock_guard<FairMutex> lock(mutex_);
     for (size_t i = 0; i < steps.n; ++i) index_.Prefetch(steps.keys[i]);
     std::vector<size_t> fresh;
     fresh.reserve(steps.n);
@@ -52,7 +52,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     if (slots[i] != kNone) WriteRow(slots[i], steps, i);
   }
 
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   reserved_ -= reserved;
   for (size_t i = 0; i < steps.n; ++i) {
     const int64_t key = steps.keys[i];
@@ -103,7 +103,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
   std::vector<int32_t> first(n);
   std::vector<int32_t> slots(n * length, kNone);
   {
-    std::lock_guard<SpinMutex> lock(mutex_);
+    std::lock_guard<FairMutex> lock(mutex_);
     const Distribution& from = *distributions_[distribution];
     if (!from.Sample(n, rng_, first.data(), masses)) {
       return Outcome::kNothingToSample;
@@ -111,10 +111,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
     *total_mass = from.total_mass();
     *count = statistics_.items;
     statistics_.sampled += n;
-    for (const int32_t slot : first) {
-      __builtin_prefetch(&slots_[slot], 1);
-      __builtin_prefetch(rows_.data() + slot * row_bytes_);
-    }
+    for (const int32_t slot : first) __builtin_prefetch(&slots_[slot], 1);
     for (size_t i = 0; i < n; ++i) {
       Slot& slot = slots_[first[i]];
       keys[i] = slot.key;
@@ -130,7 +127,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
     }
   }
   CopyRows(slots, columns);
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   Unpin(slots);
   return Outcome::kOk;
 }
@@ -139,7 +136,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
                   const std::vector<char*>& columns) {
   std::vector<int32_t> slots(n);
   {
-    std::lock_guard<SpinMutex> lock(mutex_);
+    std::lock_guard<FairMutex> lock(mutex_);
     for (size_t i = 0; i < n; ++i) {
       slots[i] = index_.Find(keys[i]);
       found[i] = slots[i] != KeyIndex::kAbsent;
@@ -147,7 +144,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
     }
   }
   CopyRows(slots, columns);
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   Unpin(slots);
 }
 
@@ -157,7 +154,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
   std::vector<float> present;
   slots.reserve(n);
   present.reserve(n);
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < n; ++i) {
     const int32_t slot = index_.Find(keys[i]);
@@ -175,7 +172,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
 }
 
 Memory::Statistics Memory::statistics() const {
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   Statistics statistics = statistics_;
   statistics.steps = static_cast<int64_t>(index_.size());
   return statistics;
@@ -260,30 +257,41 @@ void Memory::WriteRow(int32_t slot, const Steps& steps, size_t step) {
 
 void Memory::CopyRows(const std::vector<int32_t>& slots,
                       const std::vector<char*>& columns) const {
-  constexpr size_t kAhead = 2, kLine = 64;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (i + kAhead < slots.size() && slots[i + kAhead] != kNone) {
-      const char* next = rows_.data() + slots[i + kAhead] * row_bytes_;
-      for (size_t b = 0; b < row_bytes_; b += kLine) {
-        __builtin_prefetch(next + b);
+  // Rows lie anywhere, so their misses are what copying costs. They overlap
+  // best when a block that fits the second-level cache is asked for at once.
+  constexpr size_t kBlockBytes = 256 << 10, kLine = 64;
+  const size_t block = std::max<size_t>(1, kBlockBytes / (row_bytes_ + kLine));
+  for (size_t begin = 0; begin < slots.size(); begin += block) {
+    const size_t end = std::min(slots.size(), begin + block);
+    for (size_t i = begin; i < end; ++i) {
+      if (slots[i] == kNone) continue;
+      const char* row = rows_.data() + slots[i] * row_bytes_;
+      // To the line of the last byte, wherever the row begins in its first.
+      for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
+        __builtin_prefetch(row + b, 0, 2);
       }
     }
-    const char* row =
-        slots[i] == kNone ? nullptr : rows_.data() + slots[i] * row_bytes_;
-    for (size_t c = 0; c < column_bytes_.size(); ++c) {
-      char* to = columns[c] + i * column_bytes_[c];
-      if (row == nullptr) {
-        std::memset(to, 0, column_bytes_[c]);
-      } else {
-        std::memcpy(to, row, column_bytes_[c]);
-        row += column_bytes_[c];
-      }
+    for (size_t i = begin; i < end; ++i) CopyRow(slots[i], i, columns);
+  }
+}
+
+void Memory::CopyRow(int32_t slot, size_t i,
+                     const std::vector<char*>& columns) const {
+  const char* row =
+      slot == kNone ? nullptr : rows_.data() + slot * row_bytes_;
+  for (size_t c = 0; c < column_bytes_.size(); ++c) {
+    char* to = columns[c] + i * column_bytes_[c];
+    if (row == nullptr) {
+      std::memset(to, 0, column_bytes_[c]);
+    } else {
+      std::memcpy(to, row, column_bytes_[c]);
+      row += column_bytes_[c];
     }
   }
 }
 
 std::string Memory::CheckInvariants() const {
-  std::lock_guard<SpinMutex> lock(mutex_);
+  std::lock_guard<FairMutex> lock(mutex_);
   std::string wrong = index_.CheckInvariants();
   if (!wrong.empty()) return wrong;
   for (const auto& distribution : distributions_) {

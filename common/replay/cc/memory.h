@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "distribution.h"
+#include "fair_mutex.h"
 #include "key_index.h"
 #include "lazy_array.h"
-#include "spin_mutex.h"
 
 namespace replay {
 
@@ -112,13 +112,14 @@ class Memory {
   void WriteRow(int32_t slot, const Steps& steps, size_t step);
   void CopyRows(const std::vector<int32_t>& slots,
                 const std::vector<char*>& columns) const;
+  void CopyRow(int32_t slot, size_t i, const std::vector<char*>& columns) const;
 
   const size_t capacity_;
   const size_t max_slots_;
   const std::vector<size_t> column_bytes_;
   const size_t row_bytes_;
 
-  mutable SpinMutex mutex_;
+  mutable FairMutex mutex_;
   LazyArray<char> rows_;
   LazyArray<Slot> slots_;
   KeyIndex index_;
