@@ -57,7 +57,9 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.5",
         "ale-py>=0.12.1",
+        "dm-env>=1.6",
         "dm-sonnet==2.0.2",
+        "dm-tree>=0.1.9",
         "dm_control==1.0.50",
         "gymnasium[mujoco]==1.4.0",
         "matplotlib>=3.9",

@@ -154,7 +154,9 @@ def _check(paper: Paper) -> None:
     for flag in (_ENVIRONMENT, _WORKDIR):
         if not flag.value:
             raise UsageError(f"--{flag.name} is missing: {flags.FLAGS[flag.name].help}")
-    _check_numbers(paper.config)
+    for flag in (_MAX_MINUTES, _EVALUATION_SECONDS):
+        if flag.value is not None and not math.isfinite(flag.value):
+            raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")
     try:
         paper.config.validate()
     except ValueError as error:
@@ -166,18 +168,6 @@ def _check(paper: Paper) -> None:
             f"--actor_processes must be at most --num_actors ({paper.num_actors}), is "
             f"{_ACTOR_PROCESSES.value}"
         )
-
-
-def _check_numbers(config) -> None:
-    """What the flags' parsers let through: nan, inf, and tuples of anything."""
-    values = {f"config.{field.name}": getattr(config, field.name)
-              for field in dataclasses.fields(config)}
-    values |= {flag.name: flag.value for flag in (_MAX_MINUTES, _EVALUATION_SECONDS)}
-    for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"--{name} must be a finite number, is {value}")
-        if isinstance(value, tuple) and not all(type(item) is int for item in value):
-            raise UsageError(f"--{name} must be whole numbers as in (64, 64), is {value}")
 
 
 def _cores() -> int:

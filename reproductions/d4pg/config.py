@@ -84,13 +84,14 @@ class D4PGConfig:
         _require(self.noise_sigma >= 0, "noise_sigma", "at least 0", self)
         _require(self.num_atoms >= 2, "num_atoms", "at least 2", self)
         _require(self.v_min < self.v_max, "v_min", f"below v_max ({self.v_max:g})", self)
-        _require(self.priority_exponent >= 0, "priority_exponent", "at least 0", self)
+        _require(0 <= self.priority_exponent <= 7, "priority_exponent", "in [0, 7]", self)
         _require(self.importance_exponent >= 0, "importance_exponent", "at least 0", self)
         _require(self.samples_per_insert >= 0, "samples_per_insert", "at least 0", self)
         _require(self.replay_capacity <= 2**30, "replay_capacity", "at most 2^30", self)
         for name in ("policy_sizes", "critic_sizes"):
             sizes = getattr(self, name)
-            _require(len(sizes) > 0 and min(sizes) >= 1, name, "one or more sizes above 0", self)
+            valid = len(sizes) > 0 and all(type(n) is int and n >= 1 for n in sizes)
+            _require(valid, name, "one or more whole numbers above 0, as in (300, 200)", self)
         for name in ("batch_size", "min_replay_size", "send_batch"):
             _require(
                 getattr(self, name) <= self.replay_capacity, name,
