@@ -62,6 +62,7 @@ def run_evaluator(
         next_time = time.monotonic() + period_seconds
         policy.load(snapshot.flat)
         returns = run_episodes(batch, policy, episodes)
+        patience.renew()  # the episodes may have taken long
         rows.append(_row(agent, environment_name, seed, snapshot, returns))
         if snapshot.status.finished:
             _acknowledge(client, version)

@@ -11,6 +11,9 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 
+_CLOSE_SECONDS = 6.0
+"""Longer than a call may take."""
+
 
 class ParameterPuller:
     """Reads the newest snapshot in a background thread.
@@ -53,6 +56,7 @@ class ParameterPuller:
             if snapshot is not None:
                 self._snapshot = snapshot
                 self.apply(load)
+                self._patience.renew()
                 self._thread.start()
                 return True
             stop.wait(0.2)
@@ -71,7 +75,8 @@ class ParameterPuller:
         if self._error is not None:
             raise self._error
         snapshot, self._snapshot = self._snapshot, None
-        if snapshot is not None:
+        # A slow network can bring the same one twice.
+        if snapshot is not None and snapshot.status.version > self.version:
             load(snapshot.flat)
             status = snapshot.status
             self.version, self.finished = status.version, status.finished
@@ -88,11 +93,15 @@ class ParameterPuller:
         """Ends the background thread."""
         self._closed = True
         self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_SECONDS)
 
     def _pull_on_request(self) -> None:
         try:
-            while not self._closed:
+            while True:
                 requested = self._wanted.wait(timeout=1.0)
+                if self._closed:
+                    return
                 self._wanted.clear()
                 try:
                     self._pull(requested)

@@ -11,7 +11,7 @@ import tree
 from common.acting import n_step
 from common.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import StopRequest
+from common.cluster.processes import Patience, StopRequest
 from common.replay import keys
 from common.replay.service import RemoteMemory
 
@@ -117,6 +117,7 @@ class Sender:
         self.incarnation = self._memory.new_incarnation()
 
     def _until_available(self, function) -> None:
+        patience = Patience("no answer from the replay")
         while not self._stop.requested:
             try:
                 function()
@@ -125,6 +126,7 @@ class Sender:
                 logging.log_every_n_seconds(
                     logging.WARNING, "waiting for the replay: %s", 60, error
                 )
+                patience.check()
                 self._stop.wait(0.2)
 
     def _raise_error(self) -> None:

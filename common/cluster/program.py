@@ -182,6 +182,11 @@ def _actors_of(paper: Paper, topology: Topology) -> range:
             "--actor_processes is missing: TF_CONFIG does not list the actors, so say how many "
             "processes share them"
         )
+    if count > paper.num_actors:
+        raise UsageError(
+            f"TF_CONFIG lists {count} actor processes for --num_actors={paper.num_actors}: list "
+            "fewer, or raise --num_actors"
+        )
     if process >= count:
         raise UsageError(
             f"this is actor process {process}, counted from 0, but there are {count}: give every "
@@ -210,10 +215,10 @@ def _run_role(paper: Paper) -> None:
         raise ClusterError(
             f"--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree"
         )
-    if len(topology.replay_addresses) > 1:
-        raise ClusterError(
-            f"TF_CONFIG lists {len(topology.replay_addresses)} replays: only one is supported"
-        )
+    for job in ("learner", "replay"):
+        count = len(topology.addresses(job))
+        if count > 1:
+            raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: only one is supported")
     token = token_lib.load()
     threads = {"learner": _LEARNER_THREADS.value or _cores(), "replay": min(2, _cores())}
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy

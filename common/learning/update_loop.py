@@ -31,7 +31,7 @@ class UpdateLoop:
     """Runs `num_updates` updates on as many batches in one graph call.
 
     One XLA program around all of them saves the launch of every update but the first, and lets XLA
-    keep what they share (D4PG's nets on two cores: a fifth faster than one by one). Convolutions
+    keep what they share (D4PG's nets on two cores: a quarter faster than one by one). Convolutions
     are slower under XLA on a CPU: `jit_compile=False` there.
     """
 

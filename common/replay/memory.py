@@ -54,7 +54,8 @@ class Signature:
         self.dtypes = [spec.dtype for _, spec in flat]
         self.shapes = [spec.shape for _, spec in flat]
         # A flat named tuple, as most papers store, does without `tree`, which takes microseconds.
-        is_flat = hasattr(specs, "_make") and all(len(path) == 1 for path, _ in flat)
+        is_flat = hasattr(specs, "_make") and len(flat) == len(specs)
+        is_flat = is_flat and all(len(path) == 1 for path, _ in flat)
         self._flat_type = type(specs) if is_flat else None
 
     def flatten(self, steps: Nest) -> list:

@@ -100,7 +100,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Keeps other launchers out for the length of a `with`; the system lets go if this dies.
+        """Keeps this machine's other launchers out in a `with`; the system lets go if this dies.
 
         Raises:
           RunDirectoryError: another one holds it.
