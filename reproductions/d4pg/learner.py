@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from common.learning import optimizers
 from common.learning import targets
 from common.learning.update_loop import Batch
 from common.values import categorical
@@ -86,6 +87,12 @@ class D4PGLearner(tf.Module):
         targets.copy(self.networks.variables, self.target_networks.variables)
         self.policy_optimizer = networks_lib.make_optimizer(config)
         self.critic_optimizer = networks_lib.make_optimizer(config)
+        optimizers.create_variables(
+            self.policy_optimizer, self.networks.policy.trainable_variables
+        )
+        optimizers.create_variables(
+            self.critic_optimizer, self.networks.critic.trainable_variables
+        )
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
         self._support = categorical.support(config.v_min, config.v_max, config.num_atoms)
 

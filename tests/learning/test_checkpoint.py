@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
 
+from common.learning import optimizers
 from common.learning.checkpoint import Checkpoints
 from common.learning.update_loop import Batch, UpdateLoop
 from common.replay.memory import Sample
@@ -152,3 +154,35 @@ def test_state_that_does_not_fit_is_an_error(tmp_path):
         Checkpoints(tmp_path, {"learner": other}).restore()
     with pytest.raises(AssertionError):
         Checkpoints(tmp_path, {"other": tf.Variable(0)}).restore()
+
+
+def test_a_life_without_an_update_loses_nothing(tmp_path):
+    """Saved, restored, saved again at once: the optimisers' moments are still there."""
+    draws = samples(6)
+    first, loop = make_learner()
+    for draw in draws[:3]:
+        loop(draw)
+    Checkpoints(tmp_path, {"learner": first}).save()
+    between, _ = make_learner()
+    checkpoints = Checkpoints(tmp_path, {"learner": between})
+    assert checkpoints.restore()
+    checkpoints.save()
+
+    last, last_loop = make_learner()
+    assert Checkpoints(tmp_path, {"learner": last}).restore()
+    assert_same_state(first, last)
+    for draw in draws[3:]:
+        loop(draw)
+        last_loop(draw)
+    assert_same_state(first, last)
+
+
+def test_creating_an_optimisers_variables_changes_nothing_else():
+    plain, created = (snt.optimizers.Adam(0.1) for _ in range(2))
+    first, second = (tf.Variable([1.0, -2.0]) for _ in range(2))
+    optimizers.create_variables(created, [second])
+    np.testing.assert_array_equal(first.numpy(), second.numpy())
+    for gradient in ([0.5, -1.0], [0.0, 3.0]):
+        plain.apply([tf.constant(gradient)], [first])
+        created.apply([tf.constant(gradient)], [second])
+        np.testing.assert_array_equal(first.numpy(), second.numpy())
