@@ -17,6 +17,7 @@ from common.learning.checkpoint import Checkpoints
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
+from common.replay.memory import Statistics
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
 from common.reporting import columns
@@ -70,8 +71,13 @@ class _Counters:
     def wall_seconds(self) -> float:
         return time.monotonic() - self._begin
 
-    def see(self, statistics) -> None:
-        """Adds what was inserted since; a memory that is new starts at zero again."""
+    def see(self, statistics: Statistics | None) -> None:
+        """Adds what was inserted since; a memory that is new starts at zero again.
+
+        None, of a memory that is gone, adds nothing.
+        """
+        if statistics is None:
+            return
         new = statistics.inserted - self._inserted
         self.actor_steps += new if new >= 0 else statistics.inserted
         self._inserted = statistics.inserted
@@ -135,15 +141,14 @@ def run_learner(
     saved_at = time.monotonic()
     while not stop.requested and not _reached(limits, counters, int(learner.steps)):
         metrics = replay_learner.step()
-        statistics = replay_learner.statistics
-        if statistics is not None:
-            counters.see(statistics)
+        statistics = replay_learner.statistics  # once: the thread that draws ahead replaces it
+        counters.see(statistics)
         if metrics is None:
             stop.wait(0.01)
         steps = int(learner.steps)
         log.see(metrics)
         if log.is_due():
-            log.write(steps, version, replay_learner)
+            log.write(steps, version, statistics, replay_learner.priority_lag)
         if steps - published >= PUBLISH_STEPS:
             version, published = publish(), steps
         if time.monotonic() - saved_at >= CHECKPOINT_SECONDS:
@@ -151,8 +156,10 @@ def run_learner(
             saved_at = time.monotonic()
 
     replay_learner.close()
+    statistics = replay_learner.statistics
+    counters.see(statistics)
     save()
-    log.write(int(learner.steps), version, replay_learner)
+    log.write(int(learner.steps), version, statistics, replay_learner.priority_lag)
     log.close()
     if not stop.requested:
         _say_farewell(service, publish(finished=True), topology, stop)
@@ -208,13 +215,14 @@ class _Log:
     def is_due(self) -> bool:
         return self._before is None or self._counters.wall_seconds - self._before[0] >= LOG_SECONDS
 
-    def write(self, steps: int, version: int, replay_learner: ReplayLearner) -> None:
-        """Writes a row."""
+    def write(
+        self, steps: int, version: int, statistics: Statistics | None, priority_lag: float
+    ) -> None:
+        """Writes a row; statistics are those that the counters have seen."""
         wall, actor_steps = self._counters.wall_seconds, self._counters.actor_steps
         before = self._before or (wall, steps, actor_steps)
         seconds = max(wall - before[0], 1e-9)
         self._before = (wall, steps, actor_steps)
-        statistics = replay_learner.statistics
         inserted = actor_steps - before[2]
         sampled = (steps - before[1]) * self._batch_size
         row = {
@@ -225,7 +233,7 @@ class _Log:
             "actor_steps_per_second": round((actor_steps - before[2]) / seconds, 2),
             "samples_per_insert": round(sampled / inserted, 3) if inserted else None,
             "parameter_version": version,
-            "priority_lag_steps": replay_learner.priority_lag,
+            "priority_lag_steps": priority_lag,
             "replay_size": statistics.items if statistics else None,
         }
         names = self._metrics[0].keys() if self._metrics else ()
