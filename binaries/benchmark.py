@@ -77,9 +77,8 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if arguments.suite != "learner":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
-    cores = os.cpu_count() or 1
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
-    processes.limit_threads(1 if arguments.suite == "actor" else cores)
+    processes.limit_threads(1 if arguments.suite == "actor" else processes.usable_cores())
     from common.benchmarks.roles import Program
     from common.replay import library
 

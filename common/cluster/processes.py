@@ -98,6 +98,13 @@ class Patience:
                 "again when the others are back")
 
 
+def usable_cores() -> int:
+    """Returns how many cores this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def thread_environment(threads: int) -> dict[str, str]:
     """Returns the environment variables that hold OpenMP and BLAS to so many threads."""
     return {name: str(threads) for name in _THREAD_VARIABLES}

@@ -170,10 +170,6 @@ def _check(paper: Paper) -> None:
         )
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
 def _actors_of(paper: Paper, topology: Topology) -> range:
     """The paper's actors that live in this actor process, as evenly as possible."""
     process, count = topology.index, _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
@@ -220,7 +216,8 @@ def _run_role(paper: Paper) -> None:
         if count > 1:
             raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: only one is supported")
     token = token_lib.load()
-    threads = {"learner": _LEARNER_THREADS.value or _cores(), "replay": min(2, _cores())}
+    cores = processes.usable_cores()
+    threads = {"learner": _LEARNER_THREADS.value or cores, "replay": min(2, cores)}
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
     environment = _make_environment()
     stop = StopRequest().install()
@@ -301,12 +298,13 @@ def _run_local(paper: Paper) -> None:
     _make_environment()
     directory = RunDirectory(_WORKDIR.value)
     directory.open(_run_config(paper))
-    actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(1, _cores() // 2))
+    cores = processes.usable_cores()
+    actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(1, cores // 2))
     counts = {"learner": 1, "replay": int(_REPLAY.value == "process"), "evaluator": 1,
               "actor": actor_processes}
     topology = Topology.local(counts)
     token = token_lib.load_or_create()
-    learner_threads = _LEARNER_THREADS.value or max(1, _cores() - actor_processes)
+    learner_threads = _LEARNER_THREADS.value or max(1, cores - actor_processes)
     roles = []
     for job, count in counts.items():
         for index in range(count):

@@ -43,6 +43,11 @@ class Statistics(NamedTuple):
     updated: int
     missing: int
 
+    @classmethod
+    def of(cls, values: tf.Tensor) -> "Statistics":
+        """From int64 [10], as `Memory.statistics_tensor` gives them."""
+        return cls(*(int(n) for n in np.asarray(values)))
+
 
 class Signature:
     """The columns of a stored step: a nest of `tf.TensorSpec` without a batch dimension."""
@@ -227,7 +232,7 @@ class Memory:
 
     def statistics(self) -> Statistics:
         """Returns the counters."""
-        return Statistics(*(int(n) for n in np.asarray(self.statistics_tensor())))
+        return Statistics.of(self.statistics_tensor())
 
     def check(self) -> None:
         """Walks all invariants; tf.errors.InternalError names one that is broken."""

@@ -4,7 +4,6 @@ import math
 import random
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -106,7 +105,7 @@ class RemoteMemory:
                      *(column[rows] for column in columns)],
                 )
             )
-        statistics = [_statistics(future.result()) for future in futures]
+        statistics = [memory_lib.Statistics.of(future.result()) for future in futures]
         # The calls may arrive in any order: the latest counters are those that have grown most.
         return max(statistics, key=lambda counters: counters[2:])
 
@@ -127,7 +126,7 @@ class RemoteMemory:
 
     def statistics(self) -> memory_lib.Statistics:
         """Returns the memory's counters."""
-        return _statistics(self._client.call("replay_statistics"))
+        return memory_lib.Statistics.of(self._client.call("replay_statistics"))
 
     def new_incarnation(self) -> int:
         """Returns a number that tells this life of an actor from its others."""
@@ -157,10 +156,6 @@ def _wire_bytes(dtype: tf.DType) -> int:
     if not dtype.is_integer:
         return dtype.size
     return math.ceil(8 * dtype.size / 7) if dtype.is_unsigned else 10
-
-
-def _statistics(values: tf.Tensor) -> memory_lib.Statistics:
-    return memory_lib.Statistics(*(int(n) for n in np.asarray(values)))
 
 
 def _join(parts: list[memory_lib.Sample]) -> memory_lib.Sample:
