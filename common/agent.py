@@ -52,6 +52,9 @@ class Actor(Protocol):
     def __call__(self, observation: np.ndarray, state: Nest) -> tuple[np.ndarray, Nest, dict]:
         """Acts in a batch of environments."""
 
+    def initial_state(self, num_environments: int) -> Nest:
+        """The policy's recurrent state before an episode, [K, ...]; () if it has none."""
+
     def initial_priorities(self, transitions: Transitions) -> np.ndarray:
         """Raw priorities [M] float32, from the values buffered in the transitions' extras."""
 
@@ -78,6 +81,9 @@ class Agent(Protocol):
     replay_capacity: int
     min_replay_size: int
     samples_per_insert: float | None
+
+    single_process: bool
+    """Whether one process acts and learns in turns, instead of the distributed layout."""
 
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
         """The columns of a replay step, a nest of `tf.TensorSpec`."""

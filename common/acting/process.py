@@ -68,7 +68,8 @@ def run_actor(
         return
     sender.start()
     loop = ActingLoop(
-        batch, actor, NStepAdder(len(actors), agent.n_step, agent.discount), sender.add, on_episode
+        batch, actor, NStepAdder(len(actors), agent.n_step, agent.discount), sender.add, on_episode,
+        actor.initial_state(len(actors)),
     )
     timesteps = 0
     while not stop.requested and not puller.finished:

@@ -28,16 +28,33 @@ class ScalarHead(snt.Module):
         return tf.squeeze(self.layers[0](features), axis=-1)
 
 
+class MixtureHead(snt.Module):
+    """Features [B, F] -> outputs [B, 3 C] of a mixture of C Gaussians (D4PG, appendix A).
+
+    `common.values.gaussian_mixture.mixture` says what they mean.
+    """
+
+    def __init__(self, num_components: int, name: str | None = None):
+        super().__init__(name=name)
+        self.layers = [snt.Linear(3 * num_components, name="mixture")]
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        return self.layers[0](features)
+
+
+Head = CategoricalHead | ScalarHead | MixtureHead
+
+
 class Critic(snt.Module):
     """Observation and action -> head(torso(observation, action)).
 
-    The output is the head's: logits [B, K] or values [B].
+    The output is the head's: logits [B, K], values [B] or a mixture's [B, 3 C].
     """
 
     def __init__(
         self,
         torso: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-        head: CategoricalHead | ScalarHead,
+        head: Head,
         name: str | None = None,
     ):
         super().__init__(name=name)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from common.acting import noise
 from common.acting.n_step import Transitions
-from common.acting.noise import GaussianNoise
+from common.acting.policy import Nest
 from common.networks import numpy_twins
-from common.values import categorical
-from common.values import categorical_np
+from reproductions.d4pg import critics
 from reproductions.d4pg import networks as networks_lib
 from reproductions.d4pg.config import D4PGConfig
 
@@ -23,39 +23,45 @@ class D4PGActor:
         networks = networks_lib.make_networks(config, observation_size, action_size)
         self._policy = numpy_twins.twin(networks.policy)
         self._critic = numpy_twins.twin(networks.critic)
-        self._noise = GaussianNoise(config.noise_sigma, seed)
-        self._support = categorical.support(
-            config.v_min, config.v_max, config.num_atoms
-        ).numpy()
+        self._noise = make_noise(config, seed)
+        self._kind = critics.make_critic_kind(config, seed)
+        self._action_size = action_size
 
     def load(self, flat: np.ndarray) -> None:
         """Takes over (theta, w), [P] float32 in the order of `Networks.variables`."""
         self._policy.load(flat[: self._policy.num_parameters])
         self._critic.load(flat[self._policy.num_parameters :])
 
-    def __call__(self, observation: np.ndarray, state=()):
-        """[K, D] -> noisy actions [K, A], state, buffered logits [K, l]."""
+    def initial_state(self, num_environments: int) -> Nest:
+        """The noise's, before an episode."""
+        return self._noise.initial_state((num_environments, self._action_size))
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """[K, D] -> noisy actions [K, A], state, buffered outputs of the critic [K, ...]."""
         greedy = self._policy(observation)
-        action = self._noise(greedy)
-        logits = self._critic(
+        action, state = self._noise(greedy, state)
+        outputs = self._critic(
             np.concatenate([observation, observation]), np.concatenate([action, greedy])
         )
-        taken, bootstrap = np.split(logits, 2)
-        return action, state, {"taken_logits": taken, "bootstrap_logits": bootstrap}
+        taken, bootstrap = np.split(outputs, 2)
+        return action, state, {"taken": taken, "bootstrap": bootstrap}
 
     def initial_priorities(self, transitions: Transitions) -> np.ndarray:
-        """d(Phi(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N}))), Z_w(x_i, a_i)), [M] (eqs 15, 16).
+        """By d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)), [M] float32 (eqs 15, 16).
 
         By the actor's online copy of (theta, w) as it was when each state was seen.
         """
-        positions = (
-            transitions.n_step_reward[:, np.newaxis]
-            + transitions.n_step_discount[:, np.newaxis] * self._support
+        distance = self._kind.initial_distance(
+            transitions, transitions.extras_tm1["taken"], transitions.extras_t["bootstrap"]
         )
-        bootstrap = categorical_np.softmax(transitions.extras_t["bootstrap_logits"])
-        target = categorical_np.project(positions, bootstrap, self._support)
-        logits = transitions.extras_tm1["taken_logits"]
-        return categorical_np.cross_entropy(target, logits).astype(np.float32)
+        return self._kind.priorities(distance).astype(np.float32)
+
+
+def make_noise(config: D4PGConfig, seed: int) -> noise.GaussianNoise | noise.OrnsteinUhlenbeckNoise:
+    """The exploration noise that a configuration names."""
+    if config.noise == "ou":
+        return noise.OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, seed)
+    return noise.GaussianNoise(config.noise_sigma, seed)
 
 
 class D4PGEvaluator:
@@ -69,6 +75,11 @@ class D4PGEvaluator:
         """Takes over theta from (theta, w), [P] float32."""
         self._policy.load(flat[: self._policy.num_parameters])
 
-    def __call__(self, observation: np.ndarray, state=()):
+    def initial_state(self, num_environments: int) -> Nest:
+        """None."""
+        del num_environments
+        return ()
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
         """[K, D] -> actions [K, A], state, no extras."""
         return self._policy(observation), state, {}

@@ -7,6 +7,7 @@ from common.agent import EnvironmentSpec
 from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
 
 
@@ -28,10 +29,8 @@ class D4PG:
         self.replay_capacity = config.replay_capacity
         self.min_replay_size = config.min_replay_size
         self.samples_per_insert = config.samples_per_insert or None
-        prioritized = "prioritized" if config.priority_exponent else "uniform"
-        self.setting = f"d4pg_{prioritized}_n{config.n_step}"
-        if config.priority_exponent and config.importance_exponent != 1:
-            self.setting += f"_beta{config.importance_exponent:g}"
+        self.single_process = config.single_process
+        self.setting = settings.name_of(config)
 
     def step_specs(self, spec: EnvironmentSpec) -> learner_lib.Transition:
         """An N-step transition."""
@@ -44,19 +43,24 @@ class D4PG:
         )
 
     def distributions(self):
-        """Proportional to p^alpha, or uniform; removal first in, first out.
+        """Proportional to p^alpha, or uniform; removal first in, first out, or by priority.
 
         The paper refers to Ape-X for the replay, whose DPG variant removes by priority^-0.4 and
-        whose DQN removes first in, first out: ambiguous, so the simpler one.
+        whose DQN removes first in, first out: ambiguous, so the simpler one is the default.
         """
         exponent = self._config.priority_exponent
         sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
-        return {"sample": sample, "remove": distributions.Fifo()}, "remove"
+        remove = distributions.Fifo()
+        if self._config.removal == "priority":
+            remove = distributions.Proportional(self._config.removal_exponent)
+        return {"sample": sample, "remove": remove}, "remove"
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
         """Algorithm 1, the learner."""
         tf.random.set_seed(seed)
-        return learner_lib.D4PGLearner(self._config, spec.observation_size, spec.action_size)
+        return learner_lib.D4PGLearner(
+            self._config, spec.observation_size, spec.action_size, seed
+        )
 
     def make_actor(
         self, spec: EnvironmentSpec, num_environments: int, seed: int

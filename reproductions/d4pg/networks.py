@@ -7,11 +7,12 @@ import sonnet as snt
 from common.networks import control
 from common.networks import heads
 from common.networks import packing
+from reproductions.d4pg import critics
 from reproductions.d4pg.config import D4PGConfig
 
 
 class Networks(NamedTuple):
-    """policy: pi_theta, [B, D] -> [B, A]. critic: Z_w, ([B, D], [B, A]) -> logits [B, l]."""
+    """policy: pi_theta, [B, D] -> [B, A]. critic: Z_w, ([B, D], [B, A]) -> outputs [B, ...]."""
 
     policy: control.ControlPolicy
     critic: heads.Critic
@@ -26,7 +27,7 @@ def make_networks(config: D4PGConfig, observation_size: int, action_size: int) -
     """Builds both networks, with their variables."""
     policy = control.ControlPolicy(action_size, config.policy_sizes, config.layer_norm)
     torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm)
-    critic = heads.Critic(torso, heads.CategoricalHead(config.num_atoms))
+    critic = heads.Critic(torso, critics.make_critic_kind(config).head())
     packing.create_variables(policy, critic, observation_size, action_size)
     return Networks(policy, critic)
 

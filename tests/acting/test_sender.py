@@ -58,8 +58,8 @@ def transitions(first_step, count):
         n_step_reward=np.ones(count, np.float32),
         n_step_discount=np.full(count, 0.9, np.float32),
         observation_t=np.ones([count, 3], np.float32),
-        extras_tm1={"taken_logits": logits, "bootstrap_logits": logits},
-        extras_t={"taken_logits": logits, "bootstrap_logits": logits},
+        extras_tm1={"taken": logits, "bootstrap": logits},
+        extras_t={"taken": logits, "bootstrap": logits},
     )
 
 

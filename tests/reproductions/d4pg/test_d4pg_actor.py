@@ -13,7 +13,7 @@ from common.agent import EnvironmentSpec
 from common.environments.batch import BatchedEnvironment
 from common.learning.update_loop import Batch
 from common.networks import packing
-from common.values import categorical
+from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.actor import D4PGActor, D4PGEvaluator
 from reproductions.d4pg.agent import D4PG
@@ -43,7 +43,8 @@ def act(loop_steps, actor, config, environment=None):
     found = []
     adder = n_step.NStepAdder(K, config.n_step, config.discount)
     loop = ActingLoop(
-        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
+        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None,
+        actor.initial_state(K),
     )
     for _ in range(loop_steps):
         loop.step()
@@ -51,9 +52,10 @@ def act(loop_steps, actor, config, environment=None):
 
 
 @pytest.mark.parametrize("length", [1, 5])
-def test_initial_priorities_are_the_learners(length):
+@pytest.mark.parametrize("critic", ["categorical", "scalar"])
+def test_initial_priorities_are_the_learners(length, critic):
     """The learner's own formula, its targets being the online networks (equations 15 and 16)."""
-    config = make_config(n_step=length)
+    config = make_config(n_step=length, critic=critic)
     spec = EnvironmentSpec.of(make_batch_environment())
     learner = learner_lib.D4PGLearner(config, *spec)
     randomize(learner.networks.variables, seed=1)
@@ -72,6 +74,23 @@ def test_initial_priorities_are_the_learners(length):
     expected, _ = learner.update(uniform)
     np.testing.assert_allclose(priorities, expected, atol=1e-4)
     assert np.ptp(priorities) > 0.05 and np.all(priorities > 0)
+
+
+def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
+    config = make_config(critic="mixture", num_target_samples=4_000, min_variance=0.1)
+    spec = EnvironmentSpec.of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, *spec)
+    randomize(learner.networks.variables, seed=1)
+    actor = D4PGActor(config, *spec, seed=2)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    transitions = act(20, actor, config)
+    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    kind = critics.make_critic_kind(config)
+    target = learner_lib.backup(steps, learner.networks, kind, tf.constant([0, 0]))
+    outputs = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
+    expected = np.abs(kind.distance(target, outputs))
+    np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=0.06)
+    assert np.ptp(expected) > 0.2
 
 
 def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
@@ -93,10 +112,11 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     (transitions,) = found
 
     steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
-    support = categorical.support(config.v_min, config.v_max, config.num_atoms)
-    target = learner_lib.target_distribution(steps, new.networks, support)
-    logits = old.networks.critic(steps.observation_tm1, steps.action_tm1)
-    expected = categorical.cross_entropy(target, logits)
+    kind = critics.make_critic_kind(config)
+    target = learner_lib.backup(steps, new.networks, kind, tf.constant([0, 0]))
+    expected = kind.distance(
+        target, old.networks.critic(steps.observation_tm1, steps.action_tm1)
+    )
     np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=1e-4)
 
 
@@ -129,6 +149,28 @@ def test_actions_stay_in_bounds():
     config = make_config(noise_sigma=3.0)
     action, _, _ = D4PGActor(config, 3, 2, seed=0)(np.zeros((1_000, 3), np.float32))
     assert action.min() == -1 and action.max() == 1
+
+
+def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next():
+    config = make_config(noise="ou", noise_sigma=0.01, ou_theta=0.1)
+    actor = D4PGActor(config, 3, 2, seed=0)
+    quiet = D4PGEvaluator(config, 3, 2)
+    parameters = packing.pack(learner_lib.D4PGLearner(config, 3, 2).actor_variables).numpy()
+    actor.load(parameters)
+    quiet.load(parameters)
+    observation = np.zeros((500, 3), np.float32)
+    state, noise = actor.initial_state(500), []
+    assert state.shape == (500, 2) and not state.any()
+    for _ in range(40):
+        action, state, _ = actor(observation, state)
+        noise.append(action - quiet(observation)[0])
+    noise = np.stack(noise)
+    np.testing.assert_allclose(noise[0].std(), 0.01, rtol=0.1)
+    np.testing.assert_allclose(noise[-1].std(), 0.01 / np.sqrt(1 - 0.9**2), rtol=0.15)
+    correlation = np.corrcoef(noise[-2].ravel(), noise[-1].ravel())[0, 1]
+    np.testing.assert_allclose(correlation, 0.9, atol=0.05)
+    action, _, _ = actor(observation, actor.initial_state(500))
+    np.testing.assert_allclose((action - quiet(observation)[0]).std(), 0.01, rtol=0.1)
 
 
 def test_evaluator_is_the_policy_without_noise():
@@ -174,6 +216,7 @@ class OverwritingActor:
     def __init__(self, actor):
         self._actor = actor
         self._output = None
+        self.initial_state = actor.initial_state
 
     def __call__(self, observation, state):
         output = self._actor(observation, state)

@@ -10,6 +10,7 @@ from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay.process import make_memory
+from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
@@ -40,8 +41,8 @@ def make_transitions(size=4):
         n_step_reward=normal(),
         n_step_discount=np.full(size, 0.9, np.float32),
         observation_t=normal(3),
-        extras_tm1={"taken_logits": normal(11)},
-        extras_t={"bootstrap_logits": normal(11)},
+        extras_tm1={"taken": normal(11)},
+        extras_t={"bootstrap": normal(11)},
     )
 
 
@@ -93,17 +94,19 @@ def test_removal_is_first_in_first_out():
     assert found.numpy().tolist() == [False, False, True, True, True, True]
 
 
-def test_settings_name_the_variants():
-    settings = {
-        D4PG(make_config(priority_exponent=alpha, n_step=n)).setting
-        for alpha in (0.0, 0.6)
-        for n in (1, 5)
-    }
-    assert settings == {
-        "d4pg_uniform_n1", "d4pg_uniform_n5", "d4pg_prioritized_n1", "d4pg_prioritized_n5"
-    }
-    unweighted = D4PG(make_config(priority_exponent=0.6, n_step=5, importance_exponent=0.0))
-    assert unweighted.setting == "d4pg_prioritized_n5_beta0"
+def test_removal_by_priority_prefers_the_smallest():
+    """Ape-X DPG's exponent; the smallest priority of 4 goes first with (1/8)^-0.4 of all mass."""
+    agent = D4PG(make_config(removal="priority"))
+    gone = np.zeros(4)
+    for seed in range(300):
+        memory = make_memory(agent, SPEC, seed)
+        memory.insert(np.arange(4), agent.steps(make_transitions()), PRIORITIES)
+        step = tf.nest.map_structure(lambda c: c[:1], agent.steps(make_transitions()))
+        memory.insert(np.array([9]), step, PRIORITIES[:1])
+        gone += ~memory.read(np.arange(4))[0].numpy()
+    expected = PRIORITIES**-0.4 / np.sum(PRIORITIES**-0.4)
+    assert gone.sum() == 300
+    np.testing.assert_allclose(gone / 300, expected, atol=0.08)
 
 
 @pytest.mark.parametrize("value, limit", [(0.0, None), (64.0, 64.0)])
@@ -122,8 +125,8 @@ def test_new_priorities_are_the_learners_distances():
     memory = make_filled_memory(agent)
     learner = agent.make_learner(SPEC, seed=0)
     steps = agent.steps(make_transitions())
-    support = tf.constant(np.linspace(-2, 2, 11), tf.float32)
-    target = learner_lib.target_distribution(steps, learner.target_networks, support)
+    kind = critics.make_critic_kind(config)
+    target = learner_lib.backup(steps, learner.target_networks, kind, tf.constant([0, 0]))
     logits = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
     distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
 

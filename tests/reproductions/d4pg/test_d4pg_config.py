@@ -12,10 +12,17 @@ NONSENSE = [
         (name, value)
         for name in (
             "n_step", "batch_size", "target_period", "actor_period", "replay_capacity",
-            "min_replay_size", "send_batch", "updates_per_call",
+            "min_replay_size", "send_batch", "updates_per_call", "num_components",
+            "num_target_samples",
         )
         for value in (0, -1)
     ],
+    *[(name, "other") for name in ("critic", "noise", "removal", "policy_gradient_state")],
+    ("ou_theta", 0.0),
+    ("ou_theta", 1.5),
+    ("min_variance", 0.0),
+    ("removal_exponent", 0.4),
+    ("removal_exponent", math.nan),
     ("discount", -0.1),
     ("discount", 1.1),
     ("discount", math.nan),
@@ -78,6 +85,12 @@ def test_capacity_below_the_batch_names_both():
     message = r"^--config.batch_size .*replay_capacity \(100\), is 256$"
     with pytest.raises(ValueError, match=message):
         D4PGConfig(replay_capacity=100)
+
+
+def test_a_single_process_needs_to_know_its_turns():
+    message = r"^--config.samples_per_insert must be above 0 with single_process.*, is 0.0$"
+    with pytest.raises(ValueError, match=message):
+        D4PGConfig(single_process=True)
 
 
 @pytest.mark.parametrize(

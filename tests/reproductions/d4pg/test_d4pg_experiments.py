@@ -1,48 +1,87 @@
-"""Tests of reproductions.d4pg.experiments."""
+"""Tests of reproductions.d4pg.experiments and of the settings behind them."""
 
 from absl import flags
 from ml_collections import config_flags
+import pytest
 
 from common import environments
 from reproductions.d4pg import experiments
+from reproductions.d4pg import settings
 from reproductions.d4pg.agent import D4PG
-from reproductions.d4pg.config import NUM_ACTORS, D4PGConfig
+from reproductions.d4pg.config import D4PGConfig
 
 
-def test_figure_2_is_four_curves_on_sixteen_tasks():
+def test_figure_2_is_nine_curves_on_sixteen_tasks():
     runs = experiments.figure_2()
-    assert len(runs) == 64
-    assert len({(run.setting, run.environment) for run in runs}) == 64
+    assert len({(run.setting, run.environment) for run in runs}) == len(runs) == 9 * 16
     assert {run.figure for run in runs} == {"figure 2"}
     assert len(set(experiments.CONTROL_SUITE)) == 16
 
 
+def test_figure_8_is_three_curves_on_eight_tasks():
+    runs = experiments.figure_8()
+    assert len({(run.setting, run.environment) for run in runs}) == len(runs) == 3 * 8
+    assert set(experiments.FIGURE_8_TASKS) < set(experiments.CONTROL_SUITE)
+
+
 def test_every_environment_exists():
-    assert {run.environment for run in experiments.figure_2()} <= set(environments.names())
+    assert set(experiments.CONTROL_SUITE) <= set(environments.names())
 
 
-def test_overrides_are_the_curves_that_the_setting_names():
-    for run in experiments.figure_2():
-        assert D4PG(run.config).setting == run.setting
-        assert run.config.n_step == int(run.setting[-1])
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_a_setting_is_named_by_its_configuration(setting):
+    assert settings.name_of(settings.configuration(setting)) == setting
+    assert D4PG(settings.configuration(setting)).setting == setting
 
 
-def test_the_rest_is_as_the_paper_says_for_the_control_suite():
-    for run in experiments.figure_2():
-        c = run.config
-        assert (c.batch_size, c.learning_rate, c.noise_sigma) == (256, 1e-4, 0.3)
-        assert (c.num_atoms, c.replay_capacity, NUM_ACTORS) == (51, 1_000_000, 32)
+@pytest.mark.parametrize("setting", settings.FIGURE_2)
+def test_settings_are_what_their_names_say(setting):
+    config = settings.configuration(setting)
+    if setting == "ddpg":
+        assert (config.critic, config.priority_exponent, config.n_step) == ("scalar", 0, 1)
+        assert config.single_process
+        assert config.samples_per_insert == config.batch_size * config.updates_per_call
+        return
+    agent, replay, n = setting.split("_")
+    assert config.critic == {"d4pg": "categorical", "d3pg": "scalar"}[agent]
+    assert bool(config.priority_exponent) == (replay == "prioritized")
+    assert f"n{config.n_step}" == n
+    assert not config.single_process
 
 
-def test_the_flags_of_a_run_give_its_configuration():
-    for setting in experiments.FIGURE_2_OVERRIDES:
-        run = next(r for r in experiments.figure_2() if r.setting == setting)
-        argv = ["program", *run.flags]
-        values = flags.FlagValues()
-        config = config_flags.DEFINE_config_dataclass(
-            "config", D4PGConfig(), flag_values=values, sys_argv=argv
-        )
-        flags.DEFINE_string("environment", None, "", flag_values=values)
-        values(argv)
-        assert values.environment == run.environment
-        assert config.value == run.config
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_the_rest_is_as_the_paper_says_for_the_control_suite(setting):
+    c = settings.configuration(setting)
+    assert (c.batch_size, c.noise, c.noise_sigma) == (256, "gaussian", 0.3)
+    assert (c.num_atoms, c.replay_capacity, c.policy_gradient_state) == (51, 1_000_000, "first")
+    assert c.learning_rate == (5e-5 if "lr5e-05" in setting else 1e-4)
+
+
+def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
+    config = D4PGConfig(
+        importance_exponent=0.0, noise="ou", removal="priority", policy_gradient_state="last",
+        min_replay_size=2_000, samples_per_insert=64.0,
+    )
+    assert settings.name_of(config) == (
+        "d4pg_prioritized_n5_ou_gradient_at_last_beta0_remove_by_priority"
+    )
+    assert settings.name_of(D4PGConfig(samples_per_insert=64.0)) == "d4pg_prioritized_n5"
+    uniform = D4PGConfig(priority_exponent=0.0, importance_exponent=0.0)
+    assert settings.name_of(uniform) == "d4pg_uniform_n5"
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_the_flags_of_a_run_give_its_configuration(setting):
+    run = next(
+        r for r in experiments.figure_2() + experiments.figure_8() if r.setting == setting
+    )
+    argv = ["program", *run.flags]
+    values = flags.FlagValues()
+    config = config_flags.DEFINE_config_dataclass(
+        "config", settings.configuration(setting), flag_values=values, sys_argv=argv
+    )
+    for name in ("environment", "setting"):
+        flags.DEFINE_string(name, None, "", flag_values=values)
+    values(argv)
+    assert values.environment == run.environment
+    assert config.value == run.config
