@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup test train peers clean
+.PHONY: setup test train soak peers clean
 
 setup: $(VENV)/.built
 
@@ -24,6 +24,10 @@ test: setup
 
 train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
+
+# Ten minutes of training whose roles are killed at random.
+soak: setup
+	$(RUN) tests/cluster/soak.py
 
 # What `python -m binaries.benchmark --peers` compares with.
 peers: setup

@@ -3,6 +3,7 @@
     python -m binaries.benchmark                    # all three, each in a process of its own
     python -m binaries.benchmark replay --peers     # beside cpprb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
+    python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
 
 Prints a table; progress goes to standard error. What each number means and under which conditions
 it is taken stands in `common/benchmarks/`. Other load on the machine lowers every number; those of
@@ -17,34 +18,22 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import NoReturn
 
 from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
+from common.reporting.command_line import Parser, check_writable, fail
 
 _SUITES = ("replay", "learner", "actor")
+_LONG_SUITES = ("cluster",)
+"""Only by name."""
 _BENCHMARKED = "binaries.d4pg"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _fail(f"{message} (see --help)")
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
-
-
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = _Parser(
-        prog="python -m binaries.benchmark", description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("suite", nargs="?", choices=_SUITES, help="only this one")
+    parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
+    parser.add_argument("suite", nargs="?", choices=_SUITES + _LONG_SUITES,
+                        help="only this one")
     parser.add_argument("--peers", action="store_true",
                         help="replay: also measure cpprb and NumPy (`make peers` installs cpprb)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
@@ -57,15 +46,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     if arguments.repeats < 1:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
-        _check_writable(arguments.json)
+        check_writable("--json", arguments.json)
     if arguments.peers and arguments.suite in (None, "replay") and not _has("cpprb"):
         parser.error("--peers needs cpprb, which is not installed: run `make peers`")
     return arguments
-
-
-def _check_writable(path: pathlib.Path) -> None:
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        _fail(f"--json={path} cannot be written: name a file in a directory that you may write to")
 
 
 def _has(module: str) -> bool:
@@ -75,7 +59,7 @@ def _has(module: str) -> bool:
 def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures one suite in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if arguments.suite != "learner":
+    if arguments.suite not in ("learner", "cluster"):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
     processes.limit_threads(1 if arguments.suite == "actor" else processes.usable_cores())
@@ -85,7 +69,7 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     try:
         library.ops()
     except library.ReplayLibraryError as error:
-        _fail(str(error))
+        fail(str(error))
     suite = importlib.import_module(f"common.benchmarks.{arguments.suite}")
     sizes = suite.QUICK if arguments.quick else suite.Sizes()
     options = {"with_peers": arguments.peers} if arguments.suite == "replay" else {}
@@ -111,7 +95,7 @@ def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
             command += ["--quick"] * arguments.quick + ["--peers"] * arguments.peers
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             if ended.returncode:
-                _fail(f"the {suite} suite ended with exit code {ended.returncode}, see above")
+                fail(f"the {suite} suite ended with exit code {ended.returncode}, see above")
             rows += report.read_json(path)
     return rows
 
@@ -131,6 +115,6 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        _fail("interrupted; nothing was written")
+        fail("interrupted; nothing was written")
     except (RuntimeError, ClusterError) as failure:
-        _fail(str(failure))
+        fail(str(failure))

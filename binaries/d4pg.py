@@ -9,6 +9,7 @@ from absl import flags
 from common.cluster import program
 from reproductions.d4pg import config as config_lib
 from reproductions.d4pg import settings
+from reproductions.d4pg import sizes
 
 _NUM_ACTORS = flags.DEFINE_integer(
     "num_actors", None,
@@ -42,6 +43,8 @@ def main(argv: list[str]) -> None:
             config=config,
             num_actors=num_actors,
             make_agent=_make_agent,
+            sizes=sizes.sizes,
+            single_process=config.single_process,
         )
     )
 

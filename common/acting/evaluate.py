@@ -10,6 +10,11 @@ _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
 
+def environment_seeds(seed: int, count: int) -> list[int]:
+    """Seeds of the environments of an evaluation: other ones than the training actors have."""
+    return [seed + 1_000_003 + index for index in range(count)]
+
+
 def run_episodes(environment: BatchedEnvironment, policy: Policy, num_episodes: int,
                  initial_state: Nest = ()) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.

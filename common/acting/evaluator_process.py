@@ -7,10 +7,11 @@ from absl import logging
 import numpy as np
 
 from common import environments
-from common.acting.evaluate import run_episodes
+from common.acting.evaluate import environment_seeds, run_episodes
 from common.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
+from common.cluster.handshake import Credentials
 from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
@@ -19,15 +20,12 @@ from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 
-_SEED_OFFSET = 1_000_003
-"""Evaluation episodes start from other states than the actors'."""
-
 
 def run_evaluator(
     agent: Agent,
     environment_name: str,
     topology: Topology,
-    token: str,
+    credentials: Credentials,
     directory: pathlib.Path,
     seed: int,
     episodes: int,
@@ -39,11 +37,11 @@ def run_evaluator(
     The policy is snapshotted and tested without exploration noise (D4PG section 4).
     """
     batch = BatchedEnvironment([
-        environments.make(environment_name, seed + _SEED_OFFSET + i) for i in range(episodes)
+        environments.make(environment_name, each) for each in environment_seeds(seed, episodes)
     ])
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_evaluator(spec, episodes)
-    client = ParameterClient(rpc.Client(topology.address("learner"), token, 5.0))
+    client = ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
     rows = CsvRows(RunDirectory(directory).evaluator_csv, columns.EVALUATOR)
     patience = Patience("no answer from the learner")
     version, next_time = 0, time.monotonic()
@@ -53,7 +51,7 @@ def run_evaluator(
             patience.renew()
         except ServiceUnavailableError as error:
             logging.log_every_n_seconds(logging.WARNING, "waiting for the learner: %s", 60, error)
-            patience.check()
+            patience.check(error)
             snapshot = None
         if snapshot is None:
             stop.wait(0.5)

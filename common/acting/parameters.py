@@ -44,15 +44,15 @@ class ParameterPuller:
         Raises:
           ClusterError: the learner refuses the token, or does not come.
         """
-        said = False
         while not stop.requested:
             try:
                 snapshot = self._client.read()
             except ServiceUnavailableError as error:
-                if not said:
-                    logging.info("waiting for the learner: %s", error)
-                said, snapshot = True, None
-                self._patience.check()
+                logging.log_every_n_seconds(
+                    logging.WARNING, "waiting for the learner: %s", 60, error
+                )
+                snapshot = None
+                self._patience.check(error)
             if snapshot is not None:
                 self._snapshot = snapshot
                 self.apply(load)
@@ -110,7 +110,7 @@ class ParameterPuller:
                     logging.log_every_n_seconds(
                         logging.WARNING, "keeping parameters: %s", 60, error
                     )
-                    self._patience.check()
+                    self._patience.check(error)
         except Exception as error:  # pylint: disable=broad-except
             self._error = error  # raised again where the acting loop can see it
 

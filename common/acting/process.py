@@ -3,30 +3,26 @@
 import pathlib
 
 from absl import logging
-import numpy as np
 
-from common import environments
+from common.acting import episodes
 from common.acting.loop import ActingLoop
 from common.acting.n_step import NStepAdder
 from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
 from common.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
+from common.cluster.handshake import Credentials
 from common.cluster.parameters import ParameterClient
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments.batch import BatchedEnvironment
 from common.replay.service import RemoteMemory
-from common.reporting import columns
-from common.reporting.csv_rows import CsvRows
-from common.reporting.run_directory import RunDirectory
 
 
 def run_actor(
     agent: Agent,
     environment_name: str,
     topology: Topology,
-    token: str,
+    credentials: Credentials,
     directory: pathlib.Path,
     actors: range,
     seed: int,
@@ -37,38 +33,28 @@ def run_actor(
     Args:
       actors: indices of the paper's actors that live in this process.
     """
-    batch = BatchedEnvironment(
-        # Hashed: no environment repeats what another one does.
-        [environments.make(environment_name, _environment_seed(seed, i)) for i in actors]
-    )
+    batch = episodes.make_environments(environment_name, actors, seed)
     spec = EnvironmentSpec.of(batch)
-    actor = agent.make_actor(spec, len(actors), seed=_environment_seed(seed, actors.start))
+    actor = agent.make_actor(spec, len(actors), episodes.actor_seed(seed, actors.start))
     memory = RemoteMemory(
-        rpc.Client(topology.replay_addresses[0], token, 5.0), agent.step_specs(spec)
+        rpc.Client(topology.replay_addresses[0], credentials, 5.0), agent.step_specs(spec)
     )
-    puller = ParameterPuller(ParameterClient(rpc.Client(topology.address("learner"), token, 5.0)))
+    puller = ParameterPuller(
+        ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
+    )
     sender = Sender(agent, actor, memory, actors, stop)
-    rows = CsvRows(RunDirectory(directory).acting_csv, columns.ACTING)
-    acted = np.zeros(len(actors), np.int64)
-
-    def on_episode(index: int, episode_return: float, length: int) -> None:
-        acted[index] += length
-        rows.append({
-            "wall_seconds": round(puller.wall_seconds, 2),
-            "actor": actors[index],
-            "incarnation": sender.incarnation,
-            "actor_steps": int(acted[index]),
-            "episode_return": episode_return,
-            "episode_length": length,
-            "parameter_version": puller.version,
-            "parameter_age_steps": puller.age_steps,
-        })
+    log = episodes.EpisodeLog(directory, actors, lambda: {
+        "wall_seconds": round(puller.wall_seconds, 2),
+        "incarnation": sender.incarnation,
+        "parameter_version": puller.version,
+        "parameter_age_steps": puller.age_steps,
+    })
 
     if not puller.wait(actor.load, stop) or puller.finished:
         return
     sender.start()
     loop = ActingLoop(
-        batch, actor, NStepAdder(len(actors), agent.n_step, agent.discount), sender.add, on_episode,
+        batch, actor, NStepAdder(len(actors), agent.n_step, agent.discount), sender.add, log.write,
         actor.initial_state(len(actors)),
     )
     timesteps = 0
@@ -82,9 +68,4 @@ def run_actor(
             puller.request()
     sender.close()
     puller.close()
-    logging.info("acted for %d steps", loop.steps)
-
-
-def _environment_seed(seed: int, actor: int) -> int:
-    """Of an actor; one that is started again begins with the same states and noise."""
-    return int(np.random.SeedSequence([seed, actor]).generate_state(1)[0])
+    logging.info("acted for %d steps, %d transitions accepted", loop.steps, sender.num_accepted)

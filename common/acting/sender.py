@@ -1,5 +1,6 @@
 """Sends transitions with their initial priorities to the replay, in the background."""
 
+from collections.abc import Callable
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from common.acting import n_step
 from common.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
+from common.replay import key_layout
 from common.replay import keys
 from common.replay.service import RemoteMemory
 
@@ -19,6 +21,7 @@ _QUEUE = 4
 """Batches under way; a replay that cannot follow slows the actor down instead of losing data."""
 
 _CLOSE_SECONDS = 5.0
+"""How long a role that ends still tries to send what it has."""
 
 
 class Sender:
@@ -42,12 +45,21 @@ class Sender:
         self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
         self._error: Exception | None = None
         self._statistics = None
-        self.incarnation = 0
+        self._deadline: float | None = None
+
+    @property
+    def incarnation(self) -> int:
         """Tells this life of the actors from others; given by the replay."""
+        return self._memory.incarnation
+
+    @property
+    def num_accepted(self) -> int:
+        """Transitions that the replay has accepted from this life."""
+        return self._memory.num_accepted
 
     def start(self) -> None:
         """Gets an incarnation and starts to send; waits for the replay."""
-        self._until_available(self._get_incarnation)
+        self._until_available(self._memory.new_incarnation, lambda: self._stop.requested)
         self._thread.start()
 
     def add(self, transitions: n_step.Transitions) -> None:
@@ -58,7 +70,11 @@ class Sender:
         """
         self._collected.append(transitions)
         self._num_collected += len(transitions.step)
-        if self._num_collected < self._agent.send_batch:
+        if self._num_collected >= self._agent.send_batch:
+            self._enqueue_collected()
+
+    def _enqueue_collected(self) -> None:
+        if not self._collected:
             return
         collected = n_step.concatenate(self._collected)
         self._collected, self._num_collected = [], 0
@@ -66,9 +82,9 @@ class Sender:
         for begin in range(0, len(collected.step), self._agent.send_batch):
             rows = slice(begin, begin + self._agent.send_batch)
             batch = tree.map_structure(lambda column: column[rows], collected)
-            step_keys = keys.make_keys(
-                0, self._actors[batch.environment_index], self.incarnation, batch.step
-            )
+            number = self.incarnation % key_layout.MAX_INCARNATIONS
+            actors = self._actors[batch.environment_index]
+            step_keys = keys.make_keys(0, actors, number, batch.step)
             priorities = self._actor.initial_priorities(batch)
             self._put((step_keys, self._agent.steps(batch), priorities))
 
@@ -85,40 +101,47 @@ class Sender:
         return self._schedule.may_insert(self._statistics)
 
     def close(self) -> None:
-        """Sends what is in the queue and ends; gives up on a replay that is gone or slow."""
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            try:
-                self._queue.put(None, timeout=0.2)
-                self._thread.join(max(0.0, deadline - time.monotonic()))
-            except queue.Full:
-                continue
+        """Sends all that it was given and ends; gives up on a replay that is gone or slow.
+
+        Raises:
+          Exception: what ended the sending before.
+        """
+        self._begin_to_close()
+        self._enqueue_collected()
+        self._put(None)
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+
+    def _begin_to_close(self) -> None:
+        if self._deadline is None:
+            self._deadline = time.monotonic() + _CLOSE_SECONDS
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     def _put(self, item) -> None:
-        while not self._stop.requested:
+        while not self._is_late():
             self._raise_error()
             try:
-                self._queue.put(item, timeout=0.5)
+                self._queue.put(item, timeout=0.2)
                 return
             except queue.Full:
-                continue
+                if self._stop.requested:
+                    self._begin_to_close()
 
     def _send_all(self) -> None:
         try:
             while (item := self._queue.get()) is not None:
-                self._until_available(lambda: self._insert(item))
+                self._until_available(lambda: self._insert(item), self._is_late)
+            self._until_available(self._memory.declare, self._is_late)
         except Exception as error:  # pylint: disable=broad-except
             self._error = error  # raised again where the acting loop can see it
 
     def _insert(self, item) -> None:
         self._statistics = self._memory.insert(*item)
 
-    def _get_incarnation(self) -> None:
-        self.incarnation = self._memory.new_incarnation()
-
-    def _until_available(self, function) -> None:
+    def _until_available(self, function: Callable, gives_up: Callable[[], bool]) -> None:
         patience = Patience("no answer from the replay")
-        while not self._stop.requested:
+        while not gives_up():
             try:
                 function()
                 return
@@ -126,8 +149,8 @@ class Sender:
                 logging.log_every_n_seconds(
                     logging.WARNING, "waiting for the replay: %s", 60, error
                 )
-                patience.check()
-                self._stop.wait(0.2)
+                patience.check(error)
+                time.sleep(0.2)
 
     def _raise_error(self) -> None:
         if self._error is not None:

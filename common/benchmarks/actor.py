@@ -67,7 +67,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         sender.start()
         loop = ActingLoop(
             acted, actor, NStepAdder(sizes.environments, agent.n_step, agent.discount),
-            sender.add, lambda *_: None,
+            sender.add, lambda *_: None, actor.initial_state(sizes.environments),
         )
         simulated, actions = _make_batch(sizes), _random_actions(sizes, spec)
         simulated.reset()
@@ -134,4 +134,4 @@ def _make_batch(sizes: Sizes) -> BatchedEnvironment:
 def _random_actions(sizes: Sizes, spec: EnvironmentSpec):
     noise = GaussianNoise(_NOISE, seed=0)
     zeros = np.zeros((sizes.environments, spec.action_size), np.float32)
-    return itertools.cycle([noise(zeros) for _ in range(64)])
+    return itertools.cycle([noise(zeros)[0] for _ in range(64)])

@@ -341,6 +341,7 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Cal
     batch = tree.map_structure(tf.constant, _batch(agent, HUMANOID, INSERTED))
     columns = memory.signature.flatten(batch.steps)
     no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
+    nobody, no_count = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
     priorities = tf.constant(_batch(agent, HUMANOID, SAMPLED).priorities)
 
     @tf.function
@@ -348,7 +349,10 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Cal
         samples = []
         for i in range(IN_FLIGHT):
             new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
-            client.call("replay_insert", [new, no_keys, no_lengths, batch.priorities, *columns])
+            client.call(
+                "replay_insert",
+                [nobody, no_count, new, no_keys, no_lengths, batch.priorities, *columns],
+            )
             samples.append(memory.sample(SAMPLED))
             memory.update_priorities(drawn[i], priorities)
         return tf.stack([sample.keys for sample in samples])

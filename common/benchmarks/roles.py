@@ -57,7 +57,7 @@ class RoleProcess:
         self._command = [sys.executable, "-m", program.module, f"--role={role}",
                          f"--environment={environment}"]
         fields = {**program.config, **config}
-        self._command += [f"--config.{name}={_text(value)}" for name, value in fields.items()]
+        self._command += [f"--config.{name}={flag_text(value)}" for name, value in fields.items()]
         self._command += [f"--{name}={value}" for name, value in (flags or {}).items()]
         self._variables = {
             **os.environ, "TF_CONFIG": topology.to_tf_config(role, 0),
@@ -109,5 +109,6 @@ class RoleProcess:
         self._directory.cleanup()
 
 
-def _text(value: Any) -> str:
+def flag_text(value: Any) -> str:
+    """A field of a config as `--config.NAME=` takes it."""
     return repr(value) if isinstance(value, tuple) else str(value)

@@ -4,9 +4,14 @@
 class ClusterError(Exception):
     """Something about the cluster is wrong; the message says what to do."""
 
+    may_pass = False
+    """Whether the same program may succeed at another time, without a change by a person."""
+
 
 class AddressInUseError(ClusterError):
     """Another process serves at the address already."""
+
+    may_pass = True
 
 
 class ServiceUnavailableError(ClusterError):
@@ -14,6 +19,22 @@ class ServiceUnavailableError(ClusterError):
 
     A call that timed out may still be applied by the service.
     """
+
+    may_pass = True
+
+
+class NoServiceError(ClusterError):
+    """Something else than a service of a cluster answers at the address."""
+
+
+class UnknownHostError(ServiceUnavailableError):
+    """The host of an address does not resolve. A role that starts gives it some seconds to."""
+
+    may_pass = False
+
+
+class OtherRunError(ClusterError):
+    """Caller and service are of different runs."""
 
 
 class WrongTokenError(ClusterError):

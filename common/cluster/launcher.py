@@ -18,10 +18,13 @@ import time
 from common.cluster.errors import ClusterError
 from common.cluster.processes import set_parent_death_signal
 
+GIVE_UP_CODE = 2
+"""Exit code of a role whose error another start would not mend: a person has to."""
 _POLL_SECONDS = 0.05
 _MAX_RESTART_DELAY_SECONDS = 10.0
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 8192
+_ERROR = "error: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Role:
         index: which of them.
         command: program and arguments; no shell reads them.
         environment: variables on top of the launcher's own.
-        restart: whether to start it again when it ends with a code other than 0 or by a signal.
+        restart: whether to start it again when it ends with a code other than 0 or by a signal;
+            0 says that it has done all there was to do, GIVE_UP_CODE that trying is of no use.
     """
     name: str
     index: int
@@ -68,19 +72,22 @@ class LocalCluster:
     Args:
         roles: what to start, in this order.
         log_directory: gets `ROLE-INDEX.log`, appended to across restarts.
-        give_up_after: so many quick deaths in a row end the restarts of a role.
-        quick_death_seconds: a death before this age is a quick one.
-        restart_delay_seconds: before a restart; doubles with each quick death, up to 10 s.
+        give_up_after: so many deaths right after the start end the restarts of a role. A role has
+            so many lives: a death costs one, running gives them back, up to as many.
+        life_seconds: running for so long gives a life back. Whoever is killed now and then is
+            started for ever, what crashes again and again is not.
+        restart_delay_seconds: before a restart; doubles with each life that is missing, up to 10 s.
     """
 
     def __init__(self, roles: Iterable[Role], log_directory: str | os.PathLike,
-                 give_up_after: int = 5, quick_death_seconds: float = 30.0,
+                 give_up_after: int = 5, life_seconds: float = 30.0,
                  restart_delay_seconds: float = 0.5):
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
-        self._quick_death_seconds = quick_death_seconds
+        self._life_seconds = life_seconds
         self._restart_delay_seconds = restart_delay_seconds
-        self._supervised = {(role.name, role.index): _Supervised(role) for role in roles}
+        self._supervised = {
+            (role.name, role.index): _Supervised(role, give_up_after) for role in roles}
         self._failure: str | None = None
         self._lock = threading.Lock()
         self._started = threading.Event()
@@ -187,10 +194,10 @@ class LocalCluster:
             return
         with self._lock:
             one.exit_code = code
-            quick = now - one.started_at < self._quick_death_seconds
-            one.quick_deaths = one.quick_deaths + 1 if quick else 0
-            if code != 0 and one.role.restart and one.quick_deaths < self._give_up_after:
-                delay = self._restart_delay_seconds * 2 ** max(0, one.quick_deaths - 1)
+            regained = (now - one.started_at) / self._life_seconds
+            one.lives = min(one.lives + regained, self._give_up_after) - 1
+            if code not in (0, GIVE_UP_CODE) and one.role.restart and one.lives >= 1:
+                delay = self._restart_delay_seconds * 2 ** (self._give_up_after - one.lives - 1)
                 one.restart_at = now + min(delay, _MAX_RESTART_DELAY_SECONDS)
                 return
             one.ended = True
@@ -199,11 +206,15 @@ class LocalCluster:
 
     def _describe(self, one: "_Supervised") -> str:
         role, code = one.role, one.exit_code
-        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        if role.restart:
-            how += f", {one.quick_deaths} times in a row soon after its start; given up"
         path = self.log_path(role.name, role.index)
-        return f"{role.name} {role.index} ended with {how}; {path} ends with:\n{_tail(path)}"
+        tail = _tail(path)
+        last = tail.splitlines()[-1] if tail else ""
+        if code == GIVE_UP_CODE and last.startswith(_ERROR):
+            return f"{role.name} {role.index}: {last.removeprefix(_ERROR)} (its log is {path})"
+        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+        if role.restart and code != GIVE_UP_CODE:
+            how += f" after {one.restarts} restarts, too many in so short a time; given up"
+        return f"{role.name} {role.index} ended with {how}; {path} ends with:\n{tail}"
 
     def _end_all(self) -> None:
         self._signal_all(signal.SIGTERM)
@@ -229,13 +240,13 @@ class LocalCluster:
 class _Supervised:
     """A role with what the supervising thread knows of it."""
 
-    def __init__(self, role: Role):
+    def __init__(self, role: Role, lives: float):
         self.role = role
+        self.lives = lives
         self.process: subprocess.Popen | None = None
         self.exit_code: int | None = None
         self.ended = False
         self.restarts = 0
-        self.quick_deaths = 0
         self.started_at = 0.0
         self.restart_at: float | None = None
 

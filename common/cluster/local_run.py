@@ -1,15 +1,19 @@
 """A run on this machine, as the person in front of it sees it."""
 
 import time
+from typing import Any
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster
+from common.cluster.launcher import LocalCluster, State
 from common.cluster.processes import StopRequest
 from common.reporting import csv_rows
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
 _STOP_SECONDS = 60.0
+_NEWS_SECONDS = 15.0
+"""A learner that writes a row every five seconds is busy otherwise, or down, when none came."""
+_SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
 class LocalRun:
@@ -32,8 +36,10 @@ class LocalRun:
         self._max_actor_steps = max_actor_steps
         self._max_learner_steps = max_learner_steps
         self._min_replay_size = min_replay_size
-        self._last_wall = -1.0
+        row = csv_rows.last_row(directory.learner_csv)
+        self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
+        self._news = False
 
     def run(self, title: str) -> None:
         """Returns when the run is over, or was stopped by Ctrl-C or SIGTERM in good order.
@@ -77,15 +83,25 @@ class LocalRun:
     def _show(self, progress: ProgressLine) -> None:
         row = csv_rows.last_row(self._directory.learner_csv)
         if row is not None and row["wall_seconds"] != self._last_wall:
-            self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
-        elapsed = max(self._last_wall, 0.0) + time.monotonic() - self._seen_at
-        restarts = [
-            f"{name} {index} restarted {state.restarts}x"
-            for (name, index), state in self._cluster.states().items()
-            if state.restarts
-        ]
+            self._last_wall, self._seen_at, self._news = row["wall_seconds"], time.monotonic(), True
+        silence = time.monotonic() - self._seen_at
+        elapsed = max(self._last_wall, 0.0) + silence
+        states = self._cluster.states()
+        notes = [_note(name, index, state) for (name, index), state in states.items()]
+        if row is not None and not (self._news and silence < _NEWS_SECONDS
+                                    and states["learner", 0].running):
+            row |= dict.fromkeys(_SPEEDS)  # those of the last row are not those of this moment
+            if self._is_over(row, elapsed):
+                notes.append("waiting for the last evaluation")
+            elif silence >= _NEWS_SECONDS:
+                notes.append(f"no news from the learner for {silence:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
-        progress.update(row, evaluation, elapsed, note=", ".join(restarts))
+        progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
+
+    def _is_over(self, row: dict[str, Any], elapsed: float) -> bool:
+        limits = ((self._max_seconds, elapsed), (self._max_actor_steps, row["actor_steps"]),
+                  (self._max_learner_steps, row["learner_steps"]))
+        return any(limit is not None and value >= limit for limit, value in limits)
 
     def _result(self, title: str) -> str:
         """Draws the learning curve and returns what to print."""
@@ -102,3 +118,11 @@ class LocalRun:
             f'{evaluation["wall_seconds"]:.0f} s, {evaluation["actor_steps"]:,} actor steps, '
             f'{evaluation["learner_steps"]:,} learner steps\nlearning curve {picture}'
         )
+
+
+def _note(name: str, index: int, state: State) -> str:
+    """What there is to say of a role's process; nothing of one that has run from the start."""
+    down = not state.running and state.exit_code != 0
+    times = f"restarted {state.restarts}x" if state.restarts else ""
+    words = " and ".join(filter(None, [times, "down" if down else ""]))
+    return f"{name} {index} {words}" if words else ""

@@ -44,6 +44,11 @@ class StopRequest:
 
     def __init__(self):
         self._requested = False  # no threading.Event: its lock is not safe in a signal handler
+        self.exit_code = 0
+        """For a program that a signal stopped: 128 plus its number, as shells have it.
+
+        0 is left to say that all is done, so that a supervisor starts again what is not.
+        """
 
     def install(self) -> "StopRequest":
         """Takes over SIGTERM and SIGINT; returns itself."""
@@ -71,6 +76,7 @@ class StopRequest:
         if self._requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._requested = True
+        self.exit_code = 128 + number
 
 
 class Patience:
@@ -78,24 +84,28 @@ class Patience:
 
     Args:
         partner: who is waited for, for the message.
-        seconds: how long without an answer is too long. A machine that restarts takes less.
+        seconds: how long without an answer is too long; `default_seconds` if None.
     """
 
-    def __init__(self, partner: str, seconds: float = 1800.0):
+    default_seconds = 1800.0
+    """Of this process. A machine that restarts takes less."""
+
+    def __init__(self, partner: str, seconds: float | None = None):
         self._partner = partner
-        self._seconds = seconds
+        self._seconds = self.default_seconds if seconds is None else seconds
         self.renew()
 
     def renew(self) -> None:
         """Starts to wait anew: there was an answer."""
         self._since = time.monotonic()
 
-    def check(self) -> None:
-        """Raises ClusterError if the wait has been too long."""
+    def check(self, error: Exception | None = None) -> None:
+        """Raises ClusterError if the wait has been too long; `error` is how the last try ended."""
         if time.monotonic() - self._since > self._seconds:
+            why = "" if error is None else f" ({error})"
             raise ClusterError(
-                f"{self._partner} for {self._seconds / 60:g} minutes: this role ends; start it "
-                "again when the others are back")
+                f"{self._partner} for {self._seconds / 60:g} minutes{why}: this role ends; start "
+                "it again when the others are back, --patience_minutes waits longer")
 
 
 def usable_cores() -> int:

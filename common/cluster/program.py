@@ -19,16 +19,22 @@ from absl import flags
 from absl import logging
 from ml_collections import config_flags
 
+from common.cluster import probe
 from common.cluster import processes
+from common.cluster import resources
 from common.cluster import token as token_lib
-from common.cluster.errors import ClusterError
+from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.cluster.handshake import Credentials
+from common.cluster.launcher import GIVE_UP_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.key_layout import MAX_ACTORS
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _ENVIRONMENT = flags.DEFINE_string(
-    "environment", None, 'What to learn, "suite:domain:task", for example control:cartpole:swingup.'
+    "environment", None,
+    'What to learn, "suite:domain:task", for example control:cartpole:swingup. One of your own: '
+    "python:MODULE:FUNCTION, whose FUNCTION(seed) gives a dm_env.Environment.",
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir", None,
@@ -77,10 +83,24 @@ _EVALUATION_SECONDS = flags.DEFINE_float(
     "evaluation_seconds", 60.0, "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
+_CHECKPOINT_SECONDS = flags.DEFINE_float(
+    "checkpoint_seconds", 60.0,
+    "Time from one checkpoint to the next: what a learner that dies loses at most.", lower_bound=0,
+)
+_PATIENCE_MINUTES = flags.DEFINE_float(
+    "patience_minutes", 30.0,
+    "How long a role waits for another one that does not answer before it ends, so that no job "
+    "outlives its run unnoticed.",
+    lower_bound=0,
+)
 _REPLAY = flags.DEFINE_enum(
     "replay", "process", ["process", "learner"],
     "With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X "
     "section 3), or in that of the learner, which saves the way between them.",
+)
+_IGNORE_RESOURCES = flags.DEFINE_boolean(
+    "ignore_resources", False,
+    "Starts also where the estimated needs of memory or disk exceed what this machine has left.",
 )
 
 
@@ -92,6 +112,8 @@ class Paper:
     config: the hyperparameters, a dataclass with `validate()`.
     num_actors: K.
     make_agent: builds the agent; imports TensorFlow, so only roles call it.
+    sizes: of a config, an observation and an action; without TensorFlow.
+    single_process: whether the learner's process also acts, and keeps the replay.
     """
 
     name: str
@@ -99,6 +121,8 @@ class Paper:
     config: object
     num_actors: int
     make_agent: Callable
+    sizes: Callable[[Any, int, int], resources.Sizes]
+    single_process: bool = False
 
 
 def run(paper: Paper) -> None:
@@ -106,7 +130,9 @@ def run(paper: Paper) -> None:
     try:
         _check(paper)
         _run_local(paper) if _ROLE.value == "local" else _run_role(paper)
-    except (ClusterError, RunDirectoryError, UsageError) as error:
+    except ClusterError as error:
+        fail(str(error), code=1 if error.may_pass else GIVE_UP_CODE)
+    except (RunDirectoryError, UsageError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted twice: ended without waiting for a last checkpoint")
@@ -174,17 +200,17 @@ def _refuse_unknown_fields(names: list[str]) -> None:
             fail(f'unknown flag --config.{match[1]}: {hint if near else ""}--help lists them all')
 
 
-def fail(message: str) -> None:
-    """Ends the program with one line on standard error and exit code 2."""
+def fail(message: str, code: int = GIVE_UP_CODE) -> None:
+    """Ends the program with one line on standard error."""
     print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def _check(paper: Paper) -> None:
     for flag in (_ENVIRONMENT, _WORKDIR):
         if not flag.value:
             raise UsageError(f"--{flag.name} is missing: {flags.FLAGS[flag.name].help}")
-    for flag in (_MAX_MINUTES, _EVALUATION_SECONDS):
+    for flag in (_MAX_MINUTES, _PATIENCE_MINUTES, _EVALUATION_SECONDS, _CHECKPOINT_SECONDS):
         if flag.value is not None and not math.isfinite(flag.value):
             raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")
     try:
@@ -228,15 +254,40 @@ def _make_environment():
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         return environments.make(_ENVIRONMENT.value, _SEED.value)
-    except environments.UnknownEnvironmentError as error:
+    except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None
     finally:
         logging.set_verbosity(verbosity)
 
 
+def _environments_of(paper: Paper, topology: Topology) -> int:
+    """How many this process steps."""
+    if topology.job == "actor":
+        return len(_actors_of(paper, topology))
+    if paper.single_process and topology.job == "learner":
+        return paper.num_actors
+    return _EVALUATION_EPISODES.value if topology.job == "evaluator" else 0
+
+
+def _check_resources(paper: Paper, environment, **plan) -> str:
+    """What is needed here and what there is; ClusterError if that is not enough."""
+    observation, action = environment.observation_spec(), environment.action_spec()
+    sizes = paper.sizes(paper.config, math.prod(observation.shape), math.prod(action.shape))
+    hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
+    return resources.check(
+        sizes, resources.Plan(max_actor_steps=_MAX_ACTOR_STEPS.value, hours=hours, **plan),
+        pathlib.Path(_WORKDIR.value), _IGNORE_RESOURCES.value,
+    )
+
+
 def _run_role(paper: Paper) -> None:
     role = _ROLE.value
     topology = Topology.from_environment()
+    if paper.single_process and (role in ("actor", "replay") or not topology.replay_in_learner):
+        raise UsageError(
+            "this setting acts and learns in one process, the learner's: start no actor and no "
+            "replay, and list none in TF_CONFIG"
+        )
     if topology.job != role:
         raise ClusterError(
             f"--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree"
@@ -245,60 +296,103 @@ def _run_role(paper: Paper) -> None:
         count = len(topology.addresses(job))
         if count > 1:
             raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: only one is supported")
+    partners = topology.partners
     token = token_lib.load()
     cores = processes.usable_cores()
     threads = {"learner": _LEARNER_THREADS.value or cores, "replay": min(2, cores)}
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
     environment = _make_environment()
+    needed = _check_resources(
+        paper, environment, processes=1, learner=role == "learner",
+        replay=role == ("learner" if topology.replay_in_learner else "replay"),
+        environments=_environments_of(paper, topology),
+    )
     stop = StopRequest().install()
+    processes.Patience.default_seconds = 60 * _PATIENCE_MINUTES.value
+    for address in partners:
+        probe.check(address, patience_seconds=min(10.0, 60 * _PATIENCE_MINUTES.value))
     directory = pathlib.Path(_WORKDIR.value)
     RunDirectory(directory).open(_run_config(paper))
+    logging.info("%s", needed)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if role != "learner":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
     processes.limit_threads(threads.get(role, 1))
     from common.agent import EnvironmentSpec
+    from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
 
     try:
         spec = EnvironmentSpec.of(environment)
-        _ROLES[role](paper, spec, topology, token, directory, stop)
-    except ReplayLibraryError as error:
+        credentials = Credentials(token, role, _identity(paper, spec, topology))
+        _greet(partners, credentials)
+        _ROLES[role](paper, spec, topology, credentials, directory, stop)
+    except (ReplayLibraryError, CheckpointError) as error:
         raise UsageError(str(error)) from None
+    sys.exit(stop.exit_code)
 
 
-def _learner(paper, spec, topology, token, directory, stop):
+def _identity(paper: Paper, spec, topology: Topology) -> dict:
+    """What all roles of a run have to agree on."""
+    return {
+        **_run_config(paper),
+        "observation_size": spec.observation_size,
+        "action_size": spec.action_size,
+        "cluster": {"learner": topology.addresses("learner")},
+    }
+
+
+def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
+    """Ends a role that its partners refuse, before it has made anything.
+
+    Those that are not there yet refuse it at its first call.
+    """
+    from common.cluster import rpc
+
+    for address in partners:
+        try:
+            probe.probe(address)  # quicker than a client where nothing listens
+            rpc.Client(address, credentials).wait_until_available(5.0)
+        except ServiceUnavailableError as error:
+            logging.info("not yet: %s", error)
+
+
+def _learner(paper, spec, topology, credentials, directory, stop):
     from common.learning.process import Limits, run_learner
 
     limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
     agent = paper.make_agent(paper.config)
-    run_learner(agent, spec, topology, token, directory, _SEED.value, limits, stop)
+    with RunDirectory(directory).hold_checkpoints():
+        run_learner(
+            agent, spec, topology, credentials, directory, _SEED.value, limits,
+            _CHECKPOINT_SECONDS.value, stop, _ENVIRONMENT.value, paper.num_actors,
+        )
 
 
-def _replay(paper, spec, topology, token, directory, stop):
+def _replay(paper, spec, topology, credentials, directory, stop):
     del directory  # the memory leaves nothing behind
     from common.replay.process import run_replay
 
-    run_replay(paper.make_agent(paper.config), spec, topology, token, _SEED.value, stop)
+    run_replay(paper.make_agent(paper.config), spec, topology, credentials, _SEED.value, stop)
 
 
-def _actor(paper, spec, topology, token, directory, stop):
+def _actor(paper, spec, topology, credentials, directory, stop):
     del spec  # it builds its own environments
     actors = _actors_of(paper, topology)
     from common.acting.process import run_actor
 
     run_actor(
-        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, token, directory, actors,
-        _SEED.value, stop,
+        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, credentials, directory,
+        actors, _SEED.value, stop,
     )
 
 
-def _evaluator(paper, spec, topology, token, directory, stop):
+def _evaluator(paper, spec, topology, credentials, directory, stop):
     del spec  # it builds its own environments
     from common.acting.evaluator_process import run_evaluator
 
     run_evaluator(
-        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, token, directory,
+        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, credentials, directory,
         _SEED.value, _EVALUATION_EPISODES.value, _EVALUATION_SECONDS.value, stop,
     )
 
@@ -325,13 +419,20 @@ def _run_local(paper: Paper) -> None:
     from common.cluster.local_run import LocalRun
 
     stop = StopRequest().install()
-    _make_environment()
-    directory = RunDirectory(_WORKDIR.value)
-    directory.open(_run_config(paper))
+    environment = _make_environment()
     cores = processes.usable_cores()
     actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(1, cores // 2))
-    counts = {"learner": 1, "replay": int(_REPLAY.value == "process"), "evaluator": 1,
-              "actor": actor_processes}
+    counts = {"learner": 1, "evaluator": 1}
+    if paper.single_process:
+        actor_processes = 0
+    else:
+        counts |= {"replay": int(_REPLAY.value == "process"), "actor": actor_processes}
+    needed = _check_resources(
+        paper, environment, processes=sum(counts.values()), learner=True, replay=True,
+        environments=paper.num_actors + _EVALUATION_EPISODES.value, launcher=True,
+    )
+    directory = RunDirectory(_WORKDIR.value)
+    directory.open(_run_config(paper))
     topology = Topology.local(counts)
     token = token_lib.load_or_create()
     learner_threads = _LEARNER_THREADS.value or max(1, cores - actor_processes)
@@ -340,7 +441,9 @@ def _run_local(paper: Paper) -> None:
         for index in range(count):
             command = [sys.executable, "-m", paper.module, *sys.argv[1:], f"--role={job}",
                        f"--workdir={_WORKDIR.value}", f"--learner_threads={learner_threads}",
-                       f"--actor_processes={actor_processes}"]
+                       "--ignore_resources"]
+            if actor_processes:
+                command.append(f"--actor_processes={actor_processes}")
             environment = {
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
@@ -353,6 +456,7 @@ def _run_local(paper: Paper) -> None:
     )
     with directory.hold():
         directory.write_run_record(seed=_SEED.value, scale=f"{paper.num_actors} actors")
+        print(needed, file=sys.stderr, flush=True)
         local_run.run(title=f"{paper.name} on {_ENVIRONMENT.value}")
 
 

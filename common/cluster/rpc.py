@@ -23,14 +23,20 @@ import tensorflow as tf
 from tensorflow.distribute.experimental.rpc.kernels import gen_rpc_ops
 
 from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
-                                   ServiceUnavailableError, WrongTokenError)
+                                   NoServiceError, OtherRunError, ServiceUnavailableError,
+                                   WrongTokenError)
+from common.cluster.handshake import Credentials
+from common.cluster.probe import probe
 from common.cluster.topology import split_address
 
 # TensorFlow's client and server leave gRPC's default limit; the slack is for headers and token.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
 DEFAULT_TIMEOUT_SECONDS = 30.0
 _PING = "ping"
+_DESCRIBE = "describe"
 _WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
+_OTHER_RUN_TEXT = "replay_rl: other run"
+_PROBE_SECONDS = 2.0
 _VARINT_DTYPES = frozenset((tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32,
                             tf.uint64, tf.int64, tf.bfloat16, tf.half))
 _MAX_VARINT_BYTES = 10
@@ -39,13 +45,13 @@ Nest = Any
 
 
 class Server:
-    """A set of methods at one address, each guarded by the cluster's token.
+    """A set of methods at one address, each for roles of the same cluster and run only.
 
     Register every method, then `start`. Calls run in parallel on TensorFlow's threads.
 
     Args:
         address: `host:port` to listen at.
-        token: what callers must present; not empty.
+        credentials: what callers must present; a token alone admits those of every run.
         advertised_address: the address that others call, where it differs from `address`.
 
     Raises:
@@ -53,31 +59,39 @@ class Server:
         ClusterError: the host does not resolve or is not one of this machine.
     """
 
-    def __init__(self, address: str, token: str, advertised_address: str | None = None):
-        if not token:
+    def __init__(self, address: str, credentials: str | Credentials,
+                 advertised_address: str | None = None):
+        self._credentials = Credentials.of(credentials)
+        if not self._credentials.token:
             raise ClusterError("a server needs a token that is not empty: see REPLAY_RL_TOKEN")
         _check_can_bind(address)
         self.address = address
         self.advertised_address = advertised_address or address
-        self._token = token
         self._identity = uuid.uuid4().hex
         self._started = False
         self._functions: dict[str, Any] = {}  # alive as long as the server runs them
         self._server = tf.distribute.experimental.rpc.Server.create("grpc", address)
         self.register(_PING, lambda: tf.constant(self._identity), [])
+        description = self._credentials.describe()
+        self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
 
     def register(self, name: str, function: Callable[..., Nest],
                  input_signature: Sequence[tf.TensorSpec]) -> None:
-        """Offers `function(*arguments) -> nest of tensors` under `name`, behind the token.
+        """Offers `function(*arguments) -> nest of tensors` under `name`, behind the credentials.
 
-        Nothing of the function runs before the token and the arguments' shapes were checked; the
-        caller of a wrong one gets `WrongTokenError` or `tf.errors.InvalidArgumentError`.
+        Nothing of the function runs before the credentials and the arguments' shapes were checked;
+        the caller of a wrong one gets `WrongTokenError`, `OtherRunError` or
+        `tf.errors.InvalidArgumentError`.
 
         Args:
             name: unique in this server.
             function: Python function to trace, or a `tf.function`; returns at least one tensor.
-            input_signature: a spec for each argument, the token not among them.
+            input_signature: a spec for each argument, the credentials not among them.
         """
+        self._register(name, function, input_signature, any_run=self._credentials.run is None)
+
+    def _register(self, name: str, function: Callable[..., Nest],
+                  input_signature: Sequence[tf.TensorSpec], any_run: bool) -> None:
         if self._started:
             raise ClusterError(
                 f"{name!r} was registered after the server at {self.address} had started: "
@@ -86,17 +100,22 @@ class Server:
             raise ClusterError(f"the method {name!r} is registered twice")
 
         # The runtime does not hold callers to a signature's shapes, so the signature has none and
-        # the graph checks them; the join makes one string of a token of any shape.
-        def guarded(token, *arguments):
-            presented = tf.strings.reduce_join(tf.reshape(token, [-1]))
-            admitted = tf.debugging.Assert(tf.equal(presented, self._token), [_WRONG_TOKEN_TEXT])
+        # the graph checks them; a join makes one string of what may be missing.
+        def guarded(credentials, *arguments):
+            presented = tf.reshape(credentials, [-1])
+            token, run = (tf.strings.reduce_join(one) for one in (presented[:1], presented[1:]))
+            admitted = tf.debugging.Assert(tf.equal(token, self._credentials.token),
+                                           [_WRONG_TOKEN_TEXT])
+            same_run = any_run | tf.equal(run, "") | tf.equal(run, self._credentials.fingerprint)
+            with tf.control_dependencies([admitted]):
+                admitted = tf.debugging.Assert(same_run, [_OTHER_RUN_TEXT])
             with tf.control_dependencies([admitted]):
                 checked = [tf.ensure_shape(argument, spec.shape)
                            for argument, spec in zip(arguments, input_signature, strict=True)]
             with tf.control_dependencies([admitted, *checked]):
                 return function(*checked)
 
-        signature = [tf.TensorSpec(None, tf.string, "token")]
+        signature = [tf.TensorSpec(None, tf.string, "credentials")]
         signature += [tf.TensorSpec(None, spec.dtype, f"argument_{i}")
                       for i, spec in enumerate(input_signature)]
         concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
@@ -115,13 +134,13 @@ class Server:
         """
         self._server.start()
         self._started = True
-        client = Client(self.advertised_address, self._token)
+        client = Client(self.advertised_address, self._credentials)
         try:
             client.wait_until_available(timeout_seconds)
             identity = client.call(_PING).numpy().decode()
         except ClusterError as error:
             self.close()
-            if isinstance(error, WrongTokenError):
+            if isinstance(error, (WrongTokenError, OtherRunError, NoServiceError)):
                 raise _address_in_use(self.advertised_address) from None
             raise ServiceUnavailableError(
                 f"the server at {self.address} cannot reach itself as {self.advertised_address}: "
@@ -175,18 +194,19 @@ class Client:
 
     Args:
         address: the server's advertised `host:port`.
-        token: the cluster's token.
+        credentials: of the cluster; a token alone fits services of every run.
         timeout_seconds: for calls that name none.
     """
 
-    def __init__(self, address: str, token: str,
+    def __init__(self, address: str, credentials: str | Credentials,
                  timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS):
         split_address(address)
         self.address = address
         self.timeout_seconds = timeout_seconds
+        self._credentials = Credentials.of(credentials)
         self._lock = threading.Lock()
         with tf.init_scope():
-            self._token = tf.constant(token)
+            self._presented = tf.constant([self._credentials.token, self._credentials.fingerprint])
         self._connection: Any = None
         self._output_specs: dict[str, Nest] = {}
 
@@ -205,6 +225,8 @@ class Client:
         Raises:
             ServiceUnavailableError: no reply in time.
             WrongTokenError: the server has another token.
+            OtherRunError: the server is of another run.
+            NoServiceError: something else is at the address.
             MessageTooLargeError: arguments or reply exceed 4 MiB.
             ClusterError: the server has no such method.
             tf.errors.OpError: the error of the method itself, with its own type.
@@ -218,15 +240,18 @@ class Client:
         connection = self._connect(timeout)
         if method not in self._output_specs:
             self._connection = None  # the next call asks again: the server may have changed
+            if method not in (_PING, _DESCRIBE):
+                self.call(_PING)  # what is of another run is told so
             raise ClusterError(
                 f"the service at {self.address} has no method {method!r}, only "
-                f"{', '.join(sorted(self._output_specs))}: do all roles run the same version?")
+                f"{', '.join(sorted(self._output_specs))}: is it the address of the right job in "
+                "TF_CONFIG, and do all roles run the same version?")
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
         _check_size(method, self.address, tensors)
         output_specs = self._output_specs[method]
         with self.readable_errors():
             handle, deleter = gen_rpc_ops.rpc_call(
-                connection._client_handle, method_name=method, args=[self._token, *tensors],
+                connection._client_handle, method_name=method, args=[self._presented, *tensors],
                 timeout_in_ms=_milliseconds(timeout))
         return Future(self, handle, deleter, output_specs)
 
@@ -235,7 +260,8 @@ class Client:
 
         Raises:
             ServiceUnavailableError: it did not within the timeout.
-            WrongTokenError: it answered, and refused the token.
+            WrongTokenError, OtherRunError: it answered, and refused the credentials.
+            NoServiceError: something else is at the address.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -256,6 +282,8 @@ class Client:
         try:
             yield
         except tf.errors.OpError as error:
+            if _OTHER_RUN_TEXT in error.message:
+                raise self._other_run() from None
             readable = _readable(error, self.address)
             if readable is None:
                 raise
@@ -268,14 +296,24 @@ class Client:
             if self._connection is None:
                 # Without a name of its own a client may share another one's handle.
                 name = f"client_{uuid.uuid4().hex}"
-                with tf.init_scope(), self.readable_errors():
-                    connection = tf.distribute.experimental.rpc.Client.create(
-                        "grpc", self.address, name=name,
-                        timeout_in_ms=_milliseconds(timeout_seconds))
+                try:
+                    with tf.init_scope(), self.readable_errors():
+                        connection = tf.distribute.experimental.rpc.Client.create(
+                            "grpc", self.address, name=name,
+                            timeout_in_ms=_milliseconds(timeout_seconds))
+                except ServiceUnavailableError:
+                    probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
+                    raise
                 # The listed methods' output specs are kept in this attribute only.
                 self._output_specs = connection._method_registry
                 self._connection = connection
             return self._connection
+
+    def _other_run(self) -> ClusterError:
+        """Asks the service what it is, and returns the error that names what differs."""
+        with tf.init_scope():
+            description = self.call(_DESCRIBE).numpy().decode()
+        return self._credentials.other_run(self.address, description)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -325,10 +363,10 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
         return ServiceUnavailableError(
             f"the service at {address} did not answer in time or is gone "
             f"({type(error).__name__}: {_first_line(text)})")
-    if isinstance(error, tf.errors.UnimplementedError) and "http2" in text:
-        return ServiceUnavailableError(
-            f"what answers at {address} is no service of this cluster: check the address, and "
-            f"http_proxy and no_proxy ({_first_line(text)})")
+    if isinstance(error, tf.errors.UnimplementedError):
+        return NoServiceError(
+            f"what answers at {address} is no service of a cluster: correct the address in "
+            f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})")
     return None
 
 

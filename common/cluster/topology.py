@@ -157,6 +157,21 @@ class Topology:
         return self.addresses("learner" if self.replay_in_learner else "replay")
 
     @property
+    def partners(self) -> tuple[str, ...]:
+        """The addresses that this task calls.
+
+        Raises:
+            ClusterError: the cluster lacks one.
+        """
+        replay = () if self.replay_in_learner else self.addresses("replay")
+        if self.job == "replay":
+            return ()
+        if self.job == "learner":
+            return replay
+        learner = self.address("learner")
+        return (learner,) if self.job == "evaluator" else (learner, *replay)
+
+    @property
     def own_address(self) -> str:
         """The address under which others reach this task."""
         return self.address(self.job, self.index)

@@ -1,39 +1,68 @@
 """A continuous-control environment with one flat observation and canonical actions."""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
 import dm_env
 from dm_env import specs
 import numpy as np
+
+from common.environments.errors import UnusableEnvironmentError
+
+DEFAULT_STEP_SECONDS = 0.04
+"""Of an environment that does not say how long its steps are; only videos use it."""
+
+_Path = tuple[str | int, ...]
 
 
 class CanonicalEnvironment(dm_env.Environment):
     """Gives flat float32 observations and takes actions in [-1, 1].
 
-    Observation: float32 [D], the entries of the wrapped environment's dict, ravelled and joined in
-    the order of its spec; a new array at each step (D4PG section 4.1, "features"; the order is
-    ours).
-    Action: float32 [A] in [-1, 1], mapped to the wrapped bounds by an affine map and nothing else.
-    An action outside [-1, 1] is passed on as it maps; a policy clips where its paper does. (MuJoCo
-    clamps the controls of limited actuators itself.)
+    Observation: float32 [D], the arrays of the wrapped environment's observation (one array, or a
+    nest of dicts and sequences), ravelled and joined in the order of its spec; a new array at each
+    step (D4PG section 4.1, "features"; the order is ours).
+    Action: float32 [A] in [-1, 1], mapped to the wrapped bounds, shape and dtype by an affine map
+    and nothing else. An action outside [-1, 1] is passed on as it maps; a policy clips where its
+    paper does. (MuJoCo clamps the controls of limited actuators itself.)
     """
 
-    def __init__(self, environment: dm_env.Environment):
-        """Wraps `environment`: dict observations, one bounded array of actions."""
+    def __init__(
+        self,
+        environment: dm_env.Environment,
+        render: Callable[[int, int], np.ndarray] | None = None,
+    ):
+        """Wraps `environment`.
+
+        Args:
+          environment: with observations of float arrays, and one bounded float array of actions.
+          render: draws the environment's present state, (height, width) -> uint8 [H, W, 3]; the
+            method `render` of `environment` if not given, should it have one.
+
+        Raises:
+          UnusableEnvironmentError: the observations or the actions are of another kind.
+        """
         self._environment = environment
-        self._slices = {}
+        self._render = render or getattr(environment, "render", None)
+        self._places: list[tuple[_Path, slice]] = []
         size = 0
-        for key, spec in environment.observation_spec().items():
+        for path, spec in _leaves(environment.observation_spec()):
+            _require_float(spec, "observation" + "".join(f"[{key!r}]" for key in path))
             length = int(np.prod(spec.shape))
-            self._slices[key] = slice(size, size + length)
+            self._places.append((path, slice(size, size + length)))
             size += length
+        if not size:
+            raise UnusableEnvironmentError("its observation is empty")
         self._observation_spec = specs.Array((size,), np.float32, name="observation")
 
         bounds = environment.action_spec()
-        low = np.broadcast_to(bounds.minimum, bounds.shape).astype(np.float64)
-        high = np.broadcast_to(bounds.maximum, bounds.shape).astype(np.float64)
+        _require_bounded(bounds)
+        low = np.broadcast_to(bounds.minimum, bounds.shape).astype(np.float64).ravel()
+        high = np.broadcast_to(bounds.maximum, bounds.shape).astype(np.float64).ravel()
         self._scale = (high - low) / 2
         self._offset = (high + low) / 2
+        self._action_shape, self._action_dtype = bounds.shape, bounds.dtype
         self._action_spec = specs.BoundedArray(
-            bounds.shape, np.float32, minimum=-1.0, maximum=1.0, name="action")
+            low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action")
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
@@ -41,7 +70,8 @@ class CanonicalEnvironment(dm_env.Environment):
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
         """Takes `action`, [A]; after a LAST step it starts an episode and ignores the action."""
-        return self._flat(self._environment.step(self._scale * action + self._offset))
+        mapped = (self._scale * action + self._offset).reshape(self._action_shape)
+        return self._flat(self._environment.step(mapped.astype(self._action_dtype, copy=False)))
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the flat observation, float32 [D]."""
@@ -59,12 +89,59 @@ class CanonicalEnvironment(dm_env.Environment):
         """Returns the wrapped environment's discount spec."""
         return self._environment.discount_spec()
 
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds."""
+        timestep = getattr(self._environment, "control_timestep", None)
+        return timestep() if timestep else DEFAULT_STEP_SECONDS
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns a picture of the present state, uint8 [height, width, 3].
+
+        Raises:
+          UnusableEnvironmentError: the environment cannot be drawn.
+        """
+        if self._render is None:
+            raise UnusableEnvironmentError("it has no method render(height, width)")
+        return self._render(height, width)
+
     def close(self) -> None:
         """Frees what the wrapped environment holds."""
         self._environment.close()
 
     def _flat(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         flat = np.empty(self._observation_spec.shape, np.float32)
-        for key, where in self._slices.items():
-            flat[where] = np.ravel(timestep.observation[key])
+        for path, where in self._places:
+            entry = timestep.observation
+            for key in path:
+                entry = entry[key]
+            flat[where] = np.ravel(entry)
         return timestep._replace(observation=flat)
+
+
+def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    """Every leaf with the keys that lead to it, in the order in which the spec has them."""
+    if isinstance(spec, Mapping):
+        children = spec.items()
+    elif isinstance(spec, Sequence) and not isinstance(spec, str):
+        children = enumerate(spec)
+    else:
+        yield path, spec
+        return
+    for key, child in children:
+        yield from _leaves(child, (*path, key))
+
+
+def _require_float(spec: Any, what: str) -> None:
+    if not isinstance(spec, specs.Array) or not np.issubdtype(spec.dtype, np.floating):
+        raise UnusableEnvironmentError(f"its {what} must be a float array, its spec is {spec!r}")
+
+
+def _require_bounded(spec: Any) -> None:
+    bounded = isinstance(spec, specs.BoundedArray) and np.issubdtype(spec.dtype, np.floating)
+    if not bounded or not np.prod(spec.shape):
+        raise UnusableEnvironmentError(
+            "its actions must be one bounded float array (dm_env.specs.BoundedArray), their spec "
+            f"is {spec!r}")
+    if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
+        raise UnusableEnvironmentError(
+            f"its actions must have finite bounds, their spec is {spec!r}")

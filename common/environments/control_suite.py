@@ -6,17 +6,20 @@ Two groups of tasks are left out: `lqr` has no action bounds, so no canonical ac
 Episodes are 1000 steps. A time limit is LAST with discount 1, and nothing here ends earlier.
 """
 
-import os
+from common.environments import rendering
 
-# Features need no renderer. A value that is already set wins.
-os.environ.setdefault("MUJOCO_GL", "disable")
+rendering.disable()
 
-# dm_control reads the variable when it is imported.
-from dm_control import suite
-from dm_control.rl import control
-from dm_control.suite import cheetah
-from dm_control.utils import rewards
+# dm_control loads its renderer when it is imported.
+try:
+    from dm_control import suite
+    from dm_control.rl import control
+    from dm_control.suite import cheetah
+    from dm_control.utils import rewards
+except (ImportError, AttributeError, RuntimeError) as error:
+    raise rendering.unusable(error) from error
 import dm_env
+import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
 
@@ -60,7 +63,15 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
         environment = _OURS[domain, task](seed)
     else:
         environment = suite.load(domain, task, task_kwargs={"random": seed})
-    return CanonicalEnvironment(environment)
+
+    def render(height: int, width: int) -> np.ndarray:
+        try:
+            # The first camera of a domain shows the whole scene, or follows what moves.
+            return environment.physics.render(height, width, camera_id=0)
+        except Exception as error:
+            raise rendering.unusable(error) from error
+
+    return CanonicalEnvironment(environment, render)
 
 
 def _cheetah_walk(seed: int) -> dm_env.Environment:

@@ -6,15 +6,15 @@ from types import ModuleType
 
 import dm_env
 
+from common.environments.errors import UnknownEnvironmentError
+
 # Suite -> a module with `names() -> list[str]` and `make(name, seed) -> dm_env.Environment`, where
-# a name is what follows "suite:". Modules are imported on first use: simulators are slow to import.
+# a name is what follows "suite:". A suite that nobody can list has no names; its `make` then says
+# what is wrong with one. Modules are imported on first use: simulators are slow to import.
 _SUITES = {
     "control": "common.environments.control_suite",
+    "python": "common.environments.python_suite",
 }
-
-
-class UnknownEnvironmentError(ValueError):
-    """No environment has that name; the message is one line and lists near names."""
 
 
 def make(name: str, seed: int) -> dm_env.Environment:
@@ -27,19 +27,21 @@ def make(name: str, seed: int) -> dm_env.Environment:
 
     Raises:
       UnknownEnvironmentError: `names()` does not have it.
+      UnusableEnvironmentError: it is the user's own ("python:MODULE:FUNCTION") and cannot be made.
     """
     suite, _, rest = name.partition(":")
     if suite not in _SUITES:
         raise _unknown(name, name, names(), prefix="")
     module = _module(suite)
-    if rest not in module.names():
+    known = module.names()
+    if known and rest not in known:
         # Compared without the suite, which would make every name of it look near.
-        raise _unknown(name, rest, module.names(), prefix=f"{suite}:")
+        raise _unknown(name, rest, known, prefix=f"{suite}:")
     return module.make(rest, seed)
 
 
 def names() -> list[str]:
-    """Returns the name of every environment, sorted."""
+    """Returns the name of every environment that can be listed, sorted."""
     return sorted(f"{suite}:{name}" for suite in _SUITES for name in _module(suite).names())
 
 
@@ -52,6 +54,9 @@ def _unknown(name: str, part: str, known: list[str], prefix: str) -> UnknownEnvi
     if near:
         hint = "did you mean " + " or ".join(f'"{prefix}{candidate}"' for candidate in near) + "?"
     else:
-        hint = f'a name looks like "{prefix}{known[0]}"'
+        hint = (
+            f'a name looks like "{prefix}{known[0]}", or "python:MODULE:FUNCTION" for one of your '
+            "own"
+        )
     return UnknownEnvironmentError(
         f'unknown environment "{name}": {hint} (common.environments.names() lists them all)')

@@ -1,9 +1,18 @@
 """Checkpoints: a registry of named state, saved as a whole."""
 
+from collections.abc import Iterator, Mapping
+import contextlib
 import pathlib
-from collections.abc import Mapping
 
 import tensorflow as tf
+
+_PREFIX = "ckpt"
+_NAMES_FILE = "checkpoint"
+_VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be read, or is not of this run. One line: which file, what to do."""
 
 
 class Checkpoints:
@@ -14,22 +23,146 @@ class Checkpoints:
 
     def __init__(self, directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable],
                  keep: int = 2):
-        self._manager = tf.train.CheckpointManager(
-            tf.train.Checkpoint(**state), str(directory), max_to_keep=keep
-        )
+        self._directory = pathlib.Path(directory)
+        self._checkpoint = tf.train.Checkpoint(**state)
+        self._keep = keep
+        self._manager: tf.train.CheckpointManager | None = None
 
     def restore(self) -> bool:
         """Restores the newest checkpoint; False if there is none.
 
         Raises:
-          ValueError or AssertionError: it does not fit the state, in a shape or in a name.
+          CheckpointError: it cannot be read, or does not fit the state. Nothing on disk is changed,
+            but the state may be half restored: do not save it.
         """
-        path = self._manager.latest_checkpoint
+        path = newest(self._directory)
         if path is None:
             return False
-        self._manager.checkpoint.restore(path).assert_existing_objects_matched()
+        restore_from(path, self._checkpoint)
         return True
 
     def save(self) -> str:
         """Saves all of the state and returns the path of the checkpoint."""
+        if self._manager is None:  # it reads the directory, which `newest` has found readable
+            self._manager = tf.train.CheckpointManager(
+                self._checkpoint, str(self._directory), max_to_keep=self._keep,
+                checkpoint_name=_PREFIX,
+            )
         return self._manager.save()
+
+
+def newest(directory: pathlib.Path) -> pathlib.Path | None:
+    """Returns the prefix of the newest save's files, None if there is none.
+
+    That is the one which the directory's `checkpoint` file names. Where there is no such file, be
+    it that the first save was cut off before it or that a person removed it, it is the save of the
+    highest number whose index exists: the index is written last.
+
+    Raises:
+      CheckpointError: the `checkpoint` file is not one, or names a save whose files are gone.
+    """
+    names = pathlib.Path(directory, _NAMES_FILE)
+    if not names.exists():
+        saves = _saves(names.parent)
+        return saves[-1] if saves else None
+    try:
+        state = tf.train.get_checkpoint_state(str(directory))
+    except (UnicodeDecodeError, ValueError, tf.errors.OpError):
+        state = None
+    if state is None:
+        raise CheckpointError(
+            f"{names} cannot be read: "
+            + _way_out(names.parent, _saves(names.parent), "remove this file")
+        )
+    path = pathlib.Path(state.model_checkpoint_path)
+    if not path.with_name(f"{path.name}.index").exists():
+        raise CheckpointError(
+            f"{names} names {path.name}, whose files are missing: bring them back, or "
+            + _way_out(names.parent, _saves(names.parent), f"remove the file {_NAMES_FILE}")
+        )
+    return path
+
+
+def restore_from(path: pathlib.Path, checkpoint: tf.train.Checkpoint) -> None:
+    """Restores every variable of `checkpoint` from the save with this prefix.
+
+    What the save holds beyond that is left alone.
+
+    Raises:
+      CheckpointError: the save is truncated or otherwise not readable, or it does not hold these
+        variables. `checkpoint` may be half restored.
+    """
+    with _readable_errors(path):
+        reader = tf.train.load_checkpoint(str(path))
+        there = {
+            name.removesuffix(_VALUE_SUFFIX): shape
+            for name, shape in reader.get_variable_to_shape_map().items()
+        }
+        _refuse_foreign(path, there, checkpoint)
+        checkpoint.restore(str(path)).assert_existing_objects_matched().expect_partial()
+
+
+@contextlib.contextmanager
+def _readable_errors(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError:
+        raise
+    # Of a file that is cut, TensorFlow's readers say IndexError, OpError, or ValueError.
+    except (tf.errors.OpError, IndexError, ValueError, AssertionError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".: ")
+        former = [save for save in _saves(path.parent) if save != path]
+        files = ", ".join(sorted(file.name for file in path.parent.glob(f"{path.name}.*")))
+        raise CheckpointError(
+            f"the checkpoint {path} cannot be read, a file is damaged or missing ({reason}): "
+            + _way_out(path.parent, former, f"remove {files} and {_NAMES_FILE}")
+        ) from None
+
+
+def _refuse_foreign(path: pathlib.Path, there: Mapping[str, list[int]],
+                    checkpoint: tf.train.Checkpoint) -> None:
+    """Compares names and shapes before anything is restored."""
+    here = _shapes(checkpoint)
+    differences = [
+        f"{name} is {list(there[name])} there and {shape.as_list()} here" if name in there
+        else f"{name} is not there"
+        for name, shape in here.items()
+        if name not in there or not shape.is_compatible_with(there[name])
+    ]
+    if differences:
+        more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
+        raise CheckpointError(
+            f"the checkpoint {path} is of another run or of another version of this program: "
+            f"{differences[0]}{more}; continue it as it was begun, or give --workdir a new "
+            "directory"
+        )
+
+
+def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
+    """Returns the shape of each variable by its name in a save: the shortest path to it, as TF."""
+    view = tf.train.TrackableView(checkpoint)
+    shapes, queue, seen = {}, [("", checkpoint)], {id(checkpoint)}  # variables have no hash
+    for path, node in queue:  # grows as it goes
+        if isinstance(node, tf.Variable):
+            shapes[path.removesuffix("/")] = node.shape
+        for name, child in view.children(node).items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                queue.append((f"{path}{name}/", child))
+    return shapes
+
+
+def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the prefixes of the saves whose index is there, in the order of their numbers."""
+    numbered = []
+    for index in directory.glob(f"{_PREFIX}-*.index"):
+        number = index.stem.removeprefix(f"{_PREFIX}-")
+        if number.isdigit():
+            numbered.append((int(number), index.with_suffix("")))
+    return [path for _, path in sorted(numbered)]
+
+
+def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:
+    if saves:
+        return f"{how} to go on from {saves[-1].name}"
+    return f"{directory} has no other save, give --workdir a new directory to begin anew"

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from common.learning.metrics import is_maximum
 from common.replay import memory as memory_lib
 
 Nest = Any
@@ -41,14 +42,15 @@ class UpdateLoop:
         The metrics are averaged over the updates of a call; those named `*_max` are maxima.
         """
         self._update = update
-        self._num_updates = num_updates
+        self.num_updates = num_updates
+        """Updates in one call."""
         self._batch_size = batch_size
         self._run = tf.function(self._loop, jit_compile=jit_compile)
 
     @property
     def num_samples(self) -> int:
         """Items that one call learns from."""
-        return self._num_updates * self._batch_size
+        return self.num_updates * self._batch_size
 
     def __call__(self, sample: memory_lib.Sample) -> tuple[tf.Tensor, Metrics]:
         """Learns from `num_samples` items, in their order.
@@ -59,7 +61,7 @@ class UpdateLoop:
         return self._run(sample.steps, sample.masses, sample.total_mass, sample.count)
 
     def _loop(self, steps: Nest, masses, total_mass, count) -> tuple[tf.Tensor, Metrics]:
-        n, b = self._num_updates, self._batch_size
+        n, b = self.num_updates, self._batch_size
         probabilities = tf.cast(masses / total_mass, tf.float32)
         size = tf.cast(count, tf.float32)
         steps, probabilities = tf.nest.map_structure(
@@ -88,10 +90,10 @@ class UpdateLoop:
             maximum_iterations=n - 1,
         )
         metrics = {
-            name: total if name.endswith("_max") else total / n for name, total in totals.items()
+            name: total if is_maximum(name) else total / n for name, total in totals.items()
         }
         return tf.reshape(all_priorities.stack(), [n * b]), metrics
 
 
 def _accumulate(name: str, total: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(total, value) if name.endswith("_max") else total + value
+    return tf.maximum(total, value) if is_maximum(name) else total + value

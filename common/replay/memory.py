@@ -132,6 +132,7 @@ class Memory:
         # Made once: to convert an empty array costs a call as much as a full one.
         self._no_item_keys = tf.zeros([0], tf.int64)
         self._no_item_lengths = tf.zeros([0], tf.int32)
+        self._no_seed = tf.zeros([], tf.int64)
         self._index = {name: i for i, name in enumerate(distributions)}
         self._handle = self._ops.replay_memory(
             capacity=capacity,
@@ -174,7 +175,9 @@ class Memory:
             self.signature.flatten(steps),
         )
 
-    def sample(self, batch_size, distribution: str = "sample", max_length: int = 0) -> Sample:
+    def sample(
+        self, batch_size, distribution: str = "sample", max_length: int = 0, seed=None
+    ) -> Sample:
         """Draws items with replacement.
 
         Args:
@@ -182,6 +185,8 @@ class Memory:
           distribution: name of the distribution that draws.
           max_length: 0 gives the first step of each item as [B, ...]; T gives [B, T, ...] with
             zeros behind shorter items; of longer ones their first T steps.
+          seed: an int or an int64 scalar tensor: what is drawn follows from it and the memory's
+            contents alone. None or 0 draws with the memory's own generator.
 
         Raises:
           tf.errors.FailedPreconditionError: if there is nothing to draw.
@@ -192,6 +197,7 @@ class Memory:
         sample = self._ops.replay_sample(
             self._handle,
             batch_size,
+            self._no_seed if seed is None else seed,
             dtypes=self.signature.dtypes,
             distribution=self._index[distribution],
             max_length=max_length,

@@ -1,11 +1,17 @@
 """The replay's process."""
 
+import time
+
 from common.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
+from common.cluster.handshake import Credentials
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
 from common.replay.memory import Memory
 from common.replay.service import ReplayService
+
+FAREWELL_SECONDS = 20.0
+"""How long the replay stays for the learner's last look at what was accepted."""
 
 
 def make_memory(agent: Agent, spec: EnvironmentSpec, seed: int) -> Memory:
@@ -17,7 +23,7 @@ def make_memory(agent: Agent, spec: EnvironmentSpec, seed: int) -> Memory:
 
 
 def run_replay(
-    agent: Agent, spec: EnvironmentSpec, topology: Topology, token: str, seed: int,
+    agent: Agent, spec: EnvironmentSpec, topology: Topology, credentials: Credentials, seed: int,
     stop: StopRequest,
 ) -> None:
     """Serves a memory until the learner says that the run is over, or `stop` is requested.
@@ -25,7 +31,7 @@ def run_replay(
     Raises:
       ClusterError: nobody has added or sampled anything for too long.
     """
-    server = rpc.Server(topology.bind_address, token, topology.own_address)
+    server = rpc.Server(topology.bind_address, credentials, topology.own_address)
     memory = make_memory(agent, spec, seed)
     service = ReplayService(server, memory)
     server.start()
@@ -36,5 +42,13 @@ def run_replay(
             patience.renew()
         before = statistics
         patience.check()
-    stop.wait(1.0)  # the learner still waits for the reply
+    _wait_for_learner(service)
+    time.sleep(0.5)  # it still waits for the reply
     server.close()
+
+
+def _wait_for_learner(service: ReplayService) -> None:
+    """Stays while actors that end send their last transitions and the learner counts them."""
+    deadline = time.monotonic() + FAREWELL_SECONDS
+    while service.learner_present and time.monotonic() < deadline:
+        time.sleep(0.1)

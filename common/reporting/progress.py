@@ -140,7 +140,7 @@ class ProgressLine:
         words = "{} actor steps/s" if long else "act {}/s"
         speeds = [words.format(_count(acting, long))]
         size = learner.get("replay_size") or 0
-        if not learner.get("learner_steps"):
+        if not learner.get("learner_steps") or size < self._min_replay_size:
             filled = f"{size:,}/{self._min_replay_size:,}" if self._min_replay_size else f"{size:,}"
             return [f"filling replay {filled}", *speeds]
         words = "{} learner steps/s" if long else "learn {}/s"

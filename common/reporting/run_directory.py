@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.reporting import provenance
+from common.reporting.differences import differences
 
 
 class RunDirectoryError(ValueError):
@@ -89,7 +90,7 @@ class RunDirectory:
                 _write_new(self.config_json, text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(json.loads(text))
+            self._check_config(config)
             for directory in (self.checkpoints, self.tensorboard, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
@@ -98,25 +99,34 @@ class RunDirectory:
                 "give --workdir a directory that you may write"
             ) from error
 
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Keeps this machine's other launchers out in a `with`; the system lets go if this dies.
+    def read_config(self) -> dict[str, Any]:
+        """Returns the config of the run that is here; touches nothing.
+
+        Raises:
+          RunDirectoryError: there is no run here.
+        """
+        if not self.path.is_dir():
+            raise RunDirectoryError(f"there is no directory {self.path}: name that of a run")
+        if not self.config_json.exists():
+            raise RunDirectoryError(
+                f"{self.path} is no run directory, it has no config.json: name that of a run"
+            )
+        config = _read_json(self.config_json)
+        if not isinstance(config, dict):
+            raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
+        return config
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other launchers out in a `with`; the system lets go if this process dies.
 
         Raises:
           RunDirectoryError: another one holds it.
         """
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirectoryError(
-                    f"another run uses {self.path} at this moment: wait for its end, or give "
-                    "another --workdir"
-                ) from None
-            yield
-        finally:
-            os.close(descriptor)
+        return self._hold("run", self.config_json)
+
+    def hold_checkpoints(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other learners out, as `hold` does launchers: only one may save and log."""
+        return self._hold("learner", self.checkpoints / "learner.lock")
 
     def write_run_record(
         self, *, seed: int, scale: str, command: Sequence[str] | None = None
@@ -153,6 +163,29 @@ class RunDirectory:
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
 
+    @contextlib.contextmanager
+    def _hold(self, holder: str, file: Path) -> Iterator[None]:
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # NFS locks no other way
+        except OSError as error:
+            raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunDirectoryError(
+                    f"another {holder} uses {self.path} at this moment: wait for its end, or give "
+                    "another --workdir"
+                ) from None
+            except OSError as error:
+                raise RunDirectoryError(
+                    f"cannot lock {file} ({error.strerror}): give a --workdir on a file system "
+                    "that has locks"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
     def _refuse_foreign_files(self) -> None:
         names = [entry.name for entry in self.path.iterdir()]
         # Another process may be opening the same directory at this moment.
@@ -164,14 +197,9 @@ class RunDirectory:
             )
 
     def _check_config(self, config: Any) -> None:
-        there = _leaves(_read_json(self.config_json))
-        here = _leaves(config)
-        keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-        if keys:
-            absent = "(absent)"
-            changes = ", ".join(
-                f"{key} {there.get(key, absent)} -> {here.get(key, absent)}" for key in keys
-            )
+        found = differences(_read_json(self.config_json), config)
+        if found:
+            changes = ", ".join(f"{key} {there} -> {here}" for key, (there, here) in found.items())
             raise ConfigMismatchError(
                 f"{self.path} holds a run with another config: {changes}; resume it with its own "
                 "config, or give --workdir a new directory"
@@ -191,20 +219,10 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
-    """{"learner.batch_size": "256", ...}, values as JSON text so that NaN equals NaN."""
-    if not isinstance(node, dict) or (prefix and not node):
-        return {prefix: json.dumps(node)}
-    leaves = {}
-    for key, value in node.items():
-        leaves.update(_leaves(value, f"{prefix}.{key}" if prefix else key))
-    return leaves
-
-
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no text at all
         raise RunDirectoryError(
             f"{path} is not JSON ({error}): mend it, or give --workdir a new directory"
         ) from error

@@ -1,9 +1,14 @@
 """D4PG for the shared programs: configuration, actor and learner in one object."""
 
+from collections.abc import Mapping
+import os
+from typing import Any
+
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
 from common.agent import EnvironmentSpec
+from common.learning import trained
 from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
@@ -77,3 +82,21 @@ class D4PG:
         """pi_theta without noise."""
         del num_environments
         return actor_lib.D4PGEvaluator(self._config, spec.observation_size, spec.action_size)
+
+
+def from_config(values: Mapping[str, Any]) -> D4PG:
+    """The agent of a run, from the "config" of its config.json.
+
+    Raises:
+      TypeError or ValueError: that is no configuration of D4PG.
+    """
+    return D4PG(trained.configuration(D4PGConfig, values))
+
+
+def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
+    """The policy of a run's newest checkpoint, `policy(observation) -> action`, without noise.
+
+    Raises:
+      As `common.learning.trained.load`.
+    """
+    return trained.TrainedPolicy(trained.load(workdir, from_config))

@@ -7,7 +7,7 @@ import dataclasses
 import math
 
 NUM_ACTORS = 32
-"""K, control suite (section 4.1); 64 for manipulation and parkour (sections 4.2, 4.3). DDPG has 1."""
+"""K, control suite (section 4.1); 64 for manipulation and parkour (4.2, 4.3). DDPG has 1."""
 
 CRITICS = ("categorical", "scalar", "mixture")
 NOISES = ("gaussian", "ou")

@@ -39,11 +39,11 @@ def service(agent):
     server.close()
 
 
-def make_sender(agent, server):
+def make_sender(agent, server, stop=None):
     client = rpc.Client(server.address, TOKEN, timeout_seconds=0.5)
     actor = agent.make_actor(SPEC, 2, seed=0)
     sender = Sender(agent, actor, RemoteMemory(client, agent.step_specs(SPEC)), range(4, 6),
-                    StopRequest())
+                    stop or StopRequest())
     sender.start()
     return sender
 
@@ -72,6 +72,54 @@ def test_everything_collected_in_batches_arrives(agent, service):
     sender.close()
     statistics = memory.statistics()
     assert statistics.inserted == 35 and statistics.duplicates == 0
+    assert sender.num_accepted == 35
+
+
+def test_what_is_left_is_sent_at_the_end_also_when_asked_to_stop(agent, service):
+    server, memory = service
+    stop = StopRequest()
+    sender = make_sender(agent, server, stop)
+    for batch in range(12):
+        sender.add(transitions(batch * SEND_BATCH, SEND_BATCH))
+    stop.request()
+    sender.add(transitions(12 * SEND_BATCH, SEND_BATCH - 3))  # the step that was under way
+    sender.close()
+    assert memory.statistics().inserted == sender.num_accepted == 13 * SEND_BATCH - 3
+
+
+def test_a_new_replay_hears_of_all_that_the_former_one_accepted(agent, service):
+    server, _ = service
+    sender = make_sender(agent, server)
+    sender.add(transitions(0, 25))
+    while sender.num_accepted < 25:
+        time.sleep(0.01)
+    address, incarnation = server.address, sender.incarnation
+    server.close()
+    sender.add(transitions(25, SEND_BATCH))
+    second = rpc.Server(address, TOKEN)
+    memory = make_memory(agent, SPEC, seed=0)
+    accounts = ReplayService(second, memory)
+    second.start()
+    sender.close()
+    assert sender.incarnation == incarnation
+    assert accounts.accepted() == {incarnation: 35} and memory.statistics().inserted == 10
+    second.close()
+
+
+def test_a_new_replay_hears_of_it_from_an_actor_that_has_nothing_more_to_send(agent, service):
+    server, _ = service
+    sender = make_sender(agent, server)
+    sender.add(transitions(0, 20))
+    while sender.num_accepted < 20:
+        time.sleep(0.01)
+    server.close()
+    second = rpc.Server(server.address, TOKEN)
+    memory = make_memory(agent, SPEC, seed=0)
+    accounts = ReplayService(second, memory)
+    second.start()
+    sender.close()
+    assert accounts.accepted() == {sender.incarnation: 20} and memory.statistics().inserted == 0
+    second.close()
 
 
 def test_close_gives_up_on_a_replay_that_is_gone(agent, service):

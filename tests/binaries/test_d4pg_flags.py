@@ -1,5 +1,6 @@
 """A user's mistake: one line that names it and the way out, nothing written, no TensorFlow."""
 
+import http.server
 import json
 import os
 import pathlib
@@ -8,9 +9,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from common.cluster import available
 from common.reporting.run_directory import RunDirectory
 from reproductions.d4pg.config import D4PGConfig
 
@@ -18,6 +21,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 CARTPOLE = "--environment=control:cartpole:swingup"
 TOKEN = "a token for this test"
 LEARNER = {"cluster": {"learner": ["127.0.0.1:1"]}, "task": {"type": "learner", "index": 0}}
+
+
+def tf_config(role, **addresses):
+    """A cluster of one task a job, read by `role`."""
+    cluster = {job: [address] for job, address in addresses.items()}
+    return json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})
 
 
 @pytest.fixture
@@ -80,6 +89,7 @@ def contents(directory):
     ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
     ([CARTPOLE, "--max_minutes=-1"], ["--max_minutes=-1"]),
     ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
+    ([CARTPOLE, "--patience_minutes=inf"], ["--patience_minutes", "finite", "inf"]),
     ([CARTPOLE, "--seed=-1"], ["--seed=-1"]),
     ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
     ([CARTPOLE, "--role=leaner"], ["--role=leaner", "learner|replay|actor|evaluator"]),
@@ -127,6 +137,22 @@ def test_a_workdir_without_permission(tmp_path, without_tensorflow):
     assert_refused(result, "locked/run", "Permission denied", "--workdir")
 
 
+@pytest.mark.skipif((available.memory() or 0) > 700e9, reason="this machine could hold it")
+@pytest.mark.parametrize("role, variables, words", [
+    ("local", {}, ["740 GB", "4 processes", "--replay=learner", "--num_actors"]),
+    ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN}, ["1 process"]),
+])
+def test_a_replay_that_this_machine_cannot_hold(role, variables, words, tmp_path,
+                                                without_tensorflow):
+    workdir = tmp_path / "run"
+    result = run(
+        "--environment=control:humanoid:run", f"--workdir={workdir}", "--actor_processes=1",
+        f"--role={role}", f"--config.replay_capacity={2**30}", **variables, **without_tensorflow)
+    assert_refused(result, "not enough memory", "737 GB when full", "--config.replay_capacity",
+                   "--ignore_resources", *words)
+    assert not workdir.exists()
+
+
 @pytest.mark.parametrize("role, variables, words", [
     ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
     ("learner", {"TF_CONFIG": "{"}, ["TF_CONFIG", "not JSON"]),
@@ -136,6 +162,12 @@ def test_a_workdir_without_permission(tmp_path, without_tensorflow):
      ["REPLAY_RL_TOKEN", "5 characters"]),
     ("actor", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN},
      ["--role=actor", "TF_CONFIG is learner"]),
+    ("actor", {"TF_CONFIG": tf_config("actor", replay="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
+     ["no learner 0", "add its host:port to TF_CONFIG"]),
+    ("evaluator", {"TF_CONFIG": tf_config("evaluator", replay="127.0.0.1:1"),
+                   "REPLAY_RL_TOKEN": TOKEN}, ["no learner 0", "add its host:port to TF_CONFIG"]),
+    ("replay", {"TF_CONFIG": tf_config("replay", learner="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
+     ["replay 0", "no job 'replay'"]),
 ])
 def test_a_role_without_its_place(role, variables, words, tmp_path, without_tensorflow):
     workdir = tmp_path / "run"
@@ -151,6 +183,34 @@ def test_a_role_with_an_unknown_task(tmp_path, without_tensorflow):
                  "--role=learner", TF_CONFIG=json.dumps(LEARNER), REPLAY_RL_TOKEN=TOKEN,
                  **without_tensorflow)
     assert_refused(result, "swngup", '"control:cartpole:swingup"')
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("role", ["actor", "learner"])
+def test_the_address_of_something_else(role, tmp_path, without_tensorflow):
+    """A web server where a partner should be is known at once."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.RequestHandlerClass.log_message = lambda *_: None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{server.server_address[1]}"
+    jobs = {"learner": "127.0.0.1:1", "replay": address}
+    try:
+        result = run(CARTPOLE, f"--workdir={tmp_path}/run", f"--role={role}",
+                     "--actor_processes=1", TF_CONFIG=tf_config(role, **jobs),
+                     REPLAY_RL_TOKEN=TOKEN, **without_tensorflow)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert_refused(result, address, "no service of a cluster", "TF_CONFIG")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_host_that_does_not_resolve(tmp_path, without_tensorflow):
+    config = tf_config("actor", learner="no-such-host.invalid:4000")
+    result = run(CARTPOLE, f"--workdir={tmp_path}/run", "--role=actor", "--actor_processes=1",
+                 "--patience_minutes=0.01", TF_CONFIG=config, REPLAY_RL_TOKEN=TOKEN,
+                 **without_tensorflow)
+    assert_refused(result, "cannot resolve the host of no-such-host.invalid:4000", "TF_CONFIG")
     assert not (tmp_path / "run").exists()
 
 
@@ -191,7 +251,8 @@ def test_help_explains_every_flag_and_hyperparameter(without_tensorflow):
     text = " ".join(run("--help", **without_tensorflow).stdout.split())
     for name in ("environment", "workdir", "role", "seed", "num_actors", "actor_processes",
                  "learner_threads", "max_minutes", "max_actor_steps", "max_learner_steps",
-                 "evaluation_episodes", "evaluation_seconds", "replay", "config"):
+                 "evaluation_episodes", "evaluation_seconds", "patience_minutes", "replay",
+                 "[no]ignore_resources", "config"):
         assert f" --{name}: " in text
     for name in D4PGConfig.__dataclass_fields__:
         explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, Role
+from common.cluster.launcher import GIVE_UP_CODE, LocalCluster, Role
 
 
 def python(code):
@@ -114,9 +114,34 @@ def test_a_role_that_dies_at_every_start_is_given_up(tmp_path):
 def test_deaths_after_a_long_life_are_not_counted(tmp_path):
     code = "import sys, time; time.sleep(0.15); sys.exit(1)"
     with LocalCluster([Role("actor", 0, python(code), restart=True)], tmp_path, give_up_after=2,
-                      quick_death_seconds=0.1, restart_delay_seconds=0.01) as cluster:
+                      life_seconds=0.1, restart_delay_seconds=0.01) as cluster:
         assert wait_for(lambda: cluster.states()["actor", 0].restarts >= 3)
         assert cluster.failure() is None
+
+
+def test_many_kills_are_survived_by_who_runs_in_between(tmp_path):
+    """More kills than lives, some close to each other; a crash at each start would be the end."""
+    with LocalCluster([Role("actor", 0, SLEEP, restart=True)], tmp_path, give_up_after=3,
+                      life_seconds=0.2, restart_delay_seconds=0.01) as cluster:
+        for kill in range(8):
+            assert wait_for(lambda: cluster.log_path("actor", 0).read_text() == "up\n" * (kill + 1))
+            if kill % 2:
+                time.sleep(0.4)
+            os.kill(cluster.states()["actor", 0].pid, signal.SIGKILL)
+            assert wait_for(lambda: cluster.states()["actor", 0].restarts == kill + 1)
+        assert cluster.failure() is None
+
+
+def test_a_stop_while_a_role_waits_for_its_restart(tmp_path):
+    with LocalCluster([Role("actor", 0, SLEEP, restart=True)], tmp_path,
+                      restart_delay_seconds=0.5) as cluster:
+        log = cluster.log_path("actor", 0)
+        assert wait_for(lambda: log.read_text() == "up\n")
+        os.kill(cluster.states()["actor", 0].pid, signal.SIGKILL)
+        assert wait_for(lambda: not cluster.states()["actor", 0].running)
+    time.sleep(0.8)
+    state = cluster.states()["actor", 0]
+    assert not state.running and state.restarts == 0 and log.read_text() == "up\n"
 
 
 @pytest.mark.parametrize("end, text", [
@@ -131,6 +156,18 @@ def test_the_failure_of_a_role_is_readable(tmp_path, end, text):
         assert str(cluster.log_path("learner", 0)) in lines[0]
         assert lines[1:] == [f"line {i}" for i in range(985, 1000)]
         assert cluster.states()["actor", 0].running
+
+
+def test_a_mistake_of_the_user_is_given_up_at_once_in_one_line(tmp_path):
+    code = (f"import sys; print('much before'); print('error: the file x is damaged'); "
+            f"sys.exit({GIVE_UP_CODE})")
+    with LocalCluster([Role("learner", 0, python(code), restart=True)], tmp_path,
+                      restart_delay_seconds=0.01) as cluster:
+        assert wait_for(lambda: cluster.failure() is not None)
+        path = cluster.log_path("learner", 0)
+        assert cluster.failure() == f"learner 0: the file x is damaged (its log is {path})"
+        time.sleep(0.2)
+        assert cluster.states()["learner", 0].restarts == 0
 
 
 def test_environment_and_arguments_arrive_as_they_are(tmp_path):

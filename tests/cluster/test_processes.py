@@ -80,13 +80,13 @@ import os, signal
 from common.cluster.processes import StopRequest
 stop = StopRequest().install()
 os.kill(os.getpid(), signal.SIGINT)
-print(stop.requested)
+print(stop.requested, stop.exit_code)
 other = StopRequest()
 other.request()
-print(other.requested)
+print(other.requested, other.exit_code)
 """
     child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    assert child.stdout == b"True\nTrue\n"
+    assert child.stdout == b"True 130\nTrue 0\n"
 
 
 def test_threads_are_limited_before_anything_reads_the_variables():

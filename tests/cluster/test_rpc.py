@@ -72,7 +72,7 @@ def test_call_returns_the_nest(client):
 
 @pytest.mark.parametrize("wrong", [
     tf.constant("another token"), tf.constant(""), tf.zeros([0], tf.string),
-    tf.constant([TOKEN, TOKEN]), tf.constant([TOKEN, "x"])])
+    tf.constant(["x", TOKEN]), tf.constant([TOKEN[:7], TOKEN[7:]])])
 def test_a_wrong_token_changes_nothing_and_learns_nothing(service, wrong):
     before = int(service.count)
     status = raw_client(service.server.address).call(

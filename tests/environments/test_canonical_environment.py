@@ -3,7 +3,8 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.environments.canonical import CanonicalEnvironment
+from common.environments import UnusableEnvironmentError
+from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnvironment
 
 
 class Recorder(dm_env.Environment):
@@ -62,3 +63,80 @@ def test_reward_and_discount_pass_through():
     environment.reset()
     timestep = environment.step(np.zeros(3, np.float32))
     assert (timestep.reward, timestep.discount) == (2.0, .5)
+
+
+class Still(dm_env.Environment):
+    """Shows what it is told to, and remembers its action."""
+
+    def __init__(self, observation_spec, action_spec, observation=None):
+        self._specs = observation_spec, action_spec
+        self._observation = observation
+        self.action = None
+
+    def reset(self):
+        return dm_env.restart(self._observation)
+
+    def step(self, action):
+        self.action = action
+        return dm_env.transition(0.0, self._observation)
+
+    def observation_spec(self):
+        return self._specs[0]
+
+    def action_spec(self):
+        return self._specs[1]
+
+
+FLOATS = specs.Array((2,), np.float32)
+BOUNDED = specs.BoundedArray((1,), np.float32, -1, 1)
+
+
+@pytest.mark.parametrize("spec, observation, expected", [
+    (specs.Array((2, 2), float), np.array([[1., 2.], [3., 4.]]), [1, 2, 3, 4]),
+    ([FLOATS, FLOATS], [np.array([1, 2]), np.array([3, 4])], [1, 2, 3, 4]),
+    ({"b": {"y": FLOATS, "x": specs.Array((), float)}, "a": (FLOATS,)},
+     {"a": (np.array([4, 5]),), "b": {"x": 3.0, "y": np.array([1, 2])}}, [1, 2, 3, 4, 5]),
+], ids=["array", "list", "nest"])
+def test_an_array_or_any_nest_of_arrays_is_observed(spec, observation, expected):
+    environment = CanonicalEnvironment(Still(spec, BOUNDED, observation))
+    assert environment.observation_spec().shape == (len(expected),)
+    flat = environment.reset().observation
+    assert flat.dtype == np.float32
+    np.testing.assert_array_equal(flat, expected)
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_actions_take_the_shape_and_dtype_of_the_bounds(shape):
+    still = Still(FLOATS, specs.BoundedArray(shape, np.float32, 0, 10), np.zeros(2))
+    environment = CanonicalEnvironment(still)
+    size = int(np.prod(shape))
+    assert environment.action_spec().shape == (size,)
+    environment.reset()
+    environment.step(np.linspace(-1, 1, size, dtype=np.float32))
+    assert still.action.shape == shape and still.action.dtype == np.float32
+    np.testing.assert_allclose(np.ravel(still.action), 5 + 5 * np.linspace(-1, 1, size), rtol=1e-6)
+
+
+@pytest.mark.parametrize("observations, actions, words", [
+    (specs.Array((2,), np.uint8), BOUNDED, ["observation", "float array", "uint8"]),
+    ({"a": FLOATS, "count": specs.Array((), int)}, BOUNDED, ["observation['count']", "int64"]),
+    ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
+    ({}, BOUNDED, ["observation is empty"]),
+    (FLOATS, specs.DiscreteArray(4), ["actions", "bounded float array", "DiscreteArray"]),
+    (FLOATS, specs.Array((2,), float), ["actions", "BoundedArray"]),
+    (FLOATS, specs.BoundedArray((2,), float, -np.inf, 1), ["actions", "finite bounds", "-inf"]),
+    (FLOATS, {"left": BOUNDED}, ["actions", "one bounded float array", "left"]),
+])
+def test_what_is_no_continuous_control_is_refused(observations, actions, words):
+    with pytest.raises(UnusableEnvironmentError) as raised:
+        CanonicalEnvironment(Still(observations, actions))
+    for word in words:
+        assert word in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_without_a_picture_or_a_length_of_steps():
+    environment = CanonicalEnvironment(Still(FLOATS, BOUNDED))
+    assert environment.control_timestep() == DEFAULT_STEP_SECONDS
+    with pytest.raises(UnusableEnvironmentError, match=r"no method render\(height, width\)"):
+        environment.render(2, 3)

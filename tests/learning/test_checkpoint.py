@@ -1,12 +1,15 @@
 """Tests of common.learning.checkpoint, with a learner that has all kinds of state: D4PG's."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
 from common.learning import optimizers
-from common.learning.checkpoint import Checkpoints
+from common.learning.checkpoint import CheckpointError, Checkpoints, newest
 from common.learning.update_loop import Batch, UpdateLoop
 from common.replay.memory import Sample
 from reproductions.d4pg import learner as learner_lib
@@ -146,14 +149,148 @@ def test_a_save_that_was_cut_off_leaves_the_former_one(tmp_path):
     assert int(counter) == 7
 
 
-def test_state_that_does_not_fit_is_an_error(tmp_path):
+def contents(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def cut(path, share=0.5):
+    path.write_bytes(path.read_bytes()[:int(share * path.stat().st_size)])
+
+
+def flip_a_byte(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 255
+    path.write_bytes(data)
+
+
+DATA, INDEX, NAMES = "ckpt-2.data-00000-of-00001", "ckpt-2.index", "checkpoint"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A directory with two saves: of a counter at 1, and at 2."""
+    directory, counter = tmp_path_factory.mktemp("saved"), tf.Variable(0)
+    padding = tf.Variable(tf.range(1000.0))  # so that half of the data is not only the counter
+    checkpoints = Checkpoints(directory, {"counter": counter, "padding": padding})
+    for value in (1, 2):
+        counter.assign(value)
+        checkpoints.save()
+    return directory
+
+
+def restored(directory):
+    counter = tf.Variable(0)
+    state = {"counter": counter, "padding": tf.Variable(tf.zeros([1000]))}
+    assert Checkpoints(directory, state).restore()
+    return int(counter)
+
+
+@pytest.mark.parametrize("spoil, named, way_out", [
+    (lambda d: cut(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: cut(d / DATA, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: flip_a_byte(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: cut(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: cut(d / INDEX, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: flip_a_byte(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+    (lambda d: (d / DATA).unlink(), "ckpt-2 cannot be read", [INDEX, NAMES]),
+    (lambda d: (d / INDEX).unlink(), "names ckpt-2, whose files are missing", [NAMES]),
+    (lambda d: [(d / INDEX).unlink(), (d / DATA).unlink()],
+     "names ckpt-2, whose files are missing", [NAMES]),
+], ids=["data cut", "data empty", "data changed", "index cut", "index empty", "index changed",
+        "data gone", "index gone", "both gone"])
+def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil, named, way_out):
+    """The save before it is named; following the advice restores that one."""
+    directory = tmp_path / "run"
+    shutil.copytree(saved, directory)
+    spoil(directory)
+    before = contents(directory)
+    with pytest.raises(CheckpointError, match=named) as caught:
+        restored(directory)
+    message = str(caught.value)
+    assert "\n" not in message and str(directory) in message
+    assert "to go on from ckpt-1" in message
+    assert contents(directory) == before
+    for name in way_out:
+        assert name in message
+        (directory / name).unlink()
+    assert restored(directory) == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\x00garbage", b"model_checkpoint_path 3",
+                                  b"no_such_field: 1"])
+def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tmp_path, text):
+    directory = tmp_path / "run"
+    shutil.copytree(saved, directory)
+    (directory / NAMES).write_bytes(text)
+    with pytest.raises(CheckpointError, match="remove this file to go on from ckpt-2") as caught:
+        restored(directory)
+    assert "\n" not in str(caught.value) and str(directory / NAMES) in str(caught.value)
+    assert (directory / NAMES).read_bytes() == text
+    (directory / NAMES).unlink()
+    assert restored(directory) == 2
+
+
+def test_a_damaged_save_without_another_says_so(tmp_path):
+    Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
+    cut(tmp_path / "ckpt-1.data-00000-of-00001", 0)
+    with pytest.raises(CheckpointError, match="no other save.*new directory"):
+        Checkpoints(tmp_path, {"counter": tf.Variable(0)}).restore()
+
+
+def test_a_first_save_that_nothing_names_yet_is_found(tmp_path):
+    """A kill between its last file and its name must not cost what was learned."""
+    counter = tf.Variable(5)
+    checkpoints = Checkpoints(tmp_path, {"counter": counter})
+    checkpoints.save()
+    (tmp_path / NAMES).unlink()
+    counter.assign(0)
+    again = Checkpoints(tmp_path, {"counter": counter})
+    assert again.restore() and int(counter) == 5
+    assert again.save().endswith("ckpt-2")  # it counts on
+
+
+def test_the_highest_number_counts_not_the_last_in_the_alphabet(tmp_path):
+    counter = tf.Variable(0)
+    checkpoints = Checkpoints(tmp_path, {"counter": counter})
+    for value in range(1, 11):
+        counter.assign(value)
+        checkpoints.save()
+    (tmp_path / NAMES).unlink()
+    assert newest(tmp_path).name == "ckpt-10"
+
+
+@pytest.mark.parametrize("values", [{"policy_sizes": (6, 4)}, {"policy_sizes": (6, 5, 4)},
+                                    {"policy_sizes": (6,)}, {"num_atoms": 7}], ids=str)
+def test_a_save_of_other_networks_is_refused(tmp_path, values):
+    """Before anything is restored, with the first difference named."""
     learner, _ = make_learner()
     Checkpoints(tmp_path, {"learner": learner}).save()
-    other, _ = make_learner(policy_sizes=(6, 5, 4))
-    with pytest.raises(ValueError, match="shape"):
+    before = contents(tmp_path)
+    other, _ = make_learner(**values)
+    state = state_of(other)
+    with pytest.raises(CheckpointError, match="another run or of another version") as caught:
         Checkpoints(tmp_path, {"learner": other}).restore()
-    with pytest.raises(AssertionError):
-        Checkpoints(tmp_path, {"other": tf.Variable(0)}).restore()
+    message = str(caught.value)
+    assert re.search(r"learner/\S+ is (\[[\d, ]+\] there and \[[\d, ]+\] here|not there)", message)
+    assert "\n" not in message and str(tmp_path / "ckpt-1") in message and "--workdir" in message
+    for a, b in zip(state, state_of(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert contents(tmp_path) == before
+
+
+def test_a_save_without_a_name_of_the_state_is_refused(tmp_path):
+    """That of another paper, or of a version of the code that did not save it."""
+    Checkpoints(tmp_path, {"learner": tf.Variable(0)}).save()
+    with pytest.raises(CheckpointError, match="progress is not there"):
+        Checkpoints(tmp_path, {"learner": tf.Variable(0), "progress": tf.Variable(0)}).restore()
+
+
+def test_state_of_any_length_is_no_difference(tmp_path):
+    table = tf.Variable([1, 2, 3], shape=tf.TensorShape([None]))
+    Checkpoints(tmp_path, {"table": table}).save()
+    other = tf.Variable(tf.zeros([0], tf.int32), shape=tf.TensorShape([None]))
+    assert Checkpoints(tmp_path, {"table": other}).restore()
+    np.testing.assert_array_equal(other.numpy(), [1, 2, 3])
 
 
 def test_a_life_without_an_update_loses_nothing(tmp_path):

@@ -55,9 +55,9 @@ class LoggedMemory(Memory):
         keys = np.arange(begin, end)
         self.insert(keys, (keys + 1).astype(np.float32), (keys + 1).astype(np.float32))
 
-    def sample(self, batch_size, distribution="sample", max_length=0):
+    def sample(self, batch_size, distribution="sample", max_length=0, seed=None):
         self._note("sample")
-        sample = super().sample(batch_size, distribution, max_length)
+        sample = super().sample(batch_size, distribution, max_length, seed)
         self.keys.append(sample.keys.numpy())
         return sample
 
@@ -70,12 +70,13 @@ class LoggedMemory(Memory):
         return super().statistics()
 
 
-def make(memory, prefetch, min_size=10, samples_per_insert=None, tolerance=CALL, retry_on=()):
+def make(memory, prefetch, min_size=10, samples_per_insert=None, tolerance=CALL, retry_on=(),
+         seed=0):
     """A replay learner and its learner."""
     learner = Learner()
     loop = UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
     schedule = Schedule(min_size, samples_per_insert, float(tolerance))
-    return ReplayLearner(memory, loop, learner.steps, schedule, prefetch, retry_on), learner
+    return ReplayLearner(memory, loop, learner.steps, schedule, prefetch, retry_on, seed), learner
 
 
 def masses(memory):
@@ -159,6 +160,73 @@ def test_order_with_prefetch_is_always_the_same():
     assert logs[0] == logs[1] == logs[2]
     assert keys[0] == keys[1] == keys[2]
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_what_is_drawn_follows_from_the_seed_and_the_step():
+    def keys(memory_seed, seed, first_step=0, prefetch=False, calls=3):
+        memory = LoggedMemory(memory_seed)
+        memory.fill(0, 50)
+        replay_learner, learner = make(memory, prefetch, seed=seed)
+        learner.steps.assign(first_step)
+        for _ in range(calls):
+            replay_learner.step()
+        replay_learner.close()
+        return memory.keys
+
+    expected = keys(memory_seed=1, seed=5)
+    np.testing.assert_array_equal(keys(memory_seed=2, seed=5), expected)
+    assert np.mean(np.array(expected[0]) == expected[1]) < 0.5  # each step draws for itself
+    assert np.any(keys(memory_seed=1, seed=6, calls=1)[0] != expected[0])
+    assert np.any(keys(memory_seed=1, seed=5, first_step=3, calls=1)[0] != expected[0])
+    # The first call of both sees the same memory.
+    np.testing.assert_array_equal(keys(1, 5, prefetch=True, calls=1)[0], expected[0])
+
+
+def test_a_saved_draw_is_read_again_without_using_credit():
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    first, learner = make(memory, True, samples_per_insert=100.0)
+    first.step()
+    first.store()
+    first.close()
+    ahead = memory.keys[-1]
+    np.testing.assert_array_equal(first.saved_draw.keys, ahead)
+    sampled = Memory.statistics(memory).sampled
+
+    second, other = make(memory, False, samples_per_insert=100.0)
+    other.steps.assign(learner.steps)
+    second.saved_draw.store(first.saved_draw.read(memory))
+    second.store()  # a save before the first call keeps it
+    memory.log.clear()
+    assert second.step() is not None
+    assert memory.log == ["statistics", "update"]
+    assert second.priority_lag == 2 * UPDATES  # drawn before the call before it
+    assert Memory.statistics(memory).sampled == sampled
+    second.store()
+    assert second.saved_draw.read(memory) is None  # used up
+    assert second.step() is not None and Memory.statistics(memory).sampled == sampled + CALL
+
+
+def test_a_saved_draw_waits_for_a_memory_that_is_away_and_is_dropped_if_its_rows_are_gone():
+    memory = LoggedMemory(capacity=20)
+    memory.fill(0, 20)
+    first, _ = make(memory, True)
+    first.step()
+    first.store()
+    first.close()
+
+    second, _ = make(memory, False, retry_on=(tf.errors.UnavailableError,))
+    second.saved_draw.store(first.saved_draw.read(memory))
+    memory.away = True
+    assert second.step() is None
+    second.store()
+    assert second.saved_draw.read(memory) is not None
+    memory.away = False
+    memory.fill(20, 40)  # pushes out all that were there
+    memory.log.clear()
+    assert second.step() is not None
+    assert memory.log == ["statistics", "sample", "update"]
+    assert min(memory.keys[-1]) >= 20
 
 
 @pytest.mark.parametrize("prefetch", [False, True])

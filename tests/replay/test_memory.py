@@ -169,6 +169,26 @@ def test_a_seed_repeats_sampling():
     assert run(0) != run(0)  # from the system
 
 
+@pytest.mark.parametrize("name", ["sample", "uniform", "small"])
+def test_a_seeded_draw_follows_from_seed_and_contents(name):
+    def make(seed):
+        memory = make_memory(seed=seed, uniform=Uniform(), small=Proportional(-0.4))
+        insert(memory, range(16), np.arange(1, 17))
+        return memory
+
+    def draw(memory, seed):
+        return memory.sample(50, name, seed=seed).keys.numpy().tolist()
+
+    first, second, undisturbed = make(5), make(6), make(5)
+    for seed in (1, -7, 2**63 - 1):
+        assert draw(first, seed) == draw(second, seed) == draw(first, seed)
+    assert draw(first, 1) != draw(first, 2)
+    # The memory's own generator has not moved.
+    assert draw(first, None) == draw(undisturbed, 0)
+    in_graph = tf.function(lambda seed: first.sample(50, name, seed=seed).keys)
+    assert in_graph(tf.constant(1, tf.int64)).numpy().tolist() == draw(second, 1)
+
+
 def test_sums_do_not_drift():
     capacity, batch = 1000, 1000
     memory = make_memory(capacity=capacity, exponent=1.0)

@@ -174,13 +174,134 @@ def test_incarnations_differ(served):
         futures = [served.client.call_async("replay_incarnation") for _ in range(400)]
         given += [int(future.result()) for future in futures]
     assert len(set(given)) == len(given) == 2001
-    assert all(0 <= one < key_layout.MAX_INCARNATIONS for one in given)
+    numbers = {one % key_layout.MAX_INCARNATIONS for one in given}
+    assert len(numbers) == 2001
+    assert len({one // key_layout.MAX_INCARNATIONS for one in given}) == 1  # the service's
 
 
 def test_the_learner_ends_the_run(served):
-    assert not served.service.finished
-    served.remote.finish()
+    assert not served.service.finished and not served.service.learner_present
+    served.remote.accepted()
+    assert not served.service.finished and served.service.learner_present
+    served.remote.leave(finished=False)
+    assert not served.service.finished and not served.service.learner_present
+    served.remote.leave(finished=True)
     assert served.service.finished
+
+
+def test_a_seeded_sample_is_that_of_the_memory(served):
+    add(served.remote, range(100))
+    for seed in (1, 2**63 - 1):
+        drawn, again = served.remote.sample(64, seed=seed), served.memory.sample(64, seed=seed)
+        np.testing.assert_array_equal(drawn.keys, again.keys)
+    assert np.any(served.remote.sample(64).keys != served.remote.sample(64).keys)
+
+
+def test_the_parts_of_a_seeded_sample_differ_and_repeat():
+    wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)  # 200 rows a message
+    wide.remote.insert(np.arange(650), {"x": np.zeros([650, 5000], np.float32)},
+                       np.ones(650, np.float32))
+    keys = wide.remote.sample(400, seed=5).keys.numpy()
+    np.testing.assert_array_equal(wide.remote.sample(400, seed=5).keys, keys)
+    assert np.mean(keys[:134] == keys[134:268]) < 0.1
+    wide.server.close()
+
+
+def test_read_gives_the_rows_of_keys_and_says_which_are_gone():
+    wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
+    x = np.random.default_rng(0).normal(size=[450, 5000]).astype(np.float32)
+    wide.remote.insert(np.arange(450), {"x": x}, np.ones(450, np.float32))
+    keys = np.random.default_rng(1).permutation(600)
+    found, steps = wide.remote.read(keys)  # three messages
+    np.testing.assert_array_equal(found, keys < 450)
+    np.testing.assert_array_equal(steps["x"].numpy()[keys < 450], x[keys[keys < 450]])
+    assert not np.any(steps["x"].numpy()[keys >= 450])
+    assert wide.remote.statistics().sampled == 0  # a read uses no credit
+    found, steps = wide.remote.read(np.zeros([0], np.int64))
+    assert found.shape == [0] and steps["x"].shape == [0, 5000]
+    wide.server.close()
+
+
+# Accounts.
+
+
+def client_of(served):
+    """An actor's, with an account."""
+    remote = RemoteMemory(rpc.Client(served.server.address, TOKEN, 20.0), SPECS)
+    return remote, remote.new_incarnation()
+
+
+def test_accounts_are_kept_by_incarnation(served):
+    (one, first), (two, second) = client_of(served), client_of(served)
+    assert served.remote.accepted() == {}
+    add(one, range(10))
+    add(two, range(100, 103))
+    add(one, range(10, 15))
+    assert served.remote.accepted() == served.service.accepted() == {first: 15, second: 3}
+    assert (one.num_accepted, two.num_accepted) == (15, 3)
+
+
+def test_what_is_refused_or_repeated_is_not_counted_again(served):
+    remote, incarnation = client_of(served)
+    add(remote, range(10))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        add(remote, range(10, 15), priority=np.nan)
+    assert remote.num_accepted == 10 and served.service.accepted() == {incarnation: 10}
+    # As a call that came through although its caller had given up, and is made again.
+    late = insert_call(keys=np.arange(10, 14), incarnation=incarnation, accepted=14)
+    served.client.call(*late)
+    assert served.service.accepted() == {incarnation: 14}
+    add(remote, range(10, 14))
+    served.client.call(*late)
+    add(remote, range(14, 20))
+    served.client.call(*late)  # later than what came after it
+    assert served.service.accepted() == {incarnation: 20} and remote.num_accepted == 20
+    assert served.memory.statistics().inserted == 20
+
+
+def test_a_split_insert_of_which_a_part_fails_counts_what_came_through():
+    wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
+    incarnation = wide.remote.new_incarnation()
+    priorities = np.ones(450, np.float32)
+    priorities[300] = -2  # in the second of three messages
+    x = {"x": np.zeros([450, 5000], np.float32)}
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        wide.remote.insert(np.arange(450), x, priorities)
+    assert wide.service.accepted() == {incarnation: wide.memory.statistics().inserted}
+    assert 0 < wide.memory.statistics().inserted < 300
+    priorities[300] = 2
+    wide.remote.insert(np.arange(450), x, priorities)
+    assert wide.service.accepted() == {incarnation: 450} and wide.remote.num_accepted == 450
+    wide.server.close()
+
+
+def test_many_actors_at_once_are_all_counted(served):
+    def act(index):
+        remote, incarnation = client_of(served)
+        for i in range(30):
+            begin = 10**6 * index + 10 * i
+            add(remote, range(begin, begin + 10))
+        expected[incarnation] = 300
+
+    expected = {}
+    threads = [threading.Thread(target=act, args=[i]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(expected) == 4 and served.remote.accepted() == expected
+    assert served.memory.statistics().inserted == 1200
+
+
+def test_no_number_is_given_to_two_lives_that_a_service_knows(served):
+    """Those of a former service, which its actors go on with, and its own."""
+    count = key_layout.MAX_INCARNATIONS
+    following = served.remote.new_incarnation() % count
+    former = [12345 * count + (following + i) % count for i in (1, 2, 4)]
+    for i, incarnation in enumerate(former):
+        served.client.call(*insert_call(np.arange(4 * i, 4 * i + 4), incarnation=incarnation))
+    given = [served.remote.new_incarnation() % count for _ in range(3)]
+    assert given == [(following + i) % count for i in (3, 5, 6)]
 
 
 # Bad input.
@@ -190,12 +311,18 @@ def columns(keys):
     return list(rows(keys).values())
 
 
-def insert_call(keys=None, item_keys=(), lengths=(), priorities=None, columns_=None):
+def insert_call(keys=None, item_keys=(), lengths=(), priorities=None, columns_=None,
+                incarnation=7, accepted=4):
     keys = np.arange(500_000, 500_004) if keys is None else keys
     priorities = np.ones(4, np.float32) if priorities is None else priorities
     return "replay_insert", [
-        keys, np.array(item_keys, np.int64), np.array(lengths, np.int32), priorities,
+        np.int64(incarnation), np.int64(accepted), keys, np.array(item_keys, np.int64),
+        np.array(lengths, np.int32), priorities,
         *(columns(np.arange(4)) if columns_ is None else columns_)]
+
+
+def sample_call(batch_size, seed=np.int64(0)):
+    return "replay_sample", [batch_size, seed]
 
 
 NAN = np.float32([1, np.nan, 1, 1])
@@ -213,12 +340,18 @@ BAD = {
                                                 np.zeros(4, np.float32)]), "column x"),
     "a column too few": (insert_call(columns_=columns([1] * 4)[:1]), None),
     "lengths": (insert_call(lengths=[1, 1, 0, 1]), r"item_lengths\[2\]"),
-    "sample of none": (("replay_sample", [np.int32(0)]), "batch_size must be at least 1"),
-    "sample of less": (("replay_sample", [np.int32(-5)]), "batch_size must be at least 1"),
-    "sample above a message": (("replay_sample", [np.int32(100_000)]), "batch_size must be at mo"),
-    "sample above any": (("replay_sample", [np.int32(2**31 - 1)]), "batch_size must be at most"),
-    "shape of batch_size": (("replay_sample", [np.int32([4])]), None),
-    "dtype of batch_size": (("replay_sample", [np.float32(4)]), None),
+    "sample of none": (sample_call(np.int32(0)), "batch_size must be at least 1"),
+    "sample of less": (sample_call(np.int32(-5)), "batch_size must be at least 1"),
+    "sample above a message": (sample_call(np.int32(100_000)), "batch_size must be at mo"),
+    "sample above any": (sample_call(np.int32(2**31 - 1)), "batch_size must be at most"),
+    "shape of batch_size": (sample_call(np.int32([4])), None),
+    "shape of seed": (sample_call(np.int32(4), np.int64([1])), None),
+    "dtype of seed": (sample_call(np.int32(4), np.int32(1)), None),
+    "keys of a read": (("replay_read", [np.int64([3, -1])]), r"keys\[1\]"),
+    "read above a message": (("replay_read", [np.arange(100_000)]), "number of keys must be at"),
+    "dtype of accepted": (("replay_insert", [np.int64(7), np.float32(4), *insert_call()[1][2:]]),
+                          None),
+    "dtype of batch_size": (sample_call(np.float32(4)), None),
     "NaN in an update": (("replay_update_priorities", [np.arange(4), NAN]), r"priorities\[1\]"),
     "count in an update": (("replay_update_priorities", [np.arange(4), NAN[:1]]), "priorities"),
     "keys of an update": (("replay_update_priorities", [np.int64([-1]), NAN[:1]]), r"keys\[0\]"),
@@ -301,8 +434,8 @@ def test_a_message_of_a_client_that_checks_nothing(served):
         "grpc", served.server.address, name="raw", timeout_in_ms=5000)
     add(served.remote, range(5))
     before = served.memory.statistics()
-    _, (keys, item_keys, lengths, _, _, _) = insert_call()
-    large = [keys, item_keys, lengths, np.ones(4, np.float32),
+    _, (incarnation, accepted, keys, item_keys, lengths, _, _, _) = insert_call()
+    large = [incarnation, accepted, keys, item_keys, lengths, np.ones(4, np.float32),
              np.zeros([20_000, WIDTH], np.float32), np.zeros(20_000, np.float32)]
     for token, arguments in [(TOKEN, large), ("another token", insert_call()[1])]:
         status = raw.call("replay_insert", [tf.constant(token)]
@@ -321,8 +454,8 @@ def test_a_service_that_restarts_at_its_address_is_used_again():
     first = serve()
     client = rpc.Client(first.server.address, TOKEN, timeout_seconds=1.0)
     remote = RemoteMemory(client, SPECS)
-    add(remote, range(50))
     incarnation = remote.new_incarnation()
+    add(remote, range(50))
     first.server.close()
     with pytest.raises(ServiceUnavailableError):
         remote.sample(4)
@@ -335,7 +468,9 @@ def test_a_service_that_restarts_at_its_address_is_used_again():
     with pytest.raises(tf.errors.FailedPreconditionError):
         remote.sample(4)
     assert remote.update_priorities(np.arange(4), np.ones(4, np.float32)) == 4  # are gone
+    assert remote.accepted() == {}
     assert add(remote, range(50, 60)).items == 10
+    assert remote.accepted() == {incarnation: 60}  # nothing is forgotten while its actor lives
     assert set(remote.sample(30).keys.numpy()) <= set(range(50, 60))
     assert remote.new_incarnation() != incarnation
     second.memory.check()

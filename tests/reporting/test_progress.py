@@ -62,6 +62,8 @@ def test_before_data_it_says_what_it_waits_for():
     progress.update(LEARNER, None, 60.0, note="actor 1 restarted")
     assert progress.line(120).endswith("actor 1 restarted")
     assert "filling" not in progress.line(120)
+    progress.update({**LEARNER, "replay_size": None}, None, 70.0)  # the replay was killed
+    assert "filling replay 0/10,000" in progress.line(120)
 
 
 def test_nearest_limit_is_shown():

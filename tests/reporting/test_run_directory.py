@@ -143,3 +143,36 @@ def test_a_run_directory_is_held_by_one_launcher_at_a_time(tmp_path):
         assert "\n" not in str(error.value)
     with RunDirectory(run.path).hold():
         assert _contents(run.path) == before
+
+
+def test_checkpoints_are_held_by_one_learner_at_a_time_beside_the_launcher(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.open(CONFIG)
+    with run.hold(), run.hold_checkpoints():
+        with pytest.raises(RunDirectoryError, match="another learner uses .*--workdir") as error:
+            with RunDirectory(run.path).hold_checkpoints():
+                pass
+        assert "\n" not in str(error.value) and str(run.path) in str(error.value)
+    with RunDirectory(run.path).hold_checkpoints():
+        pass
+
+
+def test_a_killed_learner_lets_go_of_the_checkpoints(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.open(CONFIG)
+    code = f"""
+import time
+from common.reporting.run_directory import RunDirectory
+with RunDirectory({str(run.path)!r}).hold_checkpoints():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(RunDirectoryError, match="another learner"):
+            with run.hold_checkpoints():
+                pass
+        holder.kill()
+        holder.wait()
+        with run.hold_checkpoints():
+            pass

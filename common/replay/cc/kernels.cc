@@ -288,6 +288,11 @@ class SampleOp : public MemoryUserOp {
     OP_REQUIRES(c, batch_size->dims() == 0,
                 InvalidArgument("batch_size must be a scalar, is of shape ",
                                 batch_size->shape().DebugString()));
+    const Tensor* seed;
+    OP_REQUIRES_OK(c, c->input("seed", &seed));
+    OP_REQUIRES(c, seed->dims() == 0,
+                InvalidArgument("seed must be a scalar, is of shape ",
+                                seed->shape().DebugString()));
     const int64_t n = batch_size->scalar<int32_t>()();
     OP_REQUIRES(c, n >= 1,
                 InvalidArgument("batch_size must be at least 1, is ", n));
@@ -312,6 +317,7 @@ class SampleOp : public MemoryUserOp {
     OP_REQUIRES(c,
                 resource.memory->Sample(
                     distribution_, n, std::max<int64_t>(max_length_, 1),
+                    static_cast<uint64_t>(seed->scalar<int64_t>()()),
                     keys->vec<int64_t>().data(), masses->vec<double>().data(),
                     lengths->vec<int32_t>().data(),
                     &total_mass->scalar<double>()(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace replay {
@@ -97,15 +98,18 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
 }
 
 Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
-                               int64_t* keys, double* masses, int32_t* lengths,
-                               double* total_mass, int64_t* count,
+                               uint64_t seed, int64_t* keys, double* masses,
+                               int32_t* lengths, double* total_mass,
+                               int64_t* count,
                                const std::vector<char*>& columns) {
+  std::optional<std::mt19937_64> own;
+  if (seed != 0) own.emplace(seed);
   std::vector<int32_t> first(n);
   std::vector<int32_t> slots(n * length, kNone);
   {
     std::lock_guard<FairMutex> lock(mutex_);
     const Distribution& from = *distributions_[distribution];
-    if (!from.Sample(n, rng_, first.data(), masses)) {
+    if (!from.Sample(n, own ? *own : rng_, first.data(), masses)) {
       return Outcome::kNothingToSample;
     }
     *total_mass = from.total_mass();

@@ -75,10 +75,12 @@ class Memory {
   Outcome Insert(const Steps& steps, const Items& items);
 
   // Draws n items. `length` is the number of steps copied of each, padded with
-  // zeros behind a shorter item: columns[c] takes n * length values.
-  Outcome Sample(size_t distribution, size_t n, size_t length, int64_t* keys,
-                 double* masses, int32_t* lengths, double* total_mass,
-                 int64_t* count, const std::vector<char*>& columns);
+  // zeros behind a shorter item: columns[c] takes n * length values. A seed
+  // other than 0 makes a generator for this draw and leaves the memory's alone.
+  Outcome Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
+                 int64_t* keys, double* masses, int32_t* lengths,
+                 double* total_mass, int64_t* count,
+                 const std::vector<char*>& columns);
 
   // Copies steps by key; zeros where found[i] is false.
   void Read(const int64_t* keys, size_t n, bool* found,

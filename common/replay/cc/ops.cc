@@ -60,6 +60,7 @@ columns: [S, ...] each.
 REGISTER_OP("ReplaySample")
     .Input("memory: resource")
     .Input("batch_size: int32")
+    .Input("seed: int64")
     .Output("keys: int64")
     .Output("masses: double")
     .Output("total_mass: double")
@@ -75,6 +76,8 @@ REGISTER_OP("ReplaySample")
 Draws items with replacement: item k with probability mass_k / total_mass.
 
 batch_size: B.
+seed: What is drawn follows from it and the memory's contents alone; 0 draws
+  with the memory's own generator.
 keys: [B].
 masses: [B].
 count: Items in the memory.

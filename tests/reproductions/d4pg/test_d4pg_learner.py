@@ -20,7 +20,7 @@ from reproductions.d4pg.config import D4PGConfig
 
 X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
 GAMMA, N = 0.9, 3
-C, J, MIN_VARIANCE = 2, 4, 0.1  # a mixture's Gaussians, its samples, what each variance has at least
+C, J, MIN_VARIANCE = 2, 4, 0.1  # Gaussians of a mixture, samples of it, least variance
 SEED = tf.constant([0, 0])
 
 

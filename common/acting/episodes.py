@@ -1,0 +1,58 @@
+"""What the actors of a process have in common, wherever their transitions go."""
+
+from collections.abc import Callable
+import pathlib
+
+import numpy as np
+
+from common import environments
+from common.environments.batch import BatchedEnvironment
+from common.reporting import columns
+from common.reporting.csv_rows import CsvRows
+from common.reporting.run_directory import RunDirectory
+
+
+def make_environments(environment_name: str, actors: range, seed: int) -> BatchedEnvironment:
+    """Builds the environments of these actors; none repeats what another one does."""
+    return BatchedEnvironment(
+        [environments.make(environment_name, actor_seed(seed, actor)) for actor in actors]
+    )
+
+
+def actor_seed(seed: int, actor: int) -> int:
+    """Of an actor; one that is started again begins with the same states and noise."""
+    return int(np.random.SeedSequence([seed, actor]).generate_state(1)[0])
+
+
+class EpisodeLog:
+    """Writes acting.csv."""
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        actors: range,
+        status: Callable[[], dict[str, float]],
+    ):
+        """Opens the file of a run.
+
+        Args:
+          directory: of the run.
+          actors: the paper's actors, in the order of the environments' batch.
+          status: gives the columns that are not about the episode: wall_seconds, incarnation,
+            parameter_version and parameter_age_steps of this moment.
+        """
+        self._rows = CsvRows(RunDirectory(directory).acting_csv, columns.ACTING)
+        self._actors = actors
+        self._status = status
+        self._acted = np.zeros(len(actors), np.int64)
+
+    def write(self, index: int, episode_return: float, length: int) -> None:
+        """Writes the row of an episode that ended in environment `index`."""
+        self._acted[index] += length
+        self._rows.append({
+            **self._status(),
+            "actor": self._actors[index],
+            "actor_steps": int(self._acted[index]),
+            "episode_return": episode_return,
+            "episode_length": length,
+        })

@@ -1,0 +1,75 @@
+"""Actors in the learner's process, in turns with its updates: no distributed layout."""
+
+import pathlib
+
+from common.acting import episodes
+from common.acting import n_step
+from common.acting.loop import ActingLoop
+from common.agent import Agent, EnvironmentSpec
+from common.learning.bookkeeping import Bookkeeping
+from common.replay import key_layout
+from common.replay import keys
+from common.replay.service import ReplayService
+
+
+class InProcessActors:
+    """Acts with the learner's own parameters and adds to its memory (DDPG, D4PG's baseline).
+
+    Whoever calls `step` decides how many steps an update gets.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        environment_name: str,
+        replay: ReplayService,
+        books: Bookkeeping,
+        directory: pathlib.Path,
+        num_actors: int,
+        seed: int,
+    ):
+        """Starts an episode in each environment.
+
+        Args:
+          replay: keeps what the actors add.
+          books: gives the learner's parameters, taken every `agent.actor_period` steps, and the
+            run's clock.
+          directory: of the run.
+          num_actors: K, environments that are stepped together.
+        """
+        actors = range(num_actors)
+        environments = episodes.make_environments(environment_name, actors, seed)
+        spec = EnvironmentSpec.of(environments)
+        self._agent = agent
+        self._actor = agent.make_actor(spec, num_actors, episodes.actor_seed(seed, 0))
+        self._replay = replay
+        self._books = books
+        self._incarnation = replay.new_incarnation()
+        self._num_added = 0
+        self._timesteps = 0
+        log = episodes.EpisodeLog(directory, actors, lambda: {
+            "wall_seconds": round(books.counters.wall_seconds, 2),
+            "incarnation": self._incarnation,
+            "parameter_version": books.version,
+            "parameter_age_steps": 0,
+        })
+        self._loop = ActingLoop(
+            environments, self._actor, n_step.NStepAdder(num_actors, agent.n_step, agent.discount),
+            self._add, log.write, self._actor.initial_state(num_actors),
+        )
+
+    def step(self) -> None:
+        """Advances each environment by one timestep."""
+        if self._timesteps % self._agent.actor_period == 0:
+            self._actor.load(self._books.parameters().numpy())
+        self._loop.step()
+        self._timesteps += 1
+
+    def _add(self, transitions: n_step.Transitions) -> None:
+        number = self._incarnation % key_layout.MAX_INCARNATIONS
+        step_keys = keys.make_keys(0, transitions.environment_index, number, transitions.step)
+        self._num_added += len(step_keys)
+        self._replay.insert(
+            self._incarnation, self._num_added, step_keys, self._agent.steps(transitions),
+            self._actor.initial_priorities(transitions),
+        )

@@ -1,0 +1,9 @@
+"""Errors of environments: one line each, for the person who named one."""
+
+
+class UnusableEnvironmentError(ValueError):
+    """An environment cannot be made or used; the message is one line that says why."""
+
+
+class UnknownEnvironmentError(UnusableEnvironmentError):
+    """No environment has that name; the message lists near names."""

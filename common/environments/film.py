@@ -1,0 +1,138 @@
+"""An environment whose first episode is filmed, in a process of its own.
+
+TensorFlow and Mesa's software renderer both bring an LLVM, and in one process whichever loads
+second crashes (tensorflow 2.21, Mesa 22.3). So this module must not import TensorFlow.
+"""
+
+import multiprocessing
+from multiprocessing.connection import Connection
+import signal
+from typing import Any, NamedTuple
+
+from absl import logging
+import dm_env
+import numpy as np
+
+from common import environments
+from common.environments import rendering
+from common.environments.canonical import CanonicalEnvironment
+from common.environments.errors import UnusableEnvironmentError
+
+FRAME_SECONDS = 0.04
+"""25 frames a second of simulated time, or as near as whole steps come."""
+
+_CLOSE_SECONDS = 5.0
+
+
+class Film(NamedTuple):
+    """frames: uint8 [height, width, 3] each. frame_seconds: from one to the next."""
+
+    frames: list[np.ndarray]
+    frame_seconds: float
+
+
+class FilmedEnvironment(dm_env.Environment):
+    """The environment `environments.make(name, seed)`, whose first episode is drawn."""
+
+    def __init__(self, name: str, seed: int, height: int = 240, width: int = 320):
+        """Starts the process.
+
+        Raises:
+          UnusableEnvironmentError: it cannot be made or drawn. Other methods raise it too.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, name, seed, height, width), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._observation_spec, self._action_spec = self._call()  # its first word
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._call("reset")
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`, as the environment itself does."""
+        return self._call("step", action)
+
+    def film(self) -> Film:
+        """Returns what has been drawn of the first episode."""
+        return self._call("film")
+
+    def observation_spec(self):
+        """Returns the environment's."""
+        return self._observation_spec
+
+    def action_spec(self):
+        """Returns the environment's."""
+        return self._action_spec
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._pipe.close()
+        self._process.join(_CLOSE_SECONDS)
+        self._process.kill()
+
+    def _call(self, *message: Any) -> Any:
+        try:
+            if message:
+                self._pipe.send(message)
+            result = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self._process.join(_CLOSE_SECONDS)
+            raise UnusableEnvironmentError(
+                f"the process that draws ended with exit code {self._process.exitcode}: try "
+                "another renderer (MUJOCO_GL=egl, osmesa or glfw), or leave the video out"
+            ) from None
+        if isinstance(result, UnusableEnvironmentError):
+            raise result
+        return result
+
+
+class _Camera:
+    """Draws an environment's first episode while it goes on."""
+
+    def __init__(self, environment: CanonicalEnvironment, height: int, width: int):
+        self._environment = environment
+        self._size = (height, width)
+        step_seconds = environment.control_timestep()
+        self._period = max(1, round(FRAME_SECONDS / step_seconds))
+        self._film = Film([], self._period * step_seconds)
+        self._steps = 0
+        self._running = True
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._draw(self._environment.reset())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        return self._draw(self._environment.step(action))
+
+    def film(self) -> Film:
+        return self._film
+
+    def _draw(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        if self._running and (self._steps % self._period == 0 or timestep.last()):
+            self._film.frames.append(self._environment.render(*self._size))
+        self._steps += 1
+        self._running = self._running and not timestep.last()
+        return timestep
+
+
+def _serve(pipe: Connection, name: str, seed: int, height: int, width: int) -> None:
+    """The process: answers calls until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who called
+    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+    rendering.enable()
+    try:
+        environment = environments.make(name, seed)
+        camera = _Camera(environment, height, width)
+        pipe.send((environment.observation_spec(), environment.action_spec()))
+        while True:
+            method, *arguments = pipe.recv()
+            pipe.send(getattr(camera, method)(*arguments))
+    except EOFError:
+        environment.close()
+    except UnusableEnvironmentError as error:
+        pipe.send(error)

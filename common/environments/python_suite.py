@@ -1,0 +1,96 @@
+"""The user's own environments: names "MODULE:FUNCTION".
+
+The module is imported from the working directory or the installed packages, and `FUNCTION(seed)`
+must return a `dm_env.Environment`: observations of float arrays, one or a nest of them, and one
+bounded float array of actions. `reproductions/d4pg/own_environment.py` is an example.
+"""
+
+from collections.abc import Callable
+import difflib
+import importlib
+import os
+import sys
+import traceback
+
+import dm_env
+import numpy as np
+
+from common.environments.canonical import CanonicalEnvironment
+from common.environments.errors import UnusableEnvironmentError
+
+
+def names() -> list[str]:
+    """Returns no names: nobody can list them."""
+    return []
+
+
+def make(name: str, seed: int) -> CanonicalEnvironment:
+    """Calls `FUNCTION(seed)` and makes what it returns canonical.
+
+    A reset and a step are tried, so that most mistakes show here and not in an actor's log.
+
+    Raises:
+      UnusableEnvironmentError: something on the way failed; the message names it and its place.
+    """
+    try:
+        environment = _function(name)(seed)
+        if not isinstance(environment, dm_env.Environment):
+            raise UnusableEnvironmentError(
+                f"it gave a {type(environment).__name__}, not a dm_env.Environment")
+        canonical = CanonicalEnvironment(environment)
+        _rehearse(canonical)
+    except UnusableEnvironmentError as error:
+        raise UnusableEnvironmentError(f'environment "python:{name}": {_one_line(error)}') from None
+    except (Exception, SystemExit) as error:
+        raise UnusableEnvironmentError(
+            f'environment "python:{name}" failed: {_describe(error)}') from error
+    return canonical
+
+
+def _function(name: str) -> Callable[[int], dm_env.Environment]:
+    module_name, _, function_name = name.partition(":")
+    if not all(part.isidentifier() for part in [*module_name.split("."), function_name]):
+        raise UnusableEnvironmentError('a name looks like "python:my_package.my_module:make"')
+    if not {"", os.getcwd()} & set(sys.path):  # a program that was not started with python -m
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if f"{module_name}.".startswith(f"{error.name}."):
+            raise UnusableEnvironmentError(
+                f'there is no module "{error.name}", neither in {os.getcwd()} nor installed'
+            ) from None
+        raise  # one that this module imports
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        callables = [key for key, value in vars(module).items() if callable(value)]
+        near = difflib.get_close_matches(function_name, callables, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise UnusableEnvironmentError(f'{module_name} has no function "{function_name}"{hint}')
+    return function
+
+
+def _rehearse(environment: CanonicalEnvironment) -> None:
+    """Raises what is wrong with the first two time steps."""
+    first = environment.reset()
+    if not first.first():
+        raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
+    second = environment.step(np.zeros(environment.action_spec().shape, np.float32))
+    for name, value in (("reward", second.reward), ("discount", second.discount)):
+        if np.shape(value) != () or value is None or not np.isfinite(value):
+            raise UnusableEnvironmentError(
+                f"the {name} of a step must be a finite number, it is {value!r}")
+
+
+def _describe(error: BaseException) -> str:
+    """The error and the line that raised it, in one line."""
+    text = f"{type(error).__name__}: {_one_line(error)}"
+    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in frames if not frame.filename.startswith("<frozen")]
+    if isinstance(error, SyntaxError):
+        return text  # it names its place itself
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,25 @@
+"""What a memory takes, known before there is one."""
+
+# Of each stored step, in the structures of cc/: its slot, and a leaf and its share of the inner
+# nodes in each of two sum trees. A list or uniform distribution in place of a tree takes less.
+_BYTES_A_STEP = 24 + 2 * 8 * 8 / 7
+_BYTES_A_PLACE = 8  # of the index; keys are scattered over all of them soon
+
+
+def memory_bytes(steps: int, capacity: int, bytes_per_step: int) -> int:
+    """Bytes of a memory that holds so many of the `capacity` steps it is made for.
+
+    The rest of its arrays is address space only, until it is written.
+
+    Args:
+      bytes_per_step: raw, as `common.replay.memory.Signature` has them.
+    """
+    return round(steps * (bytes_per_step + _BYTES_A_STEP) + _BYTES_A_PLACE * _places(capacity))
+
+
+def _places(capacity: int) -> int:
+    """Of the index: the power of two that leaves a third of it empty, as `KeyIndex`."""
+    places = 16
+    while places < capacity + capacity // 2:
+        places *= 2
+    return places

@@ -1,0 +1,56 @@
+"""Arguments of the programs that have no roles, and one line for what is wrong with them."""
+
+import argparse
+from collections.abc import Iterator
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and takes no abbreviations."""
+
+    def __init__(self, **kwargs):
+        super().__init__(
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+        )
+
+    def error(self, message: str) -> NoReturn:
+        fail(f"{message} (see --help)")
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the program with one line on standard error and exit code 2."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+def check_writable(flag: str, path: pathlib.Path) -> None:
+    """Ends the program if `path`, the value of `flag`, is no file that can be written."""
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        fail(f"{flag}={path} cannot be written: name a file in a directory that you may write to")
+
+
+@contextlib.contextmanager
+def native_output_only_on_failure() -> Iterator[None]:
+    """Keeps what libraries print past Python off standard error, unless the `with` fails.
+
+    TensorFlow 2.21 announces itself at its import whatever its log level is.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(terminal, kept.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)

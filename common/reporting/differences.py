@@ -1,0 +1,31 @@
+"""What differs between two configurations."""
+
+import json
+from typing import Any
+
+ABSENT = "(absent)"
+
+
+def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
+    """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
+
+    Args:
+      there, here: nested mappings, sequences and scalars that JSON can hold.
+    """
+    # Through JSON, so that a tuple equals the list that a file made of it.
+    there, here = (_leaves(json.loads(json.dumps(config))) for config in (there, here))
+    return {
+        key: (there.get(key, ABSENT), here.get(key, ABSENT))
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
+    }
+
+
+def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
+    """{"learner.batch_size": "256", ...}, values as JSON text so that NaN equals NaN."""
+    if not isinstance(node, dict) or (prefix and not node):
+        return {prefix: json.dumps(node)}
+    leaves = {}
+    for key, value in node.items():
+        leaves.update(_leaves(value, f"{prefix}.{key}" if prefix else key))
+    return leaves

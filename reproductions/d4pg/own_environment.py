@@ -1,0 +1,86 @@
+"""An environment of one's own, trained by D4PG: a mass on a rail that has to reach the middle.
+
+    python -m binaries.d4pg --environment=python:reproductions.d4pg.own_environment:make \
+        --workdir=runs/point_mass --max_minutes=1
+
+To make yours, copy this file anywhere below the directory you start from, and name it so:
+`python:my_package.my_module:make`. What an agent needs is a `dm_env.Environment` whose observation
+is a float array, or a dict of them, and whose action is one float array with bounds of any size.
+
+Best possible return: 86.88 (an episode has 100 steps, each gives at most 1; the way takes 30).
+"""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+STEP_SECONDS = 0.05
+EPISODE_STEPS = 100
+MAX_FORCE = 2.0  # newton, on a mass of 1 kg
+RAIL_END = 2.0  # metres from the middle
+BEST_RETURN = 86.88
+
+
+class PointMass(dm_env.Environment):
+    """Starts at rest 1 m left or right of the middle; each step's reward is 1 - |position|."""
+
+    def __init__(self, seed: int):
+        # All randomness comes from the seed: each actor gets another one.
+        self._random = np.random.default_rng(seed)
+        self._steps_left = 0
+
+    def observation_spec(self):
+        """A dict here; a single array does as well."""
+        number = specs.Array((1,), np.float32)
+        return {"position": number, "velocity": number}
+
+    def action_spec(self):
+        """The agent's [-1, 1] is mapped to these bounds."""
+        return specs.BoundedArray((1,), np.float32, minimum=-MAX_FORCE, maximum=MAX_FORCE)
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._position = self._random.choice([-1.0, 1.0])
+        self._velocity = 0.0
+        self._steps_left = EPISODE_STEPS
+        return dm_env.restart(self._observation())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Pushes for one step; the step after an episode's last one starts the next episode."""
+        if not self._steps_left:
+            return self.reset()
+        self._steps_left -= 1
+        self._velocity += STEP_SECONDS * float(action[0])
+        self._position += STEP_SECONDS * self._velocity
+        if abs(self._position) > RAIL_END:
+            self._position = float(np.clip(self._position, -RAIL_END, RAIL_END))
+            self._velocity = 0.0
+        reward = 1 - abs(self._position)
+        if self._steps_left:
+            return dm_env.transition(reward, self._observation())
+        # Only the time is up: a truncation keeps the discount at 1, and values go on beyond it.
+        # Where an episode truly ends (fallen over, arrived): dm_env.termination.
+        return dm_env.truncation(reward, self._observation())
+
+    def _observation(self):
+        return {"position": np.array([self._position]), "velocity": np.array([self._velocity])}
+
+    # The rest is for `binaries.evaluate --video` only and may be left out.
+
+    def control_timestep(self) -> float:
+        """Length of a step in seconds, so that a video runs at the right speed."""
+        return STEP_SECONDS
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """The present state, uint8 [height, width, 3]."""
+        picture = np.full((height, width, 3), 255, np.uint8)
+        picture[:, width // 2] = (180, 180, 180)
+        x = int((self._position / RAIL_END + 1) / 2 * (width - 1))
+        y, half = height // 2, height // 16
+        picture[y - half : y + half, max(0, x - half) : x + half] = (30, 90, 200)
+        return picture
+
+
+def make(seed: int) -> PointMass:
+    """What --environment names: called with a seed, once for each actor."""
+    return PointMass(seed)

@@ -1,0 +1,124 @@
+"""`binaries.evaluate` as its user meets it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+OWN = "python:reproductions.d4pg.own_environment:make"
+
+
+def start(*flags, **variables):
+    kept = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "binaries.evaluate", *map(str, flags)], cwd=ROOT, text=True,
+        env={**kept, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def assert_refused(process, *words):
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 2 and out == "", (out, err)
+    lines = err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), err
+    for word in words:
+        assert word in lines[0], err
+
+
+@pytest.fixture(scope="module")
+def workdirs(tmp_path_factory):
+    """A run of each environment as a program leaves it, before the first update."""
+    from common import environments
+    from common.agent import EnvironmentSpec
+    from common.learning.checkpoint import Checkpoints
+    from common.reporting.run_directory import RunDirectory
+    from reproductions.d4pg.agent import D4PG
+    from reproductions.d4pg.config import D4PGConfig
+
+    config = D4PGConfig(policy_sizes=(16, 8), critic_sizes=(16, 8))
+    made = {}
+    for name in (OWN, "control:cartpole:swingup"):
+        run = RunDirectory(tmp_path_factory.mktemp("runs") / "run")
+        run.open({"paper": "d4pg", "environment": name, "config": dataclasses.asdict(config)})
+        spec = EnvironmentSpec.of(environments.make(name, 0))
+        learner = D4PG(config).make_learner(spec, seed=0)
+        Checkpoints(run.checkpoints, {"learner": learner}).save()
+        made[name] = run.path
+    return made
+
+
+def contents(directory):
+    return {path: path.is_file() and path.read_bytes() for path in directory.rglob("*")}
+
+
+def test_result_video_and_json(workdirs, tmp_path):
+    workdir, video, result = workdirs[OWN], tmp_path / "own.gif", tmp_path / "own.json"
+    before = contents(workdir)
+    out, err = start(
+        f"--workdir={workdir}", "--episodes=3", f"--video={video}", f"--json={result}"
+    ).communicate(timeout=200)
+    assert err == ""
+    returned = json.loads(result.read_text())
+    returns = returned["episode_returns"]
+    # The policy begins near zero, so the mass hardly moves.
+    assert len(returns) == 3 and all(-20 < value < 20 for value in returns)
+    mean, std = sum(returns) / 3, returned["episode_return_std"]
+    assert returned["episode_return_mean"] == pytest.approx(mean)
+    first, second = out.splitlines()
+    assert first == (
+        f"return {mean:.1f} +- {std:.1f} (min {min(returns):.1f}, max {max(returns):.1f}, 3 "
+        f"episodes): d4pg_prioritized_n5 on {OWN} after 0 learner steps")
+    assert re.fullmatch(
+        rf"video {video}: 101 frames, one every 50 ms, \d+\.\d MB, an episode of return "
+        rf"{returns[0]:.1f}", second)
+    assert video.read_bytes().startswith(b"GIF89a")
+    assert contents(workdir) == before
+
+
+def test_the_same_seed_gives_the_same_result_and_no_egl_gives_one_line(workdirs, tmp_path):
+    flags = [f"--workdir={workdirs[OWN]}", "--episodes=2", "--seed=5"]
+    video = tmp_path / "cartpole.gif"
+    # All at once: most of the time is TensorFlow's start.
+    same = [start(*flags), start(*flags)]
+    without_egl = start(
+        f"--workdir={workdirs['control:cartpole:swingup']}", f"--video={video}",
+        __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent")
+    outputs = [process.communicate(timeout=200) for process in same]
+    assert outputs[0] == outputs[1] and outputs[0][0].startswith("return ")
+    assert_refused(without_egl, "cannot draw with MUJOCO_GL=egl", "apt-get install libegl1")
+    assert not video.exists()
+
+
+def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+    workdir = f"--workdir={workdirs[OWN]}"
+    for name, config in (("cut", "{"), ("list", "[]"), ("other", '{"paper": "ape_x"}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(config)
+    mine = tmp_path / "mine.gif"
+    mine.write_text("mine")
+    cases = [
+        ([], ["--workdir"]),
+        ([f"--workdir={tmp_path}/absent"], ["no directory", "absent"]),
+        ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
+        ([f"--workdir={tmp_path}/cut"], ["cut/config.json", "not JSON"]),
+        ([f"--workdir={tmp_path}/list"], ["list/config.json", "not the config"]),
+        ([f"--workdir={tmp_path}/other"], ['"ape_x"', "there are d4pg"]),
+        ([workdir, "--episodes=0"], ["--episodes", "at least 1", "0"]),
+        ([workdir, "--episodes=few"], ["--episodes", "few"]),
+        ([workdir, "--seed=-1"], ["--seed", "-1"]),
+        ([workdir, "--video=film.mp4"], ["--video=film.mp4", ".gif"]),
+        ([workdir, "--video=/absent/film.gif"], ["--video=/absent/film.gif", "directory"]),
+        ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
+        ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),
+        ([workdir, "--vido=x.gif"], ["--vido"]),
+    ]
+    running = [start(*flags, PYTHONPATH=str(tmp_path)) for flags, _ in cases]
+    for process, (_, words) in zip(running, cases):
+        assert_refused(process, *words)
+    assert mine.read_text() == "mine"

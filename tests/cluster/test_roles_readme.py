@@ -1,0 +1,85 @@
+"""What the README says of roles, run by a shell; in the place of Python, a program that shows."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+from common.cluster.topology import Topology
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+SHOW = f"""#!{sys.executable}
+import json, os, sys
+names = ("TF_CONFIG", "REPLAY_RL_TOKEN_FILE")
+print(json.dumps([sys.argv[1:], {{name: os.environ.get(name) for name in names}}]))
+"""
+
+
+def block(first_line):
+    """The indented block of the README that begins with this line."""
+    (start,) = [match.start() for match in re.finditer(re.escape(f"    {first_line}"), README)]
+    lines = []
+    for line in README[start:].splitlines():
+        if not line.startswith("    "):
+            break
+        lines.append(line[4:])
+    return "\n".join(lines) + "\n"
+
+
+def shell(folder, script, **variables):
+    """Runs a script in a directory whose .venv/bin/python shows what it is given."""
+    python = folder / ".venv/bin/python"
+    if not python.exists():
+        python.parent.mkdir(parents=True)
+        python.write_text(SHOW)
+        python.chmod(0o755)
+    result = subprocess.run(["bash", "-e", "-c", script], cwd=folder, capture_output=True,
+                            text=True, timeout=30, check=True, env={**os.environ, **variables})
+    return result.stdout
+
+
+def test_roles_by_hand(tmp_path):
+    script = block("export REPLAY_RL_TOKEN_FILE=token\n    cluster=")
+    places, commands = set(), set()
+    for role in ("learner", "actor", "evaluator"):
+        arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role}"))
+        place = Topology.from_environment(variables)
+        places.add((place.job, place.own_address))
+        assert variables["REPLAY_RL_TOKEN_FILE"] == "token"
+        assert arguments[:3] == ["-m", "binaries.d4pg", f"--role={role}"]
+        commands.add(tuple(arguments[3:]))
+    assert len(places) == 3 and len(commands) == 1  # the same flags for all
+    check_flags(commands.pop(), tmp_path)
+
+
+def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
+    shell(tmp_path, block("(umask 077"))
+    assert (tmp_path / "token").stat().st_mode & 0o077 == 0
+    assert len((tmp_path / "token").read_text().strip()) == 64
+
+
+def test_the_slurm_job(tmp_path):
+    script = block("#!/bin/bash\n    #SBATCH")
+    assert re.search(r"--ntasks=(\d+)", script)[1] == "8"
+    # Of srun there is what it does for one task: to run the command.
+    (tmp_path / "srun").write_text('#!/bin/bash\nexec "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    arguments, variables = json.loads(
+        shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}"))
+    assert variables["REPLAY_RL_TOKEN_FILE"] == "token"
+    assert arguments[:2] == ["-m", "common.cluster.slurm"]
+    assert arguments[2:5] == [".venv/bin/python", "-m", "binaries.d4pg"]
+    check_flags(arguments[5:], tmp_path)
+
+
+def check_flags(arguments, folder):
+    """The real program reads them all: it complains of nothing but the task that is put last."""
+    result = subprocess.run(
+        [sys.executable, "-m", "binaries.d4pg", *arguments, f"--workdir={folder}/run",
+         "--environment=control:no:no", "--role=local"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    (line,) = result.stderr.splitlines()
+    assert result.returncode == 2 and "control:no:no" in line

@@ -1,0 +1,143 @@
+"""A run as one sees it from outside: its processes, its files, its accounts."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import time
+
+from common.cluster.topology import Topology, split_address
+from common.reporting.csv_rows import last_row, read_rows
+
+_VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class WatchedRun:
+    """The run in `workdir`, whoever started it."""
+
+    def __init__(self, workdir: pathlib.Path):
+        self.workdir = workdir
+
+    def pids(self, role: str | None = None) -> dict[str, int]:
+        """Processes that name this workdir: {"actor-0": pid, ...}, the launcher is "local-0"."""
+        found = {}
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                arguments = path.read_bytes().decode().split("\0")
+                if f"--workdir={self.workdir}" not in arguments:
+                    continue
+                roles = [one for one in arguments if one.startswith("--role=")]
+                name = roles[-1].removeprefix("--role=") if roles else "local"
+                index = re.search(r'"index": (\d+)', _variables(path.parent).get("TF_CONFIG", ""))
+            except OSError:
+                continue  # it has just ended
+            if role in (None, name):
+                found[f"{name}-{index[1] if index else 0}"] = int(path.parent.name)
+        return found
+
+    def client(self, role: str):
+        """A client of the learner or the replay; None while nobody listens there.
+
+        It is worth asking first: a client that has met nobody tries again only after seconds.
+        """
+        from common.cluster import rpc
+        from common.cluster.token import TOKEN_VARIABLE
+
+        for pid in self.pids(role).values():
+            try:
+                variables = _variables(pathlib.Path(f"/proc/{pid}"))
+                address = Topology.from_environment(variables).own_address
+                socket.create_connection(split_address(address), timeout=1).close()
+            except OSError:
+                return None
+            return rpc.Client(address, variables[TOKEN_VARIABLE])
+        return None
+
+    def kill(self, role: str, index: int = 0) -> None:
+        """kill -9 of one process, which is gone when this returns."""
+        pid = self.pids(role)[f"{role}-{index}"]
+        os.kill(pid, signal.SIGKILL)
+        self.wait_for(lambda: pid not in self.pids(role).values(), 10, f"{role} {index} is gone")
+
+    def learner(self, column: str):
+        """A value of learner.csv's last row; 0 where there is none."""
+        return (last_row(self.workdir / "learner.csv") or {}).get(column) or 0
+
+    def acting(self):
+        """acting.csv as a table; None before it is there."""
+        path = self.workdir / "acting.csv"
+        return read_rows(path) if path.exists() else None
+
+    def log(self, role: str, index: int = 0) -> str:
+        """What a process, and its former lives, have logged."""
+        path = self.workdir / "logs" / f"{role}-{index}.log"
+        return path.read_text() if path.exists() else ""
+
+    def logs(self) -> str:
+        """The ends of all logs, also of roles by hand, which log beside the workdir."""
+        return "".join(f"\n== {path.name}\n{path.read_text()[-1500:]}"
+                       for path in sorted(self.workdir.parent.rglob("*.log")))
+
+    def wait_for(self, condition, seconds: float, what: str) -> None:
+        """Returns when a condition holds; AssertionError after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}{self.logs()}"
+            time.sleep(0.05)
+
+    def check_files(self) -> None:
+        """Every row of every CSV file is whole, and every checkpoint can be read."""
+        import tensorflow as tf
+
+        for path in self.workdir.glob("*.csv"):
+            text = path.read_text()
+            lines = text.splitlines()
+            assert text.endswith("\n") and len({line.count(",") for line in lines}) == 1, path
+        saves = list((self.workdir / "checkpoints").glob("*.index"))
+        assert saves
+        for path in saves:
+            save = tf.train.load_checkpoint(str(path.with_suffix("")))
+            for name in save.get_variable_to_shape_map():
+                save.get_tensor(name)
+
+    def accounts(self) -> dict[int, int]:
+        """Transitions accepted from each incarnation of the actors, by the newest checkpoint."""
+        import tensorflow as tf
+
+        save = tf.train.load_checkpoint(str(self.workdir / "checkpoints"))
+        return dict(zip(*(save.get_tensor(f"progress/{name}{_VARIABLE}").tolist()
+                          for name in ("incarnations", "accepted")), strict=True))
+
+    def check_accounts(self, in_order: int) -> None:
+        """The counters add up, in a run that has ended in order.
+
+        Args:
+          in_order: actor processes that ended in order, which say themselves what was accepted.
+        """
+        accounts = self.accounts()
+        assert sum(accounts.values()) == self.learner("actor_steps")
+        rows = read_rows(self.workdir / "learner.csv")
+        for column in ("actor_steps", "wall_seconds"):
+            assert rows[column].is_monotonic_increasing, column
+        said = 0
+        for path in sorted((self.workdir / "logs").glob("actor-*.log")):
+            ends = re.findall(r"acted for (\d+) steps, (\d+) transitions accepted",
+                              path.read_text())
+            for acted, accepted in ends:
+                said += 1
+                assert int(accepted) in accounts.values(), (accepted, accounts)
+                assert int(accepted) <= int(acted)
+        assert said == in_order
+        # By the episodes that the actors wrote down themselves. Beyond them a life has acted for
+        # less than an episode an actor; what it had not sent when it was killed is less, too.
+        acting = self.acting().groupby(["incarnation", "actor"])["actor_steps"].max()
+        longest = int(self.acting()["episode_length"].max())
+        for incarnation, steps in acting.groupby("incarnation"):
+            slack = longest * len(steps)
+            assert abs(accounts[incarnation] - steps.sum()) <= slack, (incarnation, accounts)
+
+
+def _variables(process: pathlib.Path) -> dict[str, str]:
+    text = (process / "environ").read_text()
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)

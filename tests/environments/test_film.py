@@ -1,0 +1,90 @@
+import ctypes.util
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments import UnusableEnvironmentError
+from common.environments.film import FilmedEnvironment
+
+OWN = "python:reproductions.d4pg.own_environment:make"
+NO_DRIVER = {"__EGL_VENDOR_LIBRARY_FILENAMES": "/nonexistent"}
+
+
+@pytest.fixture
+def make(monkeypatch):
+    """Makes filmed environments under the given variables, and closes them."""
+    made = []
+
+    def make_one(name, variables=(), **size):
+        for key, value in dict(variables).items():
+            monkeypatch.setenv(key, value)
+        made.append(FilmedEnvironment(name, 0, **size))
+        return made[-1]
+
+    # Other tests have imported the suite, which chose to draw nothing in this process.
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    yield make_one
+    for environment in made:
+        environment.close()
+
+
+def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(make):
+    filmed, plain = make(OWN, height=16, width=32), environments.make(OWN, 0)
+    assert filmed.observation_spec() == plain.observation_spec()
+    assert filmed.action_spec() == plain.action_spec()
+    action = np.full(1, -0.3, np.float32)
+    timesteps = [(filmed.reset(), plain.reset())]
+    timesteps += [(filmed.step(action), plain.step(action)) for _ in range(110)]
+    for ours, theirs in timesteps:
+        assert ours.step_type == theirs.step_type and ours.reward == theirs.reward
+        np.testing.assert_array_equal(ours.observation, theirs.observation)
+    frames, frame_seconds = filmed.film()
+    assert frame_seconds == 0.05
+    assert len(frames) == 101  # the second episode is not in it
+    assert frames[0].shape == (16, 32, 3) and frames[0].dtype == np.uint8
+    assert np.any(frames[0] != frames[-1])
+
+
+@pytest.mark.skipif(ctypes.util.find_library("EGL") is None, reason="there is no libEGL")
+def test_mujoco_is_drawn_without_a_screen_25_times_a_second(make):
+    filmed = make("control:cartpole:swingup", height=24, width=32)
+    filmed.reset()
+    for _ in range(8):
+        filmed.step(np.ones(1, np.float32))
+    frames, frame_seconds = filmed.film()
+    assert frame_seconds == pytest.approx(0.04)  # each fourth step of 10 ms
+    assert len(frames) == 3
+    assert np.ptp(frames[0]) > 50 and np.any(frames[0] != frames[-1])
+
+
+@pytest.mark.parametrize("variables, word", [
+    (NO_DRIVER, "EGL"), ({"PYOPENGL_PLATFORM": "osmesa"}, "PYOPENGL_PLATFORM"),
+], ids=["no driver", "another platform"])
+def test_without_egl_one_line_says_what_to_install(make, variables, word):
+    with pytest.raises(UnusableEnvironmentError) as raised:
+        make("control:cartpole:swingup", variables)
+    message = str(raised.value)
+    assert message.startswith("cannot draw with MUJOCO_GL=egl (") and word in message
+    assert "apt-get install libegl1" in message and "\n" not in message
+
+
+def test_an_environment_that_draws_itself_needs_no_egl(make):
+    filmed = make(OWN, NO_DRIVER)
+    filmed.reset()
+    assert len(filmed.film().frames) == 1
+
+
+def test_an_unknown_name(make):
+    with pytest.raises(environments.UnknownEnvironmentError, match="did you mean"):
+        make("control:cartpole:swingpu")
+
+
+def test_a_renderer_that_crashes_is_named(make):
+    before = set(multiprocessing.active_children())
+    filmed = make(OWN)
+    (process,) = set(multiprocessing.active_children()) - before
+    process.kill()
+    with pytest.raises(UnusableEnvironmentError, match="draws ended with exit code -9"):
+        filmed.reset()

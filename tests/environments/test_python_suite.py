@@ -1,0 +1,135 @@
+import sys
+
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments import UnusableEnvironmentError, python_suite
+
+OWN = "python:reproductions.d4pg.own_environment:make"
+
+MODULE = """
+import dm_env
+from dm_env import specs
+import numpy as np
+
+
+class Still(dm_env.Environment):
+    def __init__(self, reward=0.0, first=dm_env.restart, shape=(2,)):
+        self._reward, self._first, self._shape = reward, first, shape
+
+    def reset(self):
+        return self._first(np.zeros(self._shape))
+
+    def step(self, action):
+        return dm_env.transition(self._reward, np.zeros(self._shape))
+
+    def observation_spec(self):
+        return specs.Array((2,), float)
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), float, -1, 1)
+
+
+def make(seed):
+    return Still()
+
+
+def without_a_seed():
+    return Still()
+
+
+def another_kind(seed):
+    return [seed]
+
+
+def failing(seed):
+    raise RuntimeError("no simulator\\nfound here")
+
+
+def leaving(seed):
+    raise SystemExit("usage: simulator")
+
+
+def another_shape(seed):
+    return Still(shape=(3,))
+
+
+def without_a_number(seed):
+    return Still(reward=None)
+
+
+def without_a_beginning(seed):
+    return Still(first=lambda observation: dm_env.transition(0.0, observation))
+
+
+number = 3
+"""
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """A working directory with modules of a user, as a program sees it that is started there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    before = set(sys.modules)
+    package = tmp_path / "h3_package"
+    package.mkdir()
+    (package / "still.py").write_text(MODULE)
+    (package / "needs.py").write_text("import h3_absent\n")
+    (package / "broken.py").write_text("def make(seed:\n")
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("h3_package"):
+            del sys.modules[name]
+
+
+def test_the_example_is_made_canonical_and_repeats_with_its_seed():
+    def episode(seed):
+        environment = environments.make(OWN, seed)
+        assert environment.action_spec().shape == (1,)
+        timesteps = [environment.reset()]
+        while not timesteps[-1].last():
+            timesteps.append(environment.step(np.ones(1, np.float32)))
+        return np.array([timestep.observation for timestep in timesteps])
+
+    assert episode(0).shape == (101, 2)
+    np.testing.assert_array_equal(episode(0), episode(0))
+    assert len({float(episode(seed)[0, 0]) for seed in range(8)}) == 2
+
+
+def test_a_module_of_the_working_directory(own_modules):
+    environment = environments.make("python:h3_package.still:make", seed=0)
+    assert environment.observation_spec().shape == (2,)
+
+
+def test_a_suite_that_nobody_can_list_has_no_names():
+    assert python_suite.names() == []
+    assert not [name for name in environments.names() if name.startswith("python:")]
+
+
+@pytest.mark.parametrize("name, words", [
+    ("h3_package.still", ['"python:my_package.my_module:make"']),
+    ("h3_package/still.py:make", ['"python:my_package.my_module:make"']),
+    ("", ['"python:my_package.my_module:make"']),
+    ("h3_absent.still:make", ['no module "h3_absent"', "nor installed"]),
+    ("h3_package.stil:make", ['no module "h3_package.stil"']),
+    ("h3_package.needs:make", ["failed", "No module named 'h3_absent'", "needs.py, line 1"]),
+    ("h3_package.broken:make", ["SyntaxError", "broken.py, line 1"]),
+    ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
+    ("h3_package.still:number", ['no function "number"']),
+    ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional arguments"]),
+    ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
+    ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
+    ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
+    ("h3_package.still:another_shape", ["ValueError", "(3,)", "(2,)"]),
+    ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
+    ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
+])
+def test_a_mistake_is_named_in_one_line(name, words, own_modules):
+    with pytest.raises(UnusableEnvironmentError) as raised:
+        environments.make(f"python:{name}", seed=0)
+    message = str(raised.value)
+    assert message.startswith(f'environment "python:{name}"') and "\n" not in message
+    for word in words:
+        assert word in message, message

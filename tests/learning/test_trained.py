@@ -1,0 +1,169 @@
+"""A run's newest checkpoint as a policy, also while the run goes on."""
+
+import dataclasses
+import json
+import shutil
+import sys
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.agent import EnvironmentSpec
+from common.learning import trained
+from common.learning.checkpoint import CheckpointError, Checkpoints
+from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from reproductions.d4pg.agent import D4PG, from_config, load_policy
+from reproductions.d4pg.config import D4PGConfig
+
+OWN = "python:reproductions.d4pg.own_environment:make"
+CONFIG = D4PGConfig(policy_sizes=(16, 8), critic_sizes=(16, 8), layer_norm=False)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    learner = D4PG(CONFIG).make_learner(EnvironmentSpec(2, 1), seed=3)
+    generator = np.random.default_rng(0)
+    for variable in learner.networks.policy.trainable_variables:  # policies begin near zero
+        variable.assign(generator.normal(size=variable.shape))
+    learner.steps.assign(77)
+    return learner
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, learner):
+    """A run directory as a program leaves it."""
+    run = RunDirectory(tmp_path_factory.mktemp("saved") / "run")
+    run.open({"paper": "d4pg", "environment": OWN, "config": dataclasses.asdict(CONFIG)})
+    Checkpoints(run.checkpoints, {"learner": learner, "counter": tf.Variable(1)}).save()
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def policy(saved):
+    return load_policy(saved)
+
+
+@pytest.fixture
+def workdir(saved, tmp_path):
+    """A copy, to be spoilt."""
+    return shutil.copytree(saved, tmp_path / "run")
+
+
+def change_config(workdir, **changes):
+    path = workdir / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, **changes}))
+
+
+def test_a_loaded_policy_is_that_of_the_learner(policy, learner):
+    assert (policy.environment, policy.learner_steps) == (OWN, 77)
+    observations = np.random.default_rng(0).normal(size=(5, 2), scale=5).astype(np.float32)
+    expected = learner.networks.policy(observations).numpy()
+    assert np.std(expected) > 0.1
+    actions = policy(observations)
+    assert actions.dtype == np.float32
+    np.testing.assert_allclose(actions, expected, atol=1e-5)
+    np.testing.assert_allclose(policy(observations[1]), expected[1], atol=1e-5)
+    np.testing.assert_allclose(policy([0, 0]), policy(np.zeros(2)), atol=0)
+
+
+def test_a_call_needs_no_tensorflow(policy):
+    files = set()
+    sys.setprofile(lambda frame, event, argument: files.add(frame.f_code.co_filename))
+    try:
+        policy(np.zeros(2))
+    finally:
+        sys.setprofile(None)
+    assert any(file.endswith("numpy_twins.py") for file in files)
+    assert not [file for file in files if "tensorflow" in file]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1,), (2, 3), (1, 1, 2)])
+def test_an_observation_of_another_shape(shape, policy):
+    with pytest.raises(ValueError, match=r"must be \[2\] or \[K, 2\] for python:"):
+        policy(np.zeros(shape))
+
+
+def test_what_an_older_run_did_not_know_has_its_default(workdir):
+    fields = {name: value for name, value in dataclasses.asdict(CONFIG).items()
+              if name not in ("critic", "noise", "removal")}
+    change_config(workdir, config=fields)
+    assert load_policy(workdir).learner_steps == 77
+    assert trained.configuration(D4PGConfig, json.loads(json.dumps(fields))) == CONFIG
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"config": {"n_stp": 1}}, ["config.json", "no hyperparameter n_stp"]),
+    ({"config": {"n_step": 0}}, ["config.json", "n_step must be at least 1"]),
+    ({"config": {"n_step": "five"}}, ["config.json"]),
+    ({"config": 3}, ["config.json"]),
+])
+def test_a_config_that_is_not_of_this_version(changes, words, workdir):
+    change_config(workdir, **changes)
+    with pytest.raises(RunDirectoryError) as raised:
+        trained.load(workdir, from_config)
+    for word in words:
+        assert word in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_config_without_an_environment(workdir):
+    (workdir / "config.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="has no 'environment'"):
+        trained.load(workdir, from_config)
+
+
+def test_no_run_and_no_checkpoint(tmp_path, workdir):
+    with pytest.raises(RunDirectoryError, match="there is no directory .*absent"):
+        load_policy(tmp_path / "absent")
+    with pytest.raises(RunDirectoryError, match="no config.json"):
+        load_policy(workdir / "checkpoints")
+    for path in (workdir / "checkpoints").iterdir():
+        path.unlink()
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        load_policy(workdir)
+
+
+def test_a_truncated_checkpoint_and_one_of_other_networks(workdir):
+    change_config(workdir, config={**dataclasses.asdict(CONFIG), "policy_sizes": [16, 9]})
+    with pytest.raises(CheckpointError, match="of another run"):
+        load_policy(workdir)
+    change_config(workdir, config=dataclasses.asdict(CONFIG))
+    (data,) = (workdir / "checkpoints").glob("*.data-*")
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_policy(workdir)
+
+
+def test_a_run_that_saves_all_the_time_can_be_read(workdir, learner):
+    checkpoints = Checkpoints(
+        workdir / "checkpoints", {"learner": learner, "counter": tf.Variable(1)}, keep=1
+    )
+    end = threading.Event()
+
+    def save():
+        while not end.is_set():
+            checkpoints.save()
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    try:
+        for _ in range(3):
+            assert trained.load(workdir, from_config).learner_steps == 77
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_the_two_lines_of_the_readme(workdir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    workdir.rename(tmp_path / "runs" / "quickstart")
+    names = {}
+    exec("""
+from reproductions.d4pg.agent import load_policy
+policy = load_policy("runs/quickstart")        # policy(observation [D] or [K, D]) -> action
+""", names)
+    assert names["policy"](np.zeros((4, 2))).shape == (4, 1)

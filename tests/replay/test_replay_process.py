@@ -1,0 +1,79 @@
+"""Tests of common.replay.process: how it ends."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from common.agent import EnvironmentSpec
+from common.cluster import rpc
+from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
+from common.replay.process import run_replay
+from common.replay.service import RemoteMemory
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+
+SPEC, TOKEN = EnvironmentSpec(3, 2), "a token of the tests"
+
+
+class Running:
+    """A replay's main function in a thread, and a client of it."""
+
+    def __init__(self):
+        agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
+        topology = Topology.local({"learner": 1, "replay": 1}, job="replay")
+        self.stop = StopRequest()
+        self.thread = threading.Thread(target=run_replay, args=[
+            agent, SPEC, topology, TOKEN, 0, self.stop])
+        self.thread.start()
+        client = rpc.Client(topology.address("replay"), TOKEN)
+        client.wait_until_available(30)
+        self._specs = agent.step_specs(SPEC)
+        self.memory = RemoteMemory(client, self._specs)
+
+    def insert(self, begin):
+        """Adds ten transitions."""
+        steps = self._specs._make(np.zeros([10, *spec.shape], np.float32) for spec in self._specs)
+        self.memory.insert(np.arange(begin, begin + 10), steps, np.ones(10, np.float32))
+
+    def ends_within(self, seconds):
+        """Whether it has come to its end."""
+        self.thread.join(seconds)
+        return not self.thread.is_alive()
+
+
+@pytest.fixture
+def running():
+    running = Running()
+    yield running
+    running.stop.request()
+    running.thread.join(30)
+
+
+def test_stays_for_the_learners_last_look(running):
+    incarnation = running.memory.new_incarnation()
+    running.insert(0)
+    assert running.memory.accepted() == {incarnation: 10}
+    running.stop.request()
+    time.sleep(1.0)
+    running.insert(10)  # of an actor that ends
+    assert running.memory.accepted() == {incarnation: 20}
+    running.memory.leave(finished=False)
+    assert running.ends_within(5)
+
+
+def test_does_not_wait_for_a_learner_that_is_not_there(running):
+    running.memory.new_incarnation()
+    running.insert(0)
+    running.stop.request()
+    assert running.ends_within(5)
+
+
+def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
+    running.memory.accepted()
+    running.memory.leave(finished=False)
+    assert not running.ends_within(1.5)
+    running.memory.leave(finished=True)
+    assert running.ends_within(5)

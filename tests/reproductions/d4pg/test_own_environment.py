@@ -1,0 +1,111 @@
+"""The example of a user's environment: its optimum, and that D4PG comes near it in seconds."""
+
+import dm_env
+import numpy as np
+from scipy.optimize import linprog
+import tensorflow as tf
+
+from common import environments
+from common.acting.evaluate import run_episodes
+from common.acting.loop import ActingLoop
+from common.acting.n_step import NStepAdder
+from common.agent import EnvironmentSpec, schedule_for
+from common.environments.batch import BatchedEnvironment
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import UpdateLoop
+from common.networks import packing
+from common.replay import keys
+from common.replay.process import make_memory
+from reproductions.d4pg import own_environment
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+
+NAME = "python:reproductions.d4pg.own_environment:make"
+NUM_ACTORS = 8
+NUM_CALLS = 350
+THRESHOLD = 80.0
+
+
+def optimal_forces():
+    """From 1 m: minimises the sum of |position|, a linear programme as long as no wall is hit."""
+    n, dt = own_environment.EPISODE_STEPS, own_environment.STEP_SECONDS
+    sums = np.tril(np.ones((n, n)))
+    moved = dt**2 * sums @ sums  # positions are 1 + moved @ forces
+    identity = np.eye(n)  # variables: the forces, and bounds of |position|
+    solution = linprog(
+        np.concatenate([np.zeros(n), np.ones(n)]),
+        A_ub=np.block([[moved, -identity], [-moved, -identity]]),
+        b_ub=np.concatenate([-np.ones(n), np.ones(n)]),
+        bounds=[(-own_environment.MAX_FORCE, own_environment.MAX_FORCE)] * n + [(0, None)] * n,
+    )
+    return solution.x[:n]
+
+
+def test_the_best_return_is_what_the_docstring_says():
+    forces = optimal_forces()
+    environment = own_environment.make(seed=0)
+    start = float(environment.reset().observation["position"][0])
+    timesteps = [environment.step(np.array([start * force])) for force in forces]
+    assert timesteps[-1].last() and timesteps[-1].discount == 1
+    positions = [float(timestep.observation["position"][0]) for timestep in timesteps]
+    assert np.max(np.abs(positions)) < own_environment.RAIL_END
+    best = sum(timestep.reward for timestep in timesteps)
+    assert round(best, 2) == own_environment.BEST_RETURN
+    assert f"Best possible return: {best:.2f}" in own_environment.__doc__
+
+
+def test_a_wall_stops_the_mass_and_the_next_step_begins_anew():
+    environment = own_environment.make(seed=0)
+    side = float(environment.reset().observation["position"][0])
+    timestep = dm_env.restart(None)
+    while not timestep.last():
+        timestep = environment.step(np.array([side * own_environment.MAX_FORCE]))
+    assert timestep.observation["position"] == side * own_environment.RAIL_END
+    assert timestep.observation["velocity"] == 0 and timestep.reward == -1
+    assert environment.step(np.zeros(1)).first()
+
+
+def make_environments(seed, count):
+    return BatchedEnvironment([environments.make(NAME, seed + i) for i in range(count)])
+
+
+def test_d4pg_learns_it():
+    config = D4PGConfig(
+        n_step=5, discount=0.95, batch_size=64, learning_rate=1e-3, num_atoms=41, v_min=-20.0,
+        v_max=20.0, policy_sizes=(32, 32), critic_sizes=(32, 32), replay_capacity=20_000,
+        min_replay_size=500, updates_per_call=8, send_batch=1, samples_per_insert=16.0,
+    )
+    agent = D4PG(config)
+    batch = make_environments(0, NUM_ACTORS)
+    spec = EnvironmentSpec.of(batch)
+    learner = agent.make_learner(spec, seed=1)
+    memory = make_memory(agent, spec, seed=1)
+    schedule = schedule_for(agent)
+    loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
+    replay_learner = ReplayLearner(memory, loop, learner.steps, schedule, prefetch=False)
+    actor = agent.make_actor(spec, NUM_ACTORS, seed=2)
+
+    def add(transitions):
+        step_keys = keys.make_keys(0, transitions.environment_index, 0, transitions.step)
+        memory.insert(step_keys, agent.steps(transitions), actor.initial_priorities(transitions))
+
+    def mean_return():
+        policy = agent.make_evaluator(spec, 4)
+        policy.load(pack().numpy())
+        return run_episodes(make_environments(1_000, 4), policy, 4).mean()
+
+    pack = tf.function(lambda: packing.pack(learner.actor_variables))
+    acting = ActingLoop(
+        batch, actor, NStepAdder(NUM_ACTORS, agent.n_step, agent.discount), add, lambda *_: None
+    )
+    actor.load(pack().numpy())
+    assert mean_return() < 0.5 * THRESHOLD
+    calls = 0
+    while calls < NUM_CALLS:
+        if schedule.may_insert(memory.statistics()):
+            acting.step()
+        if replay_learner.step() is not None:
+            calls += 1
+            actor.load(pack().numpy())
+    final = mean_return()
+    assert THRESHOLD < final <= own_environment.BEST_RETURN + 1e-3
