@@ -140,4 +140,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        fail("interrupted; nothing was written")
+        fail("interrupted")

@@ -45,7 +45,8 @@ class OrnsteinUhlenbeckNoise:
         x_t = x_{t-1} - theta x_{t-1} + sigma N(0, I),  x = 0 before an episode
 
     which tends to a variance of sigma^2 / (1 - (1 - theta)^2) and a correlation of (1 - theta)^k
-    over k steps. D4PG (section 4) tried it and found it unnecessary; its parameters are DDPG's.
+    over k steps. D4PG (section 4) tried it and found it unnecessary, without saying with which
+    parameters; DDPG has theta 0.15 and sigma 0.2.
     """
 
     def __init__(self, sigma: float, theta: float, seed: int, clip: bool = True):

@@ -34,13 +34,11 @@ class Sizes:
     """What is run.
 
     seconds: of each run, from the start of its learner, filling and compilation included.
-    max_learner_steps: ends a run earlier; 0 does not.
     samples_per_insert: holds learner and actors to a ratio, as the quickstart does; 0 does not.
     """
 
     environment: str = "control:cartpole:swingup"
     seconds: float = 120.0
-    max_learner_steps: int = 0
     num_actors: int = 8
     min_replay_size: int = 2000
     samples_per_insert: float = 64.0
@@ -108,7 +106,6 @@ def _command(program: Program, sizes: Sizes, workdir: pathlib.Path) -> list[str]
         "environment": sizes.environment, "workdir": workdir, "max_minutes": sizes.seconds / 60,
         "num_actors": sizes.num_actors, "actor_processes": 1, "learner_threads": 2,
         "evaluation_seconds": 1e6, "evaluation_episodes": 1,
-        **({"max_learner_steps": sizes.max_learner_steps} if sizes.max_learner_steps else {}),
         **{f"config.{name}": flag_text(value) for name, value in config.items()},
     }
     return [sys.executable, "-m", program.module,

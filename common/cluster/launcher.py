@@ -80,7 +80,7 @@ class LocalCluster:
     """
 
     def __init__(self, roles: Iterable[Role], log_directory: str | os.PathLike,
-                 give_up_after: int = 5, life_seconds: float = 30.0,
+                 give_up_after: int = 5, life_seconds: float = 60.0,
                  restart_delay_seconds: float = 0.5):
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after

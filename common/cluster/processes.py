@@ -79,6 +79,12 @@ class StopRequest:
         self.exit_code = 128 + number
 
 
+class PatienceError(ClusterError):
+    """A partner has been gone for too long."""
+
+    may_pass = True
+
+
 class Patience:
     """Ends a role whose partner is gone for good: no job should outlive its run unnoticed.
 
@@ -100,10 +106,10 @@ class Patience:
         self._since = time.monotonic()
 
     def check(self, error: Exception | None = None) -> None:
-        """Raises ClusterError if the wait has been too long; `error` is how the last try ended."""
+        """Raises PatienceError if the wait has been too long; `error` is how the last try ended."""
         if time.monotonic() - self._since > self._seconds:
             why = "" if error is None else f" ({error})"
-            raise ClusterError(
+            raise PatienceError(
                 f"{self._partner} for {self._seconds / 60:g} minutes{why}: this role ends; start "
                 "it again when the others are back, --patience_minutes waits longer")
 

@@ -48,7 +48,7 @@ _ROLE = flags.DEFINE_enum(
 )
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Of networks, exploration, environments and replay.", lower_bound=0,
-    upper_bound=2**31,
+    upper_bound=2**31 - 1,
 )
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Ends the run after so much wall-clock time, over all of its starts.",
@@ -155,7 +155,7 @@ def define_config(
     if setting not in setting_names:
         near = difflib.get_close_matches(setting, setting_names, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        fail(f'unknown --setting={setting}: {hint}There are {", ".join(setting_names)}')
+        fail(f'unknown --setting={setting}: {hint}all are {", ".join(setting_names)}')
     flags.DEFINE_enum(
         "setting", default, list(setting_names),
         "A variant of the paper; --config.NAME changes single values of it.",
@@ -300,7 +300,10 @@ def _run_role(paper: Paper) -> None:
     token = token_lib.load()
     cores = processes.usable_cores()
     threads = {"learner": _LEARNER_THREADS.value or cores, "replay": min(2, cores)}
-    os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if role != "learner":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
+    processes.limit_threads(threads.get(role, 1))  # an environment may use TensorFlow, too
     environment = _make_environment()
     needed = _check_resources(
         paper, environment, processes=1, learner=role == "learner",
@@ -314,16 +317,13 @@ def _run_role(paper: Paper) -> None:
     directory = pathlib.Path(_WORKDIR.value)
     RunDirectory(directory).open(_run_config(paper))
     logging.info("%s", needed)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if role != "learner":
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
-    processes.limit_threads(threads.get(role, 1))
     from common.agent import EnvironmentSpec
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
 
     try:
         spec = EnvironmentSpec.of(environment)
+        environment.close()  # it was asked for its sizes only
         credentials = Credentials(token, role, _identity(paper, spec, topology))
         _greet(partners, credentials)
         _ROLES[role](paper, spec, topology, credentials, directory, stop)
@@ -431,6 +431,7 @@ def _run_local(paper: Paper) -> None:
         paper, environment, processes=sum(counts.values()), learner=True, replay=True,
         environments=paper.num_actors + _EVALUATION_EPISODES.value, launcher=True,
     )
+    environment.close()
     directory = RunDirectory(_WORKDIR.value)
     directory.open(_run_config(paper))
     topology = Topology.local(counts)

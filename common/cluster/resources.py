@@ -25,7 +25,7 @@ _ENVIRONMENT = 13 * _MB
 _CHECKPOINTS = 3
 """Two that are kept, and the one being written."""
 _DISK_AN_HOUR = 5 * _MB
-"""CSV rows, TensorBoard events and logs; twice what was seen."""
+"""CSV rows, TensorBoard events and logs; four times what was seen."""
 _DISK_AT_START = 2 * _MB
 _DEFAULT_HOURS = 24.0
 _CLOSE = 0.8

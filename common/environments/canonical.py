@@ -114,7 +114,13 @@ class CanonicalEnvironment(dm_env.Environment):
             entry = timestep.observation
             for key in path:
                 entry = entry[key]
-            flat[where] = np.ravel(entry)
+            entry = np.ravel(entry)
+            if entry.size != where.stop - where.start:  # a single number would be repeated
+                raise ValueError(
+                    f"an observation of shape {entry.shape}, where its spec has "
+                    f"{where.stop - where.start} numbers"
+                )
+            flat[where] = entry
         return timestep._replace(observation=flat)
 
 

@@ -66,6 +66,8 @@ class Bookkeeping:
         last = csv_rows.last_row(run.learner_csv)
         known = (last["wall_seconds"], last["actor_steps"]) if last else ()
         self.counters = Counters(progress, *known)
+        if agent.single_process:
+            self.counters.book_unknown()
         self._learner = learner
         self._replay_learner = replay_learner
         self._parameters = parameters
@@ -152,7 +154,7 @@ class Bookkeeping:
         try:
             accepted = self._accepted()
         except ServiceUnavailableError:
-            return
+            accepted = {}  # it may be dead: what only this process knows is saved
         if self.counters.see(accepted):
             self.save()
 

@@ -6,6 +6,10 @@ import time
 import tensorflow as tf
 
 
+_UNKNOWN = 0
+"""In the place of incarnations that died with their accounts; a replay hands out larger ones."""
+
+
 class Progress(tf.Module):
     """The counters as a checkpoint keeps them.
 
@@ -55,6 +59,12 @@ class Counters:
     def actor_steps(self) -> int:
         """Transitions of all actors that were accepted, as far as `see` was told."""
         return max(sum(self._accepted.values()), self._known_actor_steps)
+
+    def book_unknown(self) -> None:
+        """Counts what is known but in no account, where nobody else is left to account for it."""
+        unknown = self.actor_steps - sum(self._accepted.values())
+        if unknown:
+            self._accepted[_UNKNOWN] = self._accepted.get(_UNKNOWN, 0) + unknown
 
     def see(self, accepted: Mapping[int, int]) -> bool:
         """Takes in a replay's accounts: transitions accepted from each incarnation.

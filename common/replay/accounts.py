@@ -1,6 +1,6 @@
 """Who added how much: the accounts of a replay service."""
 
-import random
+import secrets
 
 import tensorflow as tf
 
@@ -22,9 +22,10 @@ class Accounts:
     """
 
     def __init__(self):
-        self._identity = random.randrange(1, _IDENTITIES)
+        # Not by the module random, which a user's environment may seed.
+        self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # At random, so that a new service does not go through the numbers of a former one.
-        first = random.randrange(key_layout.MAX_INCARNATIONS)
+        first = secrets.randbelow(key_layout.MAX_INCARNATIONS)
         self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()

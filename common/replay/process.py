@@ -10,7 +10,7 @@ from common.cluster.topology import Topology
 from common.replay.memory import Memory
 from common.replay.service import ReplayService
 
-FAREWELL_SECONDS = 20.0
+FAREWELL_SECONDS = 50.0
 """How long the replay stays for the learner's last look at what was accepted."""
 
 

@@ -1,7 +1,7 @@
 """Value distributions as mixtures of Gaussians (TensorFlow).
 
-Source: D4PG (Barth-Maron et al. 2018), appendices A and C. C is the number of components (l in the
-paper).
+Source: D4PG (Barth-Maron et al. 2018), appendices A and C. Equation numbers are those of
+reproductions/d4pg/README.md. C is the number of components (l in the paper).
 """
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ tfd = tfp.distributions
 
 
 def mixture(outputs: tf.Tensor, min_variance: float) -> tfd.MixtureSameFamily:
-    """The distribution that a linear layer's outputs stand for (D4PG eq 11).
+    """The distribution that a linear layer's outputs stand for (eq 17).
 
     p(z) = sum_i omega_i N(z | mu_i, sigma_i^2) with omega the softmax of the first third of the
     outputs, mu the second, and sigma^2 = softplus of the last + `min_variance`. The paper says that
@@ -63,6 +63,6 @@ def sampled_cross_entropy(
 
 
 def mean(outputs: tf.Tensor) -> tf.Tensor:
-    """Expected values sum_i omega_i mu_i of a layer's outputs [B, 3 C], [B] (D4PG eq 7)."""
+    """Expected values sum_i omega_i mu_i of a layer's outputs [B, 3 C], [B] (eq 7)."""
     logits, means, _ = tf.split(outputs, 3, axis=-1)
     return tf.reduce_sum(tf.nn.softmax(logits) * means, axis=-1)

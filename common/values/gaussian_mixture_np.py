@@ -18,7 +18,7 @@ class Mixture(NamedTuple):
 
 
 def mixture(outputs: np.ndarray, min_variance: float) -> Mixture:
-    """The distributions that a linear layer's outputs [B, 3 C] stand for (D4PG eq 11)."""
+    """The distributions that a linear layer's outputs [B, 3 C] stand for (eq 17)."""
     logits, means, raw_variances = np.split(outputs, 3, axis=-1)
     variances = np.logaddexp(0, raw_variances) + min_variance
     return Mixture(categorical_np.softmax(logits), means, np.sqrt(variances))

@@ -23,8 +23,9 @@ class D4PGActor:
         networks = networks_lib.make_networks(config, observation_size, action_size)
         self._policy = numpy_twins.twin(networks.policy)
         self._critic = numpy_twins.twin(networks.critic)
-        self._noise = make_noise(config, seed)
-        self._kind = critics.make_critic_kind(config, seed)
+        noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+        self._noise = make_noise(config, noise_seed)
+        self._kind = critics.make_critic_kind(config, critic_seed)
         self._action_size = action_size
 
     def load(self, flat: np.ndarray) -> None:

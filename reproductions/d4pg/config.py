@@ -129,6 +129,12 @@ class D4PGConfig:
         _require(self.min_variance > 0, "min_variance", "above 0", self)
         _require(self.num_atoms >= 2, "num_atoms", "at least 2", self)
         _require(self.v_min < self.v_max, "v_min", f"below v_max ({self.v_max:g})", self)
+        spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
+        largest = max(abs(self.v_min), abs(self.v_max))
+        _require(
+            largest < 1e30 and spacing > 1e-6 * largest, "v_max",
+            f"so that its atoms, from v_min ({self.v_min:g}) on, differ as float32", self,
+        )
         _require(0 <= self.priority_exponent <= 7, "priority_exponent", "in [0, 7]", self)
         _require(-7 <= self.removal_exponent <= 0, "removal_exponent", "in [-7, 0]", self)
         _require(self.importance_exponent >= 0, "importance_exponent", "at least 0", self)

@@ -26,7 +26,6 @@ FIGURE_2: Mapping[str, Mapping[str, object]] = {
         "n_step": 1,
         "single_process": True,
         "actor_period": 1,
-        "send_batch": 1,
         "updates_per_call": 1,
         "samples_per_insert": 256.0,
     },
@@ -45,11 +44,19 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {**FIGURE_2, **FIGURE_8}
 DEFAULT = "d4pg_prioritized_n5"
 
 _SUFFIXES = {
-    "learning_rate": "lr{:g}",
+    "discount": "gamma{:g}",
     "importance_exponent": "beta{:g}",
+    "learning_rate": "lr{:g}",
     "noise": "{}",
+    "noise_sigma": "sigma{:g}",
+    "num_atoms": "atoms{}",
+    "ou_theta": "theta{:g}",
     "policy_gradient_state": "gradient_at_{}",
+    "priority_exponent": "alpha{:g}",
     "removal": "remove_by_{}",
+    "removal_exponent": "removal{:g}",
+    "v_max": "vmax{:g}",
+    "v_min": "vmin{:g}",
 }
 """What of a configuration makes another algorithm, and how a name says so."""
 
@@ -69,12 +76,15 @@ def name_of(config: D4PGConfig) -> str:
     name = f"{family}_{replay}_n{config.n_step}"
     if config.single_process:
         name = "ddpg" if name == "d3pg_uniform_n1" else f"single_process_{name}"
+        updates = config.samples_per_insert / config.batch_size
+        name += "" if updates == 1 else f"_updates{updates:g}"
     default = D4PGConfig()
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name not in _SUFFIXES or value == getattr(default, field.name):
             continue
-        if field.name == "importance_exponent" and not config.priority_exponent:
-            continue  # weights of a uniform memory are 1, whatever their exponent
+        is_of_priorities = field.name in ("priority_exponent", "importance_exponent")
+        if is_of_priorities and not config.priority_exponent:
+            continue  # "uniform" says it; its weights are 1, whatever their exponent
         name += "_" + _SUFFIXES[field.name].format(value)
     return name

@@ -105,13 +105,6 @@ def test_actor_sends_what_it_makes(capsys):
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
 
 
-def test_cluster():
-    sizes = cluster_suite.Sizes(
-        seconds=60, max_learner_steps=64, num_actors=1, min_replay_size=50, samples_per_insert=16)
-    rows = cluster_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
-    check(rows, ["cluster/learner_steps_per_second", "cluster/actor_steps_per_second"])
-
-
 def test_a_cluster_that_cannot_start_is_an_error_with_its_words():
     sizes = cluster_suite.Sizes(environment="control:cartpole:swingpu")
     with pytest.raises(RuntimeError, match="exit code 2.*swingpu"):

@@ -91,6 +91,10 @@ def contents(directory):
     ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
     ([CARTPOLE, "--patience_minutes=inf"], ["--patience_minutes", "finite", "inf"]),
     ([CARTPOLE, "--seed=-1"], ["--seed=-1"]),
+    ([CARTPOLE, "--seed=2147483648"], ["--seed"]),
+    ([CARTPOLE, "--setting=d3pg_unifrm_n1"], ["d3pg_unifrm_n1", "did you mean d3pg_uniform_n1?"]),
+    ([CARTPOLE, "--setting", "d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
+    ([CARTPOLE, "--setting=ddpg", "--config.samples_per_insert=0"], ["samples_per_insert"]),
     ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
     ([CARTPOLE, "--role=leaner"], ["--role=leaner", "learner|replay|actor|evaluator"]),
     (["--flagfile=there_is_no.flags"], ["there_is_no.flags"]),
@@ -252,7 +256,7 @@ def test_help_explains_every_flag_and_hyperparameter(without_tensorflow):
     for name in ("environment", "workdir", "role", "seed", "num_actors", "actor_processes",
                  "learner_threads", "max_minutes", "max_actor_steps", "max_learner_steps",
                  "evaluation_episodes", "evaluation_seconds", "patience_minutes", "replay",
-                 "[no]ignore_resources", "config"):
+                 "[no]ignore_resources", "checkpoint_seconds", "setting", "config"):
         assert f" --{name}: " in text
     for name in D4PGConfig.__dataclass_fields__:
         explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)

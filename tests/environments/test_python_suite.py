@@ -55,6 +55,10 @@ def another_shape(seed):
     return Still(shape=(3,))
 
 
+def a_single_number(seed):
+    return Still(shape=(1,))
+
+
 def without_a_number(seed):
     return Still(reward=None)
 
@@ -122,7 +126,8 @@ def test_a_suite_that_nobody_can_list_has_no_names():
     ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
     ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
     ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
-    ("h3_package.still:another_shape", ["ValueError", "(3,)", "(2,)"]),
+    ("h3_package.still:another_shape", ["ValueError", "(3,)", "2 numbers"]),
+    ("h3_package.still:a_single_number", ["ValueError", "(1,)", "2 numbers"]),
     ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
     ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
 ])

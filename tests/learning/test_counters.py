@@ -32,6 +32,23 @@ def test_says_when_it_is_the_only_one_that_knows():
     assert not counters.see({1: 90})
 
 
+def test_what_is_in_no_account_any_more_is_booked_once():
+    """A learner that acts itself died 30 transitions after its last checkpoint."""
+    progress = Progress()
+    first = Counters(progress)
+    first.see({7: 100})
+    first.store()
+    second = Counters(progress, actor_steps=130)
+    second.book_unknown()
+    assert second.actor_steps == 130
+    second.see({8: 5})
+    assert second.actor_steps == 135
+    second.store()
+    third = Counters(progress, actor_steps=135)
+    third.book_unknown()
+    assert third.actor_steps == 135
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_no_accepted_transition_is_lost_or_counted_twice_whoever_dies(tmp_path, seed):
     """Kills of actors, replay and learner; a replay dies only after the learner's last look."""

@@ -49,15 +49,18 @@ class Watched:
 
 @dataclasses.dataclass
 class Place:
-    """An environment's sizes, whether learners prefetch, and how their updates are compiled."""
+    """Sizes of an environment, whether learners prefetch, how and what they update."""
 
     spec: EnvironmentSpec
     remote: bool
     updates_per_call: int = 1
     jit_compile: bool = False
+    critic: str = "categorical"
 
     def __post_init__(self):
-        self.agent = D4PG(dataclasses.replace(CONFIG, updates_per_call=self.updates_per_call))
+        self.agent = D4PG(dataclasses.replace(
+            CONFIG, updates_per_call=self.updates_per_call, critic=self.critic
+        ))
 
     @contextlib.contextmanager
     def memory(self):
@@ -136,8 +139,8 @@ def priorities(memory: Memory):
 
 @pytest.mark.parametrize("place", [
     pytest.param(Place(NARROW, remote=False), id="in process"),
-    pytest.param(Place(NARROW, remote=True, jit_compile=True),
-                 id="prefetched"),
+    pytest.param(Place(NARROW, remote=False, critic="mixture"), id="its own samples"),
+    pytest.param(Place(NARROW, remote=True, jit_compile=True), id="prefetched"),
     pytest.param(Place(WIDE, remote=True), id="prefetched in two messages"),
 ])
 def test_goes_on_bit_for_bit(tmp_path, place):

@@ -1,6 +1,7 @@
 """A memory behind a real server on the loopback."""
 
 import collections
+import random
 import threading
 import time
 
@@ -13,6 +14,7 @@ from common.cluster.errors import (MessageTooLargeError, ServiceUnavailableError
                                    WrongTokenError)
 from common.cluster.topology import free_ports
 from common.replay import key_layout
+from common.replay.accounts import Accounts
 from common.replay.distributions import Fifo, Proportional, UNKNOWN_PRIORITY
 from common.replay.memory import Memory
 from common.replay.service import RemoteMemory, ReplayService
@@ -239,6 +241,15 @@ def test_accounts_are_kept_by_incarnation(served):
     add(one, range(10, 15))
     assert served.remote.accepted() == served.service.accepted() == {first: 15, second: 3}
     assert (one.num_accepted, two.num_accepted) == (15, 3)
+
+
+def test_services_differ_whatever_an_environment_seeds():
+    incarnations = []
+    for _ in range(2):
+        random.seed(0)
+        np.random.seed(0)
+        incarnations.append(int(Accounts().next_incarnation()))
+    assert incarnations[0] != incarnations[1]
 
 
 def test_what_is_refused_or_repeated_is_not_counted_again(served):

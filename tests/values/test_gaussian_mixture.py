@@ -19,7 +19,7 @@ def make_outputs(rows=4, components=3, seed=0):
 
 
 def densities(outputs, z):
-    """p(z) of equation 11, row by row, z [B, J]."""
+    """p(z) of equation 17, row by row, z [B, J]."""
     logits, means, raw = np.split(outputs, 3, axis=-1)
     weights = special.softmax(logits, axis=-1)
     stds = np.sqrt(np.log1p(np.exp(raw)) + MIN_VARIANCE)
@@ -82,7 +82,7 @@ def sampled_both_ways(outputs, count):
 
 
 def test_samples_follow_the_distribution():
-    """By Kolmogorov and Smirnov, against the distribution function of equation 11."""
+    """By Kolmogorov and Smirnov, against the distribution function of equation 17."""
     outputs = make_outputs()
     logits, means, raw = np.split(outputs, 3, axis=-1)
     weights = special.softmax(logits, axis=-1)

@@ -95,7 +95,7 @@ def test_removal_is_first_in_first_out():
 
 
 def test_removal_by_priority_prefers_the_smallest():
-    """Ape-X DPG's exponent; the smallest priority of 4 goes first with (1/8)^-0.4 of all mass."""
+    """Ape-X DPG's exponent: of these four the smallest goes first with probability 0.36."""
     agent = D4PG(make_config(removal="priority"))
     gone = np.zeros(4)
     for seed in range(300):

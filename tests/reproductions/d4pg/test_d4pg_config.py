@@ -39,6 +39,7 @@ NONSENSE = [
     ("v_min", math.nan),
     ("v_min", -math.inf),
     ("v_max", math.inf),
+    ("v_max", 1e39),
     ("v_max", math.nan),
     ("policy_sizes", ()),
     ("policy_sizes", (300, 0)),
@@ -85,6 +86,11 @@ def test_capacity_below_the_batch_names_both():
     message = r"^--config.batch_size .*replay_capacity \(100\), is 256$"
     with pytest.raises(ValueError, match=message):
         D4PGConfig(replay_capacity=100)
+
+
+def test_atoms_that_float32_cannot_tell_apart_are_refused():
+    with pytest.raises(ValueError, match=r"^--config.v_max must be so that its atoms"):
+        D4PGConfig(v_min=150.0, v_max=150.000001)
 
 
 def test_a_single_process_needs_to_know_its_turns():

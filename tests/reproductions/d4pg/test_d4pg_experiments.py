@@ -1,10 +1,13 @@
 """Tests of reproductions.d4pg.experiments and of the settings behind them."""
 
+import dataclasses
+
 from absl import flags
 from ml_collections import config_flags
 import pytest
 
 from common import environments
+from common.cluster import program
 from reproductions.d4pg import experiments
 from reproductions.d4pg import settings
 from reproductions.d4pg.agent import D4PG
@@ -40,7 +43,8 @@ def test_settings_are_what_their_names_say(setting):
     if setting == "ddpg":
         assert (config.critic, config.priority_exponent, config.n_step) == ("scalar", 0, 1)
         assert config.single_process
-        assert config.samples_per_insert == config.batch_size * config.updates_per_call
+        assert (config.actor_period, config.updates_per_call) == (1, 1)
+        assert config.samples_per_insert == config.batch_size
         return
     agent, replay, n = setting.split("_")
     assert config.critic == {"d4pg": "categorical", "d3pg": "scalar"}[agent]
@@ -66,16 +70,22 @@ def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
         "d4pg_prioritized_n5_ou_gradient_at_last_beta0_remove_by_priority"
     )
     assert settings.name_of(D4PGConfig(samples_per_insert=64.0)) == "d4pg_prioritized_n5"
+    literal = D4PGConfig(priority_exponent=1.0, v_min=0.0, v_max=100.0)
+    assert settings.name_of(literal) == "d4pg_prioritized_n5_vmin0_vmax100_alpha1"
+    ddpg = dataclasses.replace(settings.configuration("ddpg"), batch_size=64)
+    assert settings.name_of(ddpg) == "ddpg_updates4"
     uniform = D4PGConfig(priority_exponent=0.0, importance_exponent=0.0)
     assert settings.name_of(uniform) == "d4pg_uniform_n5"
 
 
 @pytest.mark.parametrize("setting", settings.SETTINGS)
-def test_the_flags_of_a_run_give_its_configuration(setting):
+def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
     run = next(
         r for r in experiments.figure_2() + experiments.figure_8() if r.setting == setting
     )
     argv = ["program", *run.flags]
+    monkeypatch.setattr("sys.argv", argv)
+    assert program._setting_in_command_line(settings.DEFAULT) == setting
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_dataclass(
         "config", settings.configuration(setting), flag_values=values, sys_argv=argv

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 from reproductions.d4pg import config as config_lib
+from reproductions.d4pg import settings
 
 ROOT = pathlib.Path(config_lib.__file__).parents[2]
 HERE = ROOT / "reproductions" / "d4pg"
@@ -44,6 +45,8 @@ def test_flags_in_the_text_exist():
     fields = {field.name for field in dataclasses.fields(config_lib.D4PGConfig)}
     named = re.findall(r"--config\.(\w+)=", README)
     assert named and set(named) <= fields
+    chosen = re.findall(r"--setting=([\w-]+)", README)
+    assert chosen and set(chosen) <= set(settings.SETTINGS)
 
 
 def test_every_place_in_the_maps_exists():
