@@ -28,7 +28,7 @@ def by_task(
       runs: run directories.
       output_png: the figure; its directory is made if it does not exist.
       title: the figure's.
-      maximum: top of the vertical axes; by default each panel's own.
+      maximum: the largest return that there can be, for all panels; by default each has its own.
 
     Raises:
       ValueError: a run has no evaluation.
@@ -54,14 +54,16 @@ def by_task(
             handles[setting] = _draw(axes, runs_of, colors[setting], setting)
         axes.set_title(environment.partition(":")[2].replace(":", " ").replace("_", " "), size=9)
         axes.set_xlim(left=0)
-        axes.set_ylim(0, maximum)
+        axes.set_ylim(0, None if maximum is None else 1.02 * maximum)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, color="0.92", linewidth=0.6)
         axes.tick_params(labelsize=7)
     for axes in panels[len(environments):]:
         axes.set_axis_off()
-    figure.supxlabel("wall-clock time (minutes)", fontsize=8)
-    figure.supylabel("episode return, without noise", fontsize=8)
+    for axes in panels[max(0, len(environments) - num_columns) : len(environments)]:
+        axes.set_xlabel("wall-clock time (minutes)", fontsize=8)
+    for axes in panels[::num_columns]:
+        axes.set_ylabel("episode return", fontsize=8)
     figure.suptitle(title, fontsize=10)
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles),
