@@ -303,7 +303,7 @@ def _run_role(paper: Paper) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if role != "learner":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
-    processes.limit_threads(threads.get(role, 1))  # an environment may use TensorFlow, too
+    os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
     environment = _make_environment()
     needed = _check_resources(
         paper, environment, processes=1, learner=role == "learner",
@@ -317,6 +317,10 @@ def _run_role(paper: Paper) -> None:
     directory = pathlib.Path(_WORKDIR.value)
     RunDirectory(directory).open(_run_config(paper))
     logging.info("%s", needed)
+    try:
+        processes.limit_threads(threads.get(role, 1))
+    except RuntimeError:
+        logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
     from common.agent import EnvironmentSpec
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError

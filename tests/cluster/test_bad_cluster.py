@@ -140,7 +140,7 @@ def test_a_cluster_without_its_replay_is_refused(bad):
 def test_a_role_that_is_left_alone_ends_after_its_patience(bad):
     folder, codes, _ = bad
     error = error_of(folder / "alone", "actor")
-    assert codes["alone"] == 2
+    assert codes["alone"] == 1  # another try may help
     for words in ("no answer from the learner", OTHER, "--patience_minutes"):
         assert words in error
     said = (folder / "alone.actor.txt").read_text()

@@ -21,15 +21,15 @@ from reproductions.d4pg.config import D4PGConfig
 NUM_ACTORS = 8
 NUM_CALLS = 500
 EPISODE_STEPS = 20
-THRESHOLD = 10.0
-"""Of about 17 at best: it takes 4 to 6 steps to the target, then each gives 1."""
+THRESHOLD = 14.0
+"""Of about 18 at best: it takes 4 to 6 steps to the target, then each gives 1."""
 
 
 class Point(dm_env.Environment):
     """A point on a line goes to a target on its other side; a time limit ends the episode.
 
     Observes (position, target); an action in [-1, 1] moves by up to 0.2. The reward is 1 on the
-    target and falls to 0 at a distance of 0.7, less than where a point begins.
+    target and falls to 0 at a distance of 1.2, about the farthest where a point begins.
     """
 
     def __init__(self, seed):
@@ -51,7 +51,7 @@ class Point(dm_env.Environment):
             return self.reset()
         self._left -= 1
         self._position = float(np.clip(self._position + 0.2 * action[0], -1, 1))
-        reward = max(0.0, 1 - abs(self._position - self._target) / 0.7)
+        reward = max(0.0, 1 - abs(self._position - self._target) / 1.2)
         if self._left:
             return dm_env.transition(reward, self._observation())
         return dm_env.truncation(reward, self._observation())
@@ -113,8 +113,8 @@ def test_mini_run_learns():
     )
     actor.load(pack().numpy())
     evaluator.load(pack().numpy())
-    assert mean_return(RandomPolicy()) < 0.4 * THRESHOLD
-    assert mean_return(evaluator) < 0.4 * THRESHOLD
+    assert mean_return(RandomPolicy()) < 0.5 * THRESHOLD
+    assert mean_return(evaluator) < 0.5 * THRESHOLD
 
     calls = 0
     while calls < NUM_CALLS:

@@ -22,7 +22,7 @@ from reproductions.d4pg.config import D4PGConfig
 
 NAME = "python:reproductions.d4pg.own_environment:make"
 NUM_ACTORS = 8
-NUM_CALLS = 350
+NUM_CALLS = 600
 THRESHOLD = 80.0
 
 
