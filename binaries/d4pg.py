@@ -7,6 +7,8 @@
 from absl import flags
 
 from common.cluster import program
+from common.cluster.setting_flags import define_config
+from common.reporting.command_line import fail
 from reproductions.d4pg import config as config_lib
 from reproductions.d4pg import settings
 from reproductions.d4pg import sizes
@@ -16,9 +18,7 @@ _NUM_ACTORS = flags.DEFINE_integer(
     f"K, actors: {config_lib.NUM_ACTORS} on the control suite, the default; 64 beyond it (sections "
     "4.1 to 4.3); 1 in a single process (DDPG).",
 )
-_CONFIG = program.define_config(
-    list(settings.SETTINGS), settings.DEFAULT, settings.configuration
-)
+_CONFIG = define_config(list(settings.SETTINGS), settings.DEFAULT, settings.configuration)
 flags.adopt_module_key_flags(program)
 
 
@@ -31,7 +31,7 @@ def _make_agent(config: config_lib.D4PGConfig):
 def main(argv: list[str]) -> None:
     """Runs the role that the flags name."""
     if len(argv) > 1:
-        program.fail(f'unknown argument "{argv[1]}": flags start with --')
+        fail(f'unknown argument "{argv[1]}": flags start with --')
     config = _CONFIG.value
     num_actors = _NUM_ACTORS.value
     if num_actors is None:

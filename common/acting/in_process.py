@@ -7,7 +7,6 @@ from common.acting import n_step
 from common.acting.loop import ActingLoop
 from common.agent import Agent, EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
-from common.replay import key_layout
 from common.replay import keys
 from common.replay.service import ReplayService
 
@@ -66,8 +65,9 @@ class InProcessActors:
         self._timesteps += 1
 
     def _add(self, transitions: n_step.Transitions) -> None:
-        number = self._incarnation % key_layout.MAX_INCARNATIONS
-        step_keys = keys.make_keys(0, transitions.environment_index, number, transitions.step)
+        step_keys = keys.transition_keys(
+            transitions.environment_index, self._incarnation, transitions.step
+        )
         self._num_added += len(step_keys)
         self._replay.insert(
             self._incarnation, self._num_added, step_keys, self._agent.steps(transitions),

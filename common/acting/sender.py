@@ -13,7 +13,6 @@ from common.acting import n_step
 from common.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
-from common.replay import key_layout
 from common.replay import keys
 from common.replay.service import RemoteMemory
 
@@ -82,9 +81,8 @@ class Sender:
         for begin in range(0, len(collected.step), self._agent.send_batch):
             rows = slice(begin, begin + self._agent.send_batch)
             batch = tree.map_structure(lambda column: column[rows], collected)
-            number = self.incarnation % key_layout.MAX_INCARNATIONS
             actors = self._actors[batch.environment_index]
-            step_keys = keys.make_keys(0, actors, number, batch.step)
+            step_keys = keys.transition_keys(actors, self.incarnation, batch.step)
             priorities = self._actor.initial_priorities(batch)
             self._put((step_keys, self._agent.steps(batch), priorities))
 

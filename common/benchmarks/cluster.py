@@ -9,8 +9,6 @@ the first one holds the compilation. The evaluator has nothing to do before the 
 from collections.abc import Mapping
 import contextlib
 import dataclasses
-import functools
-import os
 import pathlib
 import statistics
 import subprocess
@@ -18,9 +16,10 @@ import sys
 import tempfile
 
 from common.benchmarks.report import Row, say
-from common.benchmarks.roles import Program, flag_text
+from common.benchmarks.roles import (
+    Program, flag_text, last_words, role_variables, start_process
+)
 from common.cluster import token as token_lib
-from common.cluster.processes import set_parent_death_signal
 from common.cluster.topology import Topology
 from common.reporting.csv_rows import read_rows
 
@@ -79,7 +78,7 @@ def _run(program: Program, sizes: Sizes, start, directory: pathlib.Path) -> dict
             except subprocess.TimeoutExpired:
                 raise RuntimeError(f"{role} did not end in time") from None
             if code != 0:
-                words = _last_words(directory / f"{role}.log")
+                words = last_words(directory / f"{role}.log")
                 raise RuntimeError(f"{role} ended with exit code {code}: {words}")
     rows = read_rows(workdir / "learner.csv")
     rows = rows[rows["learner_steps_per_second"] > 0]
@@ -87,13 +86,6 @@ def _run(program: Program, sizes: Sizes, start, directory: pathlib.Path) -> dict
         raise RuntimeError(f"the learner made no update in {sizes.seconds:g} s")
     return {name: float(rows[name][1:].median() if len(rows) > 1 else rows[name].iloc[0])
             for name in _SPEEDS}
-
-
-def _last_words(log: pathlib.Path) -> str:
-    """The line that says why a process ended, as far as one can tell."""
-    lines = log.read_text(errors="replace").split("\n")
-    reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
-    return (reasons or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
 
 
 def _command(program: Program, sizes: Sizes, workdir: pathlib.Path) -> list[str]:
@@ -123,7 +115,7 @@ def _start_separately(command: list[str], directory: pathlib.Path, stack: contex
     return {
         role: _start(
             [*command, f"--role={role}"], directory / f"{role}.log",
-            {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}, stack)
+            role_variables(topology, role, token), stack)
         for role in _ROLES
     }
 
@@ -131,10 +123,7 @@ def _start_separately(command: list[str], directory: pathlib.Path, stack: contex
 def _start(command: list[str], log: pathlib.Path, variables: Mapping[str, str],
            stack: contextlib.ExitStack) -> subprocess.Popen:
     """Starts a process that ends with `stack` at the latest."""
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, env={**os.environ, **variables}, stdout=file, stderr=file,
-            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()))
+    process = start_process(command, variables, log)
     stack.callback(process.wait)
     stack.callback(process.kill)  # first, and of no effect on one that has ended
     return process

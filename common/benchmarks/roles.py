@@ -1,6 +1,6 @@
 """Real roles of a paper's program, in processes of their own, for a benchmark to talk to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -59,21 +59,14 @@ class RoleProcess:
         fields = {**program.config, **config}
         self._command += [f"--config.{name}={flag_text(value)}" for name, value in fields.items()]
         self._command += [f"--{name}={value}" for name, value in (flags or {}).items()]
-        self._variables = {
-            **os.environ, "TF_CONFIG": topology.to_tf_config(role, 0),
-            token_lib.TOKEN_VARIABLE: token,
-        }
+        self._variables = role_variables(topology, role, token)
 
     def __enter__(self) -> "RoleProcess":
         self._directory = tempfile.TemporaryDirectory(prefix="benchmark_")
         directory = pathlib.Path(self._directory.name)
         self._log = directory / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*self._command, f'--workdir={directory / "run"}'],
-                env=self._variables, stdout=log, stderr=log,
-                preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
-            )
+        command = [*self._command, f'--workdir={directory / "run"}']
+        self._process = start_process(command, self._variables, self._log)
         return self
 
     def wait_until_available(self, client: rpc.Client) -> None:
@@ -93,10 +86,9 @@ class RoleProcess:
     def check(self) -> None:
         """Raises RuntimeError, with the role's last words, if it has ended."""
         if self._process.poll() is not None:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
             raise RuntimeError(
                 f"the {self._role} role ended with exit code {self._process.returncode}: "
-                + (lines[-1] if lines else "it said nothing")
+                + last_words(self._log)
             )
 
     def __exit__(self, *_) -> None:
@@ -107,6 +99,29 @@ class RoleProcess:
             self._process.kill()
             self._process.wait()
         self._directory.cleanup()
+
+
+def role_variables(topology: Topology, role: str, token: str) -> dict[str, str]:
+    """What the environment of a role that is started by hand says of its cluster."""
+    return {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
+
+
+def start_process(
+    command: Sequence[str], variables: Mapping[str, str], log: pathlib.Path
+) -> subprocess.Popen:
+    """Starts a program whose output goes to `log`; it dies with this process."""
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            command, env={**os.environ, **variables}, stdout=file, stderr=file,
+            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+        )
+
+
+def last_words(log: pathlib.Path) -> str:
+    """The line that says why a program ended, as far as one can tell."""
+    lines = log.read_text(errors="replace").split("\n")
+    reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
+    return (reasons or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
 
 
 def flag_text(value: Any) -> str:

@@ -4,20 +4,17 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
-import difflib
 import math
 import os
 import pathlib
-import re
 import sys
 from typing import Any
 
 from absl import app
 from absl import flags
 from absl import logging
-from ml_collections import config_flags
 
 from common.cluster import probe
 from common.cluster import processes
@@ -29,6 +26,7 @@ from common.cluster.launcher import GIVE_UP_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.key_layout import MAX_ACTORS
+from common.reporting.command_line import fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _ENVIRONMENT = flags.DEFINE_string(
@@ -140,70 +138,6 @@ def run(paper: Paper) -> None:
 
 class UsageError(ValueError):
     """A flag or an environment that cannot be; the message is one line that names it."""
-
-
-def define_config(
-    setting_names: Sequence[str], default: str, configuration: Callable[[str], Any]
-) -> flags.FlagHolder:
-    """Defines `--setting`, and `--config.NAME` for each field of its dataclass.
-
-    A setting is a configuration with a name; `--config.NAME` changes what it says. The fields'
-    metadata hold their `help`. Ends the program with one line if the command line names a setting
-    or a field that there is not.
-    """
-    setting = _setting_in_command_line(default)
-    if setting not in setting_names:
-        near = difflib.get_close_matches(setting, setting_names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        fail(f'unknown --setting={setting}: {hint}all are {", ".join(setting_names)}')
-    flags.DEFINE_enum(
-        "setting", default, list(setting_names),
-        "A variant of the paper; --config.NAME changes single values of it.",
-    )
-    config = configuration(setting)
-    fields = dataclasses.fields(config)
-    _refuse_unknown_fields([field.name for field in fields])
-    described = (
-        f'--config.{field.name}={getattr(config, field.name)}: {field.metadata["help"]}'
-        for field in fields
-    )
-    help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
-    return config_flags.DEFINE_config_dataclass("config", config, help_text)
-
-
-def _arguments() -> list[str]:
-    """The command line with flag files read: a flag's default may hang on another flag."""
-    try:
-        return flags.FLAGS.read_flags_from_files(sys.argv[1:])
-    except flags.Error as error:
-        fail(str(error))
-
-
-def _setting_in_command_line(default: str) -> str:
-    setting, arguments = default, _arguments()
-    for argument, following in zip(arguments, [*arguments[1:], ""]):
-        if argument == "--":
-            break
-        match = re.fullmatch(r"--?setting(?:=(.*))?", argument)
-        if match:
-            setting = following if match[1] is None else match[1]
-    return setting
-
-
-def _refuse_unknown_fields(names: list[str]) -> None:
-    """ml_collections reads the command line when the flag is defined, and raises a KeyError."""
-    for argument in _arguments():
-        match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
-        if match and match[1] not in names:
-            near = difflib.get_close_matches(match[1], names, n=3)
-            hint = "did you mean " + " or ".join(f"--config.{name}" for name in near) + "? "
-            fail(f'unknown flag --config.{match[1]}: {hint if near else ""}--help lists them all')
-
-
-def fail(message: str, code: int = GIVE_UP_CODE) -> None:
-    """Ends the program with one line on standard error."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(code)
 
 
 def _check(paper: Paper) -> None:

@@ -11,6 +11,7 @@ import sys
 
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology
+from common.reporting.command_line import fail
 
 _SINGLE = ("learner", "replay", "evaluator")
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
@@ -76,5 +77,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except ClusterError as failure:
-        print(f"error: {failure}", file=sys.stderr, flush=True)
-        sys.exit(2)
+        fail(str(failure))

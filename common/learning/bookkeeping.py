@@ -75,18 +75,15 @@ class Bookkeeping:
         self._checkpoint_seconds = checkpoint_seconds
         self._log = LearnerLog(run, agent, self.counters)
         self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
-        self._version = self._published = 0
+        self.version = 0
+        """Of the newest snapshot."""
+        self._published = 0
         self._looked_at = self._saved_at = time.monotonic()
 
     @property
     def steps(self) -> int:
         """Of the learner."""
         return int(self._learner.steps)
-
-    @property
-    def version(self) -> int:
-        """Of the newest snapshot."""
-        return self._version
 
     def parameters(self) -> tf.Tensor:
         """What is published, of this moment: [P] float32."""
@@ -95,11 +92,11 @@ class Bookkeeping:
     def publish(self, finished: bool = False) -> int:
         """Publishes a snapshot, the run's last if `finished`, and returns its version."""
         self._published = self.steps
-        self._version = self._parameters.publish(
-            self._pack(), self._published, self.counters.actor_steps, self.counters.wall_seconds,
-            finished,
+        self.version = self._parameters.publish(
+            self.parameters(), self._published, self.counters.actor_steps,
+            self.counters.wall_seconds, finished,
         )
-        return self._version
+        return self.version
 
     def save(self) -> None:
         """Writes a checkpoint."""
@@ -160,5 +157,5 @@ class Bookkeeping:
 
     def _write_row(self, wall: float, statistics: Statistics | None) -> None:
         self._log.write(
-            wall, self.steps, self._version, statistics, self._replay_learner.priority_lag
+            wall, self.steps, self.version, statistics, self._replay_learner.priority_lag
         )

@@ -7,7 +7,9 @@ Consecutive steps of an actor have consecutive keys.
 
 import numpy as np
 
-from common.replay.key_layout import ACTOR_BITS, INCARNATION_BITS, SHARD_BITS, STEP_BITS
+from common.replay.key_layout import (
+    ACTOR_BITS, INCARNATION_BITS, MAX_INCARNATIONS, SHARD_BITS, STEP_BITS
+)
 
 
 def make_keys(shard, actor, incarnation, step) -> np.ndarray:
@@ -28,3 +30,8 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
             raise ValueError(f"{name} must be in [0, 2^{bits}), is {value}")
         key = (key << bits) | value
     return key
+
+
+def transition_keys(actor, incarnation: int, step) -> np.ndarray:
+    """Returns `make_keys` of an incarnation as `Accounts` hands it out: its number goes in."""
+    return make_keys(0, actor, incarnation % MAX_INCARNATIONS, step)

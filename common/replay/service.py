@@ -34,11 +34,13 @@ class ReplayService:
         int64, int32 = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
-        insert_signature = [
-            int64, int64, int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns
-        ]
-        server.register("replay_insert", self._insert, insert_signature)
-        self._insert_here = tf.function(self._insert, input_signature=insert_signature)
+        server.register(
+            "replay_insert", self._insert,
+            [int64, int64, int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns],
+        )
+        self._insert_here = tf.function(
+            self._insert_transitions, input_signature=[int64, int64, int64s, floats, *columns]
+        )
         server.register("replay_sample", self._sample, [int32, int64])
         server.register("replay_read", self._read, [int64s])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
@@ -68,10 +70,12 @@ class ReplayService:
     def insert(self, incarnation: int, accepted: int, keys, steps: Nest, priorities) -> None:
         """Adds transitions of actors in this process, who have added `accepted` after them."""
         self._insert_here(
-            tf.constant(incarnation, tf.int64), tf.constant(accepted, tf.int64), keys,
-            tf.zeros([0], tf.int64), tf.zeros([0], tf.int32), priorities,
-            *self._memory.signature.flatten(steps),
+            incarnation, accepted, keys, priorities, *self._memory.signature.flatten(steps)
         )
+
+    def _insert_transitions(self, incarnation, accepted, keys, priorities, *columns):
+        no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
+        return self._insert(incarnation, accepted, keys, no_keys, no_lengths, priorities, *columns)
 
     def _insert(self, incarnation, accepted, keys, item_keys, item_lengths, priorities, *columns):
         steps = self._memory.signature.unflatten(columns)

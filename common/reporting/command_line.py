@@ -1,4 +1,4 @@
-"""Arguments of the programs that have no roles, and one line for what is wrong with them."""
+"""One line for what is wrong, and arguments of the programs that have no roles."""
 
 import argparse
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ class Parser(argparse.ArgumentParser):
         fail(f"{message} (see --help)")
 
 
-def fail(message: str) -> NoReturn:
-    """Ends the program with one line on standard error and exit code 2."""
+def fail(message: str, code: int = 2) -> NoReturn:
+    """Ends the program with one line on standard error."""
     print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def check_writable(flag: str, path: pathlib.Path) -> None:

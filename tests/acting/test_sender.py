@@ -39,6 +39,15 @@ def service(agent):
     server.close()
 
 
+def replacement(agent, server):
+    """Another replay at the address of one that is gone: its server, memory and accounts."""
+    second = rpc.Server(server.address, TOKEN)
+    memory = make_memory(agent, SPEC, seed=0)
+    accounts = ReplayService(second, memory)
+    second.start()
+    return second, memory, accounts
+
+
 def make_sender(agent, server, stop=None):
     client = rpc.Client(server.address, TOKEN, timeout_seconds=0.5)
     actor = agent.make_actor(SPEC, 2, seed=0)
@@ -93,13 +102,10 @@ def test_a_new_replay_hears_of_all_that_the_former_one_accepted(agent, service):
     sender.add(transitions(0, 25))
     while sender.num_accepted < 25:
         time.sleep(0.01)
-    address, incarnation = server.address, sender.incarnation
+    incarnation = sender.incarnation
     server.close()
     sender.add(transitions(25, SEND_BATCH))
-    second = rpc.Server(address, TOKEN)
-    memory = make_memory(agent, SPEC, seed=0)
-    accounts = ReplayService(second, memory)
-    second.start()
+    second, memory, accounts = replacement(agent, server)
     sender.close()
     assert sender.incarnation == incarnation
     assert accounts.accepted() == {incarnation: 35} and memory.statistics().inserted == 10
@@ -113,10 +119,7 @@ def test_a_new_replay_hears_of_it_from_an_actor_that_has_nothing_more_to_send(ag
     while sender.num_accepted < 20:
         time.sleep(0.01)
     server.close()
-    second = rpc.Server(server.address, TOKEN)
-    memory = make_memory(agent, SPEC, seed=0)
-    accounts = ReplayService(second, memory)
-    second.start()
+    second, memory, accounts = replacement(agent, server)
     sender.close()
     assert accounts.accepted() == {sender.incarnation: 20} and memory.statistics().inserted == 0
     second.close()

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from common.reporting.csv_rows import last_row
+from watched_run import WatchedRun
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
@@ -20,7 +21,7 @@ FLAGS = (
     "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)", "--config.batch_size=32",
     "--config.min_replay_size=200", "--config.samples_per_insert=16", "--config.updates_per_call=4",
 )
-ROLES = {"learner", "replay", "actor", "evaluator"}
+PROCESSES = {"local-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
 
 
 @pytest.fixture
@@ -40,40 +41,13 @@ def start():
         process.communicate()
 
 
-def roles_of(workdir):
-    """The roles whose processes name this workdir."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            arguments = path.read_bytes().decode().split("\0")
-        except OSError:
-            continue  # it has just ended
-        if f"--workdir={workdir}" in arguments:
-            found += [one.removeprefix("--role=") for one in arguments if one.startswith("--role=")]
-    return found
-
-
-def wait_for(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def starts(workdir):
     return json.loads((workdir / "run.json").read_text())["starts"]
 
 
-def assert_whole(path):
-    text = path.read_text()
-    lines = text.splitlines()
-    assert text.endswith("\n") and len({line.count(",") for line in lines}) == 1, path
-
-
 def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, start):
     workdir = tmp_path / "run"
+    run = WatchedRun(workdir)
     out, err = start(workdir, "--max_learner_steps=200").communicate(timeout=130)
     picture = workdir / "learning_curve.png"
     assert re.search(r"^evaluator return \d+\.\d \+- .* 200 learner steps$", out, re.M), (out, err)
@@ -84,7 +58,7 @@ def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, st
     assert starts(workdir)[0]["end_time"]
     first = last_row(workdir / "learner.csv")
     assert first["learner_steps"] == 200
-    assert roles_of(workdir) == []
+    assert run.pids() == {}
 
     # Where the memory lives is no part of the run.
     out, _ = start(workdir, "--max_learner_steps=400", "--replay=learner").communicate(timeout=130)
@@ -97,34 +71,32 @@ def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, st
     steps = [int(line.split(",")[1]) for line in
              (workdir / "learner.csv").read_text().splitlines()[1:]]
     assert steps == sorted(steps) and steps.count(0) <= 1  # it did not begin anew
-    for name in ("learner.csv", "evaluator.csv"):
-        assert_whole(workdir / name)
+    run.check_files()
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_whole_files(tmp_path, start):
     workdir = tmp_path / "run"
+    run = WatchedRun(workdir)
     process = start(workdir)
-    assert wait_for(lambda: (workdir / "learner.csv").exists()
-                    and (last_row(workdir / "learner.csv") or {}).get("learner_steps"), 90)
-    assert set(roles_of(workdir)) == ROLES
+    run.wait_for(lambda: run.learner("learner_steps"), 90, "the learner learns")
+    assert set(run.pids()) == PROCESSES
     process.send_signal(signal.SIGINT)
     begin = time.monotonic()
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - begin < 30
     assert process.returncode == 0 and "Traceback" not in err
     assert "stopping: the learner saves a checkpoint" in err
-    assert roles_of(workdir) == []
-    assert list((workdir / "checkpoints").glob("*.index"))
+    assert run.pids() == {}
     assert [one["outcome"] for one in starts(workdir)] == ["stopped"]
-    for path in workdir.glob("*.csv"):
-        assert_whole(path)
+    run.check_files()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_kill_9_of_the_launcher_leaves_no_process(tmp_path, start):
     workdir = tmp_path / "run"
+    run = WatchedRun(workdir)
     process = start(workdir)
-    assert wait_for(lambda: set(roles_of(workdir)) == ROLES, 30)
+    run.wait_for(lambda: set(run.pids()) == PROCESSES, 30, "every role runs")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert wait_for(lambda: roles_of(workdir) == [], 5)
+    run.wait_for(lambda: run.pids() == {}, 5, "no process is left")

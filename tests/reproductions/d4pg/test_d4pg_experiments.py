@@ -7,7 +7,7 @@ from ml_collections import config_flags
 import pytest
 
 from common import environments
-from common.cluster import program
+from common.cluster import setting_flags
 from reproductions.d4pg import experiments
 from reproductions.d4pg import settings
 from reproductions.d4pg.agent import D4PG
@@ -85,7 +85,7 @@ def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
     )
     argv = ["program", *run.flags]
     monkeypatch.setattr("sys.argv", argv)
-    assert program._setting_in_command_line(settings.DEFAULT) == setting
+    assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_dataclass(
         "config", settings.configuration(setting), flag_values=values, sys_argv=argv

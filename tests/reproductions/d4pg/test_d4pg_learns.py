@@ -3,18 +3,10 @@
 import dm_env
 from dm_env import specs
 import numpy as np
-import tensorflow as tf
 
 from common.acting.evaluate import run_episodes
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
-from common.agent import EnvironmentSpec, schedule_for
 from common.environments.batch import BatchedEnvironment
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
-from common.networks import packing
-from common.replay import keys
-from common.replay.process import make_memory
+from one_process import OneProcessRun
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -89,43 +81,11 @@ def test_mini_run_learns():
         min_replay_size=500, updates_per_call=8, send_batch=1, samples_per_insert=16.0,
     )
     agent = D4PG(config)
-    spec = EnvironmentSpec.of(make_environments(0))
-    learner = agent.make_learner(spec, seed=1)
-    memory = make_memory(agent, spec, seed=1)
-    loop = UpdateLoop(
-        learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile
-    )
-    schedule = schedule_for(agent)
-    replay_learner = ReplayLearner(memory, loop, learner.steps, schedule, prefetch=False)
-    actor = agent.make_actor(spec, NUM_ACTORS, seed=2)
-    evaluator = agent.make_evaluator(spec, 32)
-    pack = tf.function(lambda: packing.pack(learner.actor_variables))
-
-    def add(transitions):
-        step_keys = keys.make_keys(0, transitions.environment_index, 0, transitions.step)
-        memory.insert(
-            step_keys, agent.steps(transitions), actor.initial_priorities(transitions)
-        )
-
-    acting = ActingLoop(
-        make_environments(seed=0), actor,
-        NStepAdder(NUM_ACTORS, agent.n_step, agent.discount), add, lambda *_: None,
-    )
-    actor.load(pack().numpy())
-    evaluator.load(pack().numpy())
+    run = OneProcessRun(agent, make_environments(seed=0))
     assert mean_return(RandomPolicy()) < 0.5 * THRESHOLD
-    assert mean_return(evaluator) < 0.5 * THRESHOLD
-
-    calls = 0
-    while calls < NUM_CALLS:
-        if schedule.may_insert(memory.statistics()):
-            acting.step()
-        if replay_learner.step() is not None:
-            calls += 1
-            actor.load(pack().numpy())
-
-    evaluator.load(pack().numpy())
-    memory.check()
-    assert int(learner.steps) == NUM_CALLS * agent.updates_per_call
-    assert memory.statistics().sampled == int(learner.steps) * agent.batch_size
-    assert mean_return(evaluator) > THRESHOLD
+    assert mean_return(run.evaluator(32)) < 0.5 * THRESHOLD
+    run.train(NUM_CALLS)
+    run.memory.check()
+    assert int(run.learner.steps) == NUM_CALLS * agent.updates_per_call
+    assert run.memory.statistics().sampled == int(run.learner.steps) * agent.batch_size
+    assert mean_return(run.evaluator(32)) > THRESHOLD

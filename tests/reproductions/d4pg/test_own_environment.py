@@ -3,19 +3,11 @@
 import dm_env
 import numpy as np
 from scipy.optimize import linprog
-import tensorflow as tf
 
 from common import environments
 from common.acting.evaluate import run_episodes
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
-from common.agent import EnvironmentSpec, schedule_for
 from common.environments.batch import BatchedEnvironment
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
-from common.networks import packing
-from common.replay import keys
-from common.replay.process import make_memory
+from one_process import OneProcessRun
 from reproductions.d4pg import own_environment
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
@@ -75,37 +67,11 @@ def test_d4pg_learns_it():
         v_max=20.0, policy_sizes=(32, 32), critic_sizes=(32, 32), replay_capacity=20_000,
         min_replay_size=500, updates_per_call=8, send_batch=1, samples_per_insert=16.0,
     )
-    agent = D4PG(config)
-    batch = make_environments(0, NUM_ACTORS)
-    spec = EnvironmentSpec.of(batch)
-    learner = agent.make_learner(spec, seed=1)
-    memory = make_memory(agent, spec, seed=1)
-    schedule = schedule_for(agent)
-    loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
-    replay_learner = ReplayLearner(memory, loop, learner.steps, schedule, prefetch=False)
-    actor = agent.make_actor(spec, NUM_ACTORS, seed=2)
-
-    def add(transitions):
-        step_keys = keys.make_keys(0, transitions.environment_index, 0, transitions.step)
-        memory.insert(step_keys, agent.steps(transitions), actor.initial_priorities(transitions))
+    run = OneProcessRun(D4PG(config), make_environments(0, NUM_ACTORS))
 
     def mean_return():
-        policy = agent.make_evaluator(spec, 4)
-        policy.load(pack().numpy())
-        return run_episodes(make_environments(1_000, 4), policy, 4).mean()
+        return run_episodes(make_environments(1_000, 4), run.evaluator(4), 4).mean()
 
-    pack = tf.function(lambda: packing.pack(learner.actor_variables))
-    acting = ActingLoop(
-        batch, actor, NStepAdder(NUM_ACTORS, agent.n_step, agent.discount), add, lambda *_: None
-    )
-    actor.load(pack().numpy())
     assert mean_return() < 0.5 * THRESHOLD
-    calls = 0
-    while calls < NUM_CALLS:
-        if schedule.may_insert(memory.statistics()):
-            acting.step()
-        if replay_learner.step() is not None:
-            calls += 1
-            actor.load(pack().numpy())
-    final = mean_return()
-    assert THRESHOLD < final <= own_environment.BEST_RETURN + 1e-3
+    run.train(NUM_CALLS)
+    assert THRESHOLD < mean_return() <= own_environment.BEST_RETURN + 1e-3
