@@ -1,6 +1,6 @@
 """Measures the speeds and sizes of replay, learner and actor.
 
-    python -m binaries.benchmark                    # all three, each in a process of its own
+    python -m binaries.benchmark                    # all of them, each in a process of its own
     python -m binaries.benchmark replay --peers     # beside cpprb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
@@ -24,10 +24,12 @@ from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, fail
 
-_SUITES = ("replay", "learner", "actor")
+_SUITES = ("replay", "image_replay", "learner", "image_learner", "actor", "image_actor")
 _LONG_SUITES = ("cluster",)
 """Only by name."""
-_BENCHMARKED = "binaries.d4pg"
+_SUITES_WITH_PEERS = ("replay", "image_replay")
+_SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
+"""Of Ape-X DQN; the others are of D4PG."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -35,7 +37,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("suite", nargs="?", choices=_SUITES + _LONG_SUITES,
                         help="only this one")
     parser.add_argument("--peers", action="store_true",
-                        help="replay: also measure cpprb and NumPy (`make peers` installs cpprb)")
+                        help="replay, image_replay: also measure cpprb and NumPy (`make peers` "
+                             "installs cpprb)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="write the rows there, as a list of objects")
     parser.add_argument("--repeats", type=int, default=7, metavar="N",
@@ -47,7 +50,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
         check_writable("--json", arguments.json)
-    if arguments.peers and arguments.suite in (None, "replay") and not _has("cpprb"):
+    if arguments.peers and arguments.suite in (None, *_SUITES_WITH_PEERS) and not _has("cpprb"):
         parser.error("--peers needs cpprb, which is not installed: run `make peers`")
     return arguments
 
@@ -59,11 +62,11 @@ def _has(module: str) -> bool:
 def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures one suite in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if arguments.suite not in ("learner", "cluster"):
+    if arguments.suite not in ("learner", "image_learner", "cluster"):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
-    processes.limit_threads(1 if arguments.suite == "actor" else processes.usable_cores())
-    from common.benchmarks.roles import Program
+    is_actor = arguments.suite in ("actor", "image_actor")
+    processes.limit_threads(1 if is_actor else processes.usable_cores())
     from common.replay import library
 
     try:
@@ -72,16 +75,31 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
         fail(str(error))
     suite = importlib.import_module(f"common.benchmarks.{arguments.suite}")
     sizes = suite.QUICK if arguments.quick else suite.Sizes()
-    options = {"with_peers": arguments.peers} if arguments.suite == "replay" else {}
-    program = Program(_BENCHMARKED, _make_agent)
-    return suite.measure(program, sizes, arguments.repeats, **options)
+    has_peers = arguments.suite in _SUITES_WITH_PEERS
+    options = {"with_peers": arguments.peers} if has_peers else {}
+    return suite.measure(_program(arguments.suite), sizes, arguments.repeats, **options)
 
 
-def _make_agent(**config):
+def _program(suite: str):
+    from common.benchmarks.roles import Program
+
+    if suite in _SUITES_WITH_IMAGES:
+        return Program("binaries.apex_dqn", _make_apex_dqn)
+    return Program("binaries.d4pg", _make_d4pg)
+
+
+def _make_d4pg(**config):
     from reproductions.d4pg.agent import D4PG
     from reproductions.d4pg.config import D4PGConfig
 
     return D4PG(D4PGConfig(**config))
+
+
+def _make_apex_dqn(**config):
+    from reproductions.apex.dqn.agent import ApexDQN
+    from reproductions.apex.dqn.config import DQNConfig
+
+    return ApexDQN(DQNConfig(**config))
 
 
 def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:

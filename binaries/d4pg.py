@@ -28,6 +28,12 @@ def _make_agent(config: config_lib.D4PGConfig):
     return D4PG(config)
 
 
+def _require(spec) -> None:
+    from common.environments.requirements import require_control
+
+    require_control(spec)
+
+
 def main(argv: list[str]) -> None:
     """Runs the role that the flags name."""
     if len(argv) > 1:
@@ -45,6 +51,7 @@ def main(argv: list[str]) -> None:
             make_agent=_make_agent,
             sizes=sizes.sizes,
             single_process=config.single_process,
+            require=_require,
         )
     )
 

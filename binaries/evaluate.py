@@ -1,10 +1,18 @@
-"""Plays the policy that a run has learnt, without exploration noise.
+"""Plays the policy that a run has learnt, without the actors' exploration.
 
     python -m binaries.evaluate --workdir=runs/quickstart
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
 
 Reads the newest checkpoint of the run directory and changes nothing in it; the run may still be
 going on. Prints the mean return and its standard deviation over the episodes.
+
+Atari: an episode begins after 0 to 30 frames without action and ends with the game or after 108,000
+frames (half an hour); lost lives do not end it and rewards are not clipped. With --episodes=200
+that is the Ape-X paper's "no-op starts" (that there are 200, and how long they may last, is not in
+the paper). The policy takes a random action as often as the run's evaluation_epsilon says. Of the
+57 games of table 2 the human-normalised score is printed as well. The paper's other regime, "human
+starts" (Nair et al. 2015), cannot be reproduced: the states that its episodes begin in, from games
+of human experts, were never published.
 """
 
 import argparse
@@ -12,29 +20,27 @@ import importlib
 import json
 import os
 import pathlib
-import pkgutil
 
 from common.cluster import processes
 from common.reporting.command_line import (
     Parser, check_writable, fail, native_output_only_on_failure
 )
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-import reproductions
-
-_MAX_ENVIRONMENTS = 10
-"""That step as one batch: more gain nothing."""
+from reproductions import AGENTS
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.evaluate", description=__doc__)
     parser.add_argument("--workdir", type=pathlib.Path, required=True, metavar="DIR",
                         help="directory of the run")
-    parser.add_argument("--episodes", type=int, default=10, metavar="N", help="default 10")
+    parser.add_argument("--episodes", type=int, default=10, metavar="N",
+                        help="default 10; on Atari papers report 200")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="of the environments; the same seed gives the same result; default 0")
     parser.add_argument("--video", type=pathlib.Path, metavar="FILE.gif",
-                        help="write the first episode there; drawn without a screen by EGL, or by "
-                             "what MUJOCO_GL names (egl, osmesa, glfw)")
+                        help="write the first episode there, at most its first 1500 pictures; "
+                             "MuJoCo draws without a screen by EGL, or by what MUJOCO_GL names "
+                             "(egl, osmesa, glfw)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="write the result and every return there")
     arguments = parser.parse_args(argv)
@@ -53,52 +59,57 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _paper(workdir: pathlib.Path) -> str:
-    """The paper whose agent made the run: its directory in reproductions/."""
-    paper = RunDirectory(workdir).read_config().get("paper")
-    papers = sorted(module.name for module in pkgutil.iter_modules(reproductions.__path__))
-    if paper not in papers:
+def _agent_module(workdir: pathlib.Path) -> str:
+    """The module of the agent that made the run."""
+    config = RunDirectory(workdir).read_config()
+    name = config.get("agent", config.get("paper"))
+    if name not in list(AGENTS):
         raise RunDirectoryError(
-            f'{workdir} holds a run of the paper "{paper}", which is not here: there are '
-            f'{", ".join(papers)}'
+            f'{workdir} holds a run of the agent "{name}", which is not here: there are '
+            f'{", ".join(AGENTS)}'
         )
-    return paper
+    return AGENTS[name]
 
 
-def _evaluate(arguments: argparse.Namespace, paper: str) -> None:
+def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
     from absl import logging
 
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
     from common.environments.batch import BatchedEnvironment
-    from common.environments.film import FilmedEnvironment
+    from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.learning import trained
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
-    agent_module = importlib.import_module(f"reproductions.{paper}.agent")
-    run = trained.load(arguments.workdir, agent_module.from_config)
-    seeds = environment_seeds(arguments.seed, min(arguments.episodes, _MAX_ENVIRONMENTS))
-    makers = [environments.make] * len(seeds)
+    run = trained.load(arguments.workdir, importlib.import_module(agent_module).from_config)
+    seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video:
-        makers[0] = FilmedEnvironment
-    batch = [make(run.environment, seed) for make, seed in zip(makers, seeds)]
-    policy = run.make_policy(len(batch))
-    returns = run_episodes(
-        BatchedEnvironment(batch), policy, arguments.episodes, policy.initial_state(len(batch))
-    )
+        makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
+        made = [make(run.environment, seed, True) for make, seed in zip(makers, seeds)]
+        batch = BatchedEnvironment(made)
+    else:
+        batch = environments.make_batch(run.environment, seeds, evaluation=True)
+    policy = run.make_policy(len(seeds))
+    returns = run_episodes(batch, policy, arguments.episodes, policy.initial_state(len(seeds)))
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
         f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "
         f"{run.environment} after {run.learner_steps:,} learner steps"
     )
+    normalised = _human_normalised(run.environment, float(returns.mean()))
+    if normalised is not None:
+        print(f"human-normalised score {100 * normalised:.1f} %: random play is 0, a human's 100")
     if arguments.video:
-        film = batch[0].film()
+        film = made[0].film()
+        shown = "an episode"
+        if len(film.frames) == MAX_FRAMES:
+            shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
         video.write_gif(arguments.video, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "
-            f"an episode of return {returns[0]:.1f}"
+            f"{shown} of return {returns[0]:.1f}"
         )
     if arguments.json:
         result = {
@@ -109,17 +120,28 @@ def _evaluate(arguments: argparse.Namespace, paper: str) -> None:
             "seed": arguments.seed,
             "episode_return_mean": float(returns.mean()),
             "episode_return_std": float(returns.std()),
+            "human_normalised_score": normalised,
             "episodes": len(returns),
             "episode_returns": returns.tolist(),
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
+def _human_normalised(environment: str, mean: float) -> float | None:
+    """The human-normalised score of a mean return; None where there is nothing to compare with."""
+    from common.reporting import atari_scores
+
+    suite, _, game = environment.partition(":")
+    if suite != "atari" or atari_scores.players(game) is None:
+        return None
+    return atari_scores.human_normalised(game, mean)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     try:
-        paper = _paper(arguments.workdir)  # before the seconds that TensorFlow takes
+        agent_module = _agent_module(arguments.workdir)  # before the seconds that TensorFlow takes
     except RunDirectoryError as error:
         fail(str(error))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -131,7 +153,7 @@ def main(argv: list[str] | None = None) -> None:
         from common.replay.library import ReplayLibraryError
 
     try:
-        _evaluate(arguments, paper)
+        _evaluate(arguments, agent_module)
     except (RunDirectoryError, CheckpointError, UnusableEnvironmentError, ReplayLibraryError) as e:
         fail(str(e))
 

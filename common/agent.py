@@ -1,33 +1,18 @@
 """What a reproduction gives to the shared programs: one object a paper."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import dm_env
 import numpy as np
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
+from common.environments.spec import EnvironmentSpec
 from common.learning.update_loop import Batch, Metrics
 from common.replay.distributions import Distribution
 from common.replay.schedule import Schedule
 
 Nest = Any
-
-
-class EnvironmentSpec(NamedTuple):
-    """Sizes of an environment's flat observation and canonical action."""
-
-    observation_size: int
-    action_size: int
-
-    @classmethod
-    def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
-        """The spec of an environment, or of a batch of them: theirs is that of one."""
-        return cls(
-            int(np.prod(environment.observation_spec().shape)),
-            int(np.prod(environment.action_spec().shape)),
-        )
 
 
 class Learner(Protocol):
@@ -44,7 +29,7 @@ class Learner(Protocol):
 
 
 class Actor(Protocol):
-    """A policy on NumPy twins, see `common.acting.policy.Policy`."""
+    """A policy, see `common.acting.policy.Policy`."""
 
     def load(self, flat: np.ndarray) -> None:
         """Takes over published parameters."""
@@ -60,7 +45,7 @@ class Actor(Protocol):
 
 
 class Agent(Protocol):
-    """One paper's agent under one configuration."""
+    """One paper's agent under one configuration. Those that inherit it get what has a default."""
 
     name: str
     """Of the paper's directory."""
@@ -82,8 +67,34 @@ class Agent(Protocol):
     min_replay_size: int
     samples_per_insert: float | None
 
-    single_process: bool
+    single_process: bool = False
     """Whether one process acts and learns in turns, instead of the distributed layout."""
+
+    removal_period: int | None = None
+    """Learner steps between removals; the capacity is a soft limit then (Ape-X section 4.1).
+
+    None: a memory never holds more than its capacity.
+    """
+
+    prefetch: int = 1
+    """Calls that a learner draws ahead of a memory in another process."""
+
+    reward_clip: float | None = None
+    """What rewards are clipped to, both ways, before they are summed; None: not at all."""
+
+    num_copies: int = 1
+    """How often each transition is added (Ape-X appendix A)."""
+
+    def require(self, spec: EnvironmentSpec) -> None:
+        """Raises ValueError, in one line, if the agent cannot act in such an environment."""
+
+    def encode(self, observation: Nest) -> Nest:
+        """Observations [K, ...] in the form in which they are sent and stored."""
+        return observation
+
+    def decode(self, steps: Nest) -> Nest:
+        """Undoes `encode` in sampled steps [B, ...], as `Learner.update` wants them."""
+        return steps
 
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
         """The columns of a replay step, a nest of `tf.TensorSpec`."""
@@ -97,8 +108,14 @@ class Agent(Protocol):
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
         """Builds the learner; networks are initialised from `seed`."""
 
-    def make_actor(self, spec: EnvironmentSpec, num_environments: int, seed: int) -> Actor:
-        """Builds a policy that explores."""
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> Actor:
+        """Builds the policy of some of the run's `num_actors` actors, which explores.
+
+        Args:
+          actors: their indices; row k of a batch is of actor `actors[k]`.
+        """
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> Actor:
         """Builds the policy that is evaluated."""

@@ -6,17 +6,15 @@ import pathlib
 import numpy as np
 
 from common import environments
-from common.environments.batch import BatchedEnvironment
+from common.environments.batch import EnvironmentBatch
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 
 
-def make_environments(environment_name: str, actors: range, seed: int) -> BatchedEnvironment:
+def make_environments(environment_name: str, actors: range, seed: int) -> EnvironmentBatch:
     """Builds the environments of these actors; none repeats what another one does."""
-    return BatchedEnvironment(
-        [environments.make(environment_name, actor_seed(seed, actor)) for actor in actors]
-    )
+    return environments.make_batch(environment_name, [actor_seed(seed, actor) for actor in actors])
 
 
 def actor_seed(seed: int, actor: int) -> int:

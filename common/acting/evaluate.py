@@ -1,22 +1,35 @@
 """Episode returns of a policy."""
 
+from collections.abc import Callable
+
 import dm_env
 import numpy as np
 
 from common.acting.policy import Nest, Policy, reset_rows
-from common.environments.batch import BatchedEnvironment
+from common.environments.batch import EnvironmentBatch
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
+_EVALUATION = 1_000_003
+"""In the place of an actor's number, in seeds; no run has so many."""
+_MAX_ENVIRONMENTS = 10
+"""That step as one batch: more gain nothing."""
 
 
-def environment_seeds(seed: int, count: int) -> list[int]:
-    """Seeds of the environments of an evaluation: other ones than the training actors have."""
-    return [seed + 1_000_003 + index for index in range(count)]
+def num_environments(num_episodes: int) -> int:
+    """Returns how many environments an evaluation of so many episodes has."""
+    return min(num_episodes, _MAX_ENVIRONMENTS)
 
 
-def run_episodes(environment: BatchedEnvironment, policy: Policy, num_episodes: int,
-                 initial_state: Nest = ()) -> np.ndarray:
+def environment_seeds(seed: int, num_episodes: int) -> list[int]:
+    """Seeds of the environments of an evaluation: other ones than actors and other runs have."""
+    sequence = np.random.SeedSequence([seed, _EVALUATION])
+    return sequence.generate_state(num_environments(num_episodes)).tolist()
+
+
+def run_episodes(environment: EnvironmentBatch, policy: Policy, num_episodes: int,
+                 initial_state: Nest = (),
+                 is_stopped: Callable[[], bool] = lambda: False) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
 
     How many episodes each environment contributes is fixed beforehand, as evenly as it goes: taking
@@ -29,9 +42,10 @@ def run_episodes(environment: BatchedEnvironment, policy: Policy, num_episodes: 
       num_episodes: at least 1.
       initial_state: nest of [K, ...], the policy's recurrent state at the start of an episode; ()
         for a feedforward policy.
+      is_stopped: asked at each step; the evaluation ends early when it says so.
 
     Returns:
-      float64 [num_episodes], by environment, then in order of time.
+      float64 [num_episodes], by environment, then in order of time; fewer if it was stopped.
 
     Raises:
       ValueError: `num_episodes` is less than 1.
@@ -46,7 +60,7 @@ def run_episodes(environment: BatchedEnvironment, policy: Policy, num_episodes: 
 
     state = initial_state
     timestep = environment.reset()
-    while remaining:
+    while remaining and not is_stopped():
         state = reset_rows(state, initial_state, timestep.step_type == _FIRST)
         action, state, _ = policy(timestep.observation, state)
         timestep = environment.step(action)

@@ -15,7 +15,6 @@ from common.cluster.handshake import Credentials
 from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
-from common.environments.batch import BatchedEnvironment
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -36,11 +35,11 @@ def run_evaluator(
 
     The policy is snapshotted and tested without exploration noise (D4PG section 4).
     """
-    batch = BatchedEnvironment([
-        environments.make(environment_name, each) for each in environment_seeds(seed, episodes)
-    ])
-    spec = EnvironmentSpec.of(batch)
-    policy = agent.make_evaluator(spec, episodes)
+    batch = environments.make_batch(
+        environment_name, environment_seeds(seed, episodes), evaluation=True
+    )
+    policy = agent.make_evaluator(EnvironmentSpec.of(batch), batch.num_environments)
+    initial_state = policy.initial_state(batch.num_environments)
     client = ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
     rows = CsvRows(RunDirectory(directory).evaluator_csv, columns.EVALUATOR)
     patience = Patience("no answer from the learner")
@@ -59,7 +58,9 @@ def run_evaluator(
         version = snapshot.status.version
         next_time = time.monotonic() + period_seconds
         policy.load(snapshot.flat)
-        returns = run_episodes(batch, policy, episodes)
+        returns = run_episodes(batch, policy, episodes, initial_state, lambda: stop.requested)
+        if len(returns) < episodes:
+            return
         patience.renew()  # the episodes may have taken long
         rows.append(_row(agent, environment_name, seed, snapshot, returns))
         if snapshot.status.finished:
@@ -91,7 +92,7 @@ def _row(agent: Agent, environment_name: str, seed: int, snapshot: Snapshot, ret
         "seed": seed,
         "wall_seconds": round(status.wall_seconds, 2),
         "actor_steps": status.actor_steps,
-        "environment_frames": status.actor_steps,
+        "environment_frames": status.actor_steps * environments.frames_per_step(environment_name),
         "learner_steps": status.learner_steps,
         "episode_return_mean": float(returns.mean()),
         "episode_return_std": float(returns.std()),

@@ -2,12 +2,14 @@
 
 import pathlib
 
+import numpy as np
+
 from common.acting import episodes
 from common.acting import n_step
+from common.acting.items import as_items
 from common.acting.loop import ActingLoop
 from common.agent import Agent, EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
-from common.replay import keys
 from common.replay.service import ReplayService
 
 
@@ -40,7 +42,9 @@ class InProcessActors:
         environments = episodes.make_environments(environment_name, actors, seed)
         spec = EnvironmentSpec.of(environments)
         self._agent = agent
-        self._actor = agent.make_actor(spec, num_actors, episodes.actor_seed(seed, 0))
+        agent_seed = episodes.actor_seed(seed, 0)
+        self._actor = agent.make_actor(spec, actors, num_actors, agent_seed)
+        self._actors = np.asarray(actors)
         self._replay = replay
         self._books = books
         self._incarnation = replay.new_incarnation()
@@ -52,9 +56,12 @@ class InProcessActors:
             "parameter_version": books.version,
             "parameter_age_steps": 0,
         })
+        adder = n_step.NStepAdder(
+            num_actors, agent.n_step, agent.discount, reward_clip=agent.reward_clip
+        )
         self._loop = ActingLoop(
-            environments, self._actor, n_step.NStepAdder(num_actors, agent.n_step, agent.discount),
-            self._add, log.write, self._actor.initial_state(num_actors),
+            environments, self._actor, adder, self._add, log.write,
+            self._actor.initial_state(num_actors), encode=agent.encode,
         )
 
     def step(self) -> None:
@@ -65,11 +72,8 @@ class InProcessActors:
         self._timesteps += 1
 
     def _add(self, transitions: n_step.Transitions) -> None:
-        step_keys = keys.transition_keys(
-            transitions.environment_index, self._incarnation, transitions.step
+        step_keys, steps, priorities = as_items(
+            self._agent, self._actor, transitions, self._actors, 0, self._incarnation
         )
         self._num_added += len(step_keys)
-        self._replay.insert(
-            self._incarnation, self._num_added, step_keys, self._agent.steps(transitions),
-            self._actor.initial_priorities(transitions),
-        )
+        self._replay.insert(self._incarnation, self._num_added, step_keys, steps, priorities)

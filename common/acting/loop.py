@@ -7,7 +7,7 @@ import numpy as np
 
 from common.acting.n_step import NStepAdder, Transitions
 from common.acting.policy import Nest, Policy, reset_rows
-from common.environments.batch import BatchedEnvironment
+from common.environments.batch import EnvironmentBatch
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
@@ -20,9 +20,10 @@ class ActingLoop:
     its extras. The action is ignored.
     """
 
-    def __init__(self, environment: BatchedEnvironment, policy: Policy, adder: NStepAdder,
+    def __init__(self, environment: EnvironmentBatch, policy: Policy, adder: NStepAdder,
                  on_transitions: Callable[[Transitions], None],
-                 on_episode: Callable[[int, float, int], None], initial_state: Nest = ()):
+                 on_episode: Callable[[int, float, int], None], initial_state: Nest = (),
+                 encode: Callable[[Nest], Nest] | None = None):
         """Starts an episode in each environment.
 
         Args:
@@ -31,9 +32,11 @@ class ActingLoop:
           adder: for the same K.
           on_transitions: called with the transitions that a step completes, if any.
           on_episode: called at each end of an episode with the environment's index, the
-            undiscounted return and the length in steps.
+            undiscounted return of its unclipped rewards and the length in steps.
           initial_state: nest of [K, ...], the policy's recurrent state at the start of an episode;
             () for a feedforward policy.
+          encode: makes of the observations, [K, ...], what transitions hold; the policy sees them
+            as they are. Called once a timestep. None: they are held as they are.
         """
         self._environment = environment
         self._policy = policy
@@ -41,6 +44,7 @@ class ActingLoop:
         self._on_transitions = on_transitions
         self._on_episode = on_episode
         self._initial_state = initial_state
+        self._encode = encode
         self._state = initial_state
         self._steps = 0
         self._returns = np.zeros(environment.num_environments, np.float64)
@@ -57,6 +61,8 @@ class ActingLoop:
         timestep = self._timestep
         state = reset_rows(self._state, self._initial_state, timestep.step_type == _FIRST)
         action, self._state, extras = self._policy(timestep.observation, state)
+        if self._encode is not None:
+            timestep = timestep._replace(observation=self._encode(timestep.observation))
         finished = self._adder.observe(timestep, extras)
         if finished is not None:
             self._on_transitions(finished)

@@ -61,8 +61,8 @@ class NStepAdder:
     k is n, or less where the episode ends first; no transition crosses episodes, and none is cut
     short at the start of one. A true end (discount 0) gives gamma_{t:t+k} = 0; a time limit (LAST
     with discount 1) gives gamma^k, to be bootstrapped from the true last observation. The paper
-    sets the discount to 0 at any end. A discount of 0 within an episode cuts the return and goes
-    on.
+    sets the discount to 0 at any end. A discount of 0 within an episode (a lost life) cuts the
+    return and goes on. Rewards are clipped before they are summed, if at all.
 
     Once for each timestep, with the policy's output on its observation:
 
@@ -77,11 +77,17 @@ class NStepAdder:
     each of them, and a mask tells where it is open.
     """
 
-    def __init__(self, num_environments: int, n: int, gamma: float):
+    def __init__(
+        self, num_environments: int, n: int, gamma: float, reward_clip: float | None = None
+    ):
         """Makes an adder for `num_environments` environments.
 
+        Args:
+          reward_clip: rewards are clipped to [-reward_clip, reward_clip]; None: not at all.
+
         Raises:
-          ValueError: `num_environments` or `n` is less than 1, or `gamma` is not in [0, 1].
+          ValueError: `num_environments` or `n` is less than 1, `gamma` is not in [0, 1], or
+            `reward_clip` is not positive.
         """
         if num_environments < 1:
             raise ValueError(f"num_environments must be at least 1, got {num_environments}")
@@ -89,9 +95,12 @@ class NStepAdder:
             raise ValueError(f"n, the steps of a transition, must be at least 1, got {n}")
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must be in [0, 1], got {gamma}")
+        if reward_clip is not None and not reward_clip > 0:
+            raise ValueError(f"reward_clip must be positive, got {reward_clip}")
         self._num_environments = num_environments
         self._n = n
         self._gamma = gamma
+        self._reward_clip = np.inf if reward_clip is None else reward_clip
         self._time = 0
         self._next_step = np.zeros(num_environments, np.int64)
         self._is_open = np.zeros((n, num_environments), bool)
@@ -120,7 +129,8 @@ class NStepAdder:
                 f"step_type has shape {step_type.shape}")
         # An episode that was abandoned by a reset never ended, so its open elements have no end.
         self._is_open &= step_type != _FIRST
-        self._rewards += self._discounts * timestep.reward
+        reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
+        self._rewards += self._discounts * reward
         self._discounts *= self._gamma * timestep.discount.astype(np.float64)
 
         oldest = self._time % self._n

@@ -17,7 +17,6 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.service import RemoteMemory
 
-
 def run_actor(
     agent: Agent,
     environment_name: str,
@@ -25,6 +24,7 @@ def run_actor(
     credentials: Credentials,
     directory: pathlib.Path,
     actors: range,
+    num_actors: int,
     seed: int,
     stop: StopRequest,
 ) -> None:
@@ -32,17 +32,24 @@ def run_actor(
 
     Args:
       actors: indices of the paper's actors that live in this process.
+      num_actors: of the whole run.
     """
     batch = episodes.make_environments(environment_name, actors, seed)
     spec = EnvironmentSpec.of(batch)
-    actor = agent.make_actor(spec, len(actors), episodes.actor_seed(seed, actors.start))
-    memory = RemoteMemory(
-        rpc.Client(topology.replay_addresses[0], credentials, 5.0), agent.step_specs(spec)
-    )
+    actor = agent.make_actor(spec, actors, num_actors, episodes.actor_seed(seed, actors.start))
+    memories = [
+        RemoteMemory(
+            rpc.Client(address, credentials, 5.0 if shard == topology.shard else 1.0),
+            agent.step_specs(spec),
+        )
+        for shard, address in enumerate(topology.replay_addresses)
+    ]
+    memory = memories.pop(topology.shard)
+    others = memories if agent.samples_per_insert is not None else ()
     puller = ParameterPuller(
         ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
     )
-    sender = Sender(agent, actor, memory, actors, stop)
+    sender = Sender(agent, actor, memory, actors, stop, topology.shard, others)
     log = episodes.EpisodeLog(directory, actors, lambda: {
         "wall_seconds": round(puller.wall_seconds, 2),
         "incarnation": sender.incarnation,
@@ -53,9 +60,10 @@ def run_actor(
     if not puller.wait(actor.load, stop) or puller.finished:
         return
     sender.start()
+    adder = NStepAdder(len(actors), agent.n_step, agent.discount, reward_clip=agent.reward_clip)
     loop = ActingLoop(
-        batch, actor, NStepAdder(len(actors), agent.n_step, agent.discount), sender.add, log.write,
-        actor.initial_state(len(actors)),
+        batch, actor, adder, sender.add, log.write, actor.initial_state(len(actors)),
+        encode=agent.encode,
     )
     timesteps = 0
     while not stop.requested and not puller.finished:

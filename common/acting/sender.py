@@ -1,6 +1,6 @@
 """Sends transitions with their initial priorities to the replay, in the background."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import queue
 import threading
 import time
@@ -10,11 +10,12 @@ import numpy as np
 import tree
 
 from common.acting import n_step
+from common.acting.items import as_items
 from common.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
-from common.replay import keys
 from common.replay.service import RemoteMemory
+from common.replay.shards import CountersOfAll
 
 _QUEUE = 4
 """Batches under way; a replay that cannot follow slows the actor down instead of losing data."""
@@ -30,11 +31,23 @@ class Sender:
     """
 
     def __init__(
-        self, agent: Agent, actor: Actor, memory: RemoteMemory, actors: range, stop: StopRequest
+        self, agent: Agent, actor: Actor, memory: RemoteMemory, actors: range, stop: StopRequest,
+        shard: int = 0, others: Sequence[RemoteMemory] = (),
     ):
+        """Prepares to send.
+
+        Args:
+          memory: what is added to.
+          actors: indices of the paper's actors.
+          stop: ends the waits.
+          shard: number of `memory` among the shards of the replay.
+          others: the other shards, if the schedule has a ratio to keep over all of them.
+        """
         self._agent = agent
         self._actor = actor
         self._memory = memory
+        self._of_all = CountersOfAll(others)
+        self._shard = shard
         self._actors = np.asarray(actors)
         self._stop = stop
         self._schedule = schedule_for(agent)
@@ -54,7 +67,7 @@ class Sender:
     @property
     def num_accepted(self) -> int:
         """Transitions that the replay has accepted from this life."""
-        return self._memory.num_accepted
+        return self._memory.num_accepted // self._agent.num_copies
 
     def start(self) -> None:
         """Gets an incarnation and starts to send; waits for the replay."""
@@ -81,10 +94,9 @@ class Sender:
         for begin in range(0, len(collected.step), self._agent.send_batch):
             rows = slice(begin, begin + self._agent.send_batch)
             batch = tree.map_structure(lambda column: column[rows], collected)
-            actors = self._actors[batch.environment_index]
-            step_keys = keys.transition_keys(actors, self.incarnation, batch.step)
-            priorities = self._actor.initial_priorities(batch)
-            self._put((step_keys, self._agent.steps(batch), priorities))
+            self._put(as_items(
+                self._agent, self._actor, batch, self._actors, self._shard, self.incarnation
+            ))
 
     def has_credit(self) -> bool:
         """Whether the actors may go on; if they are too far ahead of the learner, asks anew."""
@@ -93,7 +105,7 @@ class Sender:
             return True
         self._stop.wait(0.01)
         try:
-            self._statistics = self._memory.statistics()
+            self._statistics = self._of_all(self._memory.statistics())
         except ServiceUnavailableError as error:
             logging.log_every_n_seconds(logging.WARNING, "waiting for the replay: %s", 60, error)
         return self._schedule.may_insert(self._statistics)
@@ -135,7 +147,7 @@ class Sender:
             self._error = error  # raised again where the acting loop can see it
 
     def _insert(self, item) -> None:
-        self._statistics = self._memory.insert(*item)
+        self._statistics = self._of_all(self._memory.insert(*item))
 
     def _until_available(self, function: Callable, gives_up: Callable[[], bool]) -> None:
         patience = Patience("no answer from the replay")

@@ -1,11 +1,13 @@
 """How fast an actor is, beside the simulator that it cannot outrun.
 
-Everything that an actor's process does with a humanoid except to write CSV rows and pull
-parameters: simulator, policy and critic on NumPy twins, noise, n-step transitions, initial
-priorities, and sending, in the background, to the replay role in another process on the loopback.
-All environments step in lockstep in one process, with one thread for BLAS and TensorFlow.
+Everything that an actor's process does except to write CSV rows and pull parameters: simulator,
+networks, exploration, n-step transitions, initial priorities, and sending, in the background, to
+the replay role in another process on the loopback. All environments step in lockstep in one
+process, with one thread for BLAS and TensorFlow. Here it is D4PG's, with a humanoid; that of Ape-X
+DQN is in `image_actor.py`.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import itertools
 import time
@@ -24,11 +26,14 @@ from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments.batch import BatchedEnvironment
+from common.environments.batch import EnvironmentBatch
 from common.replay.service import RemoteMemory
 
 _NOISE = 0.3
-"""Of the random actions: as an untrained policy's, so that the simulator has the same to do."""
+"""Of random continuous actions: an untrained policy's, so that simulators have the same to do."""
+
+_CAPACITY = 100_000
+"""Of the replay, which only takes what comes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +53,32 @@ QUICK = Sizes(environments=4, batch_steps=50, turns=1)
 
 
 def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
-    """Returns the rows of the actor suite.
+    """Returns the rows of the actor suite, "actor/humanoid_run" for control:humanoid:run.
 
-    "actor/humanoid_run" counts the CPU seconds of this process, the sending thread's and those of
-    TensorFlow's RPC among them; "..._wall" those of the clock. The peer is a second batch of the
-    same environments in this process, with random actions and nothing else.
+    The first counts the CPU seconds of this process, the sending thread's and those of TensorFlow's
+    RPC among them; "..._wall" those of the clock. The peer is a second batch of the same
+    environments in this process, with random actions and nothing else.
     """
+    name = "actor/" + sizes.environment.partition(":")[2].replace(":", "_")
     agent = program.make_agent()
     topology, token = Topology.local({"replay": 1}, "replay"), token_lib.new_token()
-    with RoleProcess(program, "replay", topology, token, sizes.environment, {}) as role:
+    config = {"replay_capacity": _CAPACITY}
+    with RoleProcess(program, "replay", topology, token, sizes.environment, config) as role:
         client = rpc.Client(topology.address("replay"), token)
         acted = _make_batch(sizes)
         spec = EnvironmentSpec.of(acted)
-        actor = agent.make_actor(spec, sizes.environments, seed=0)
+        actors = range(sizes.environments)
+        actor = agent.make_actor(spec, actors, len(actors), seed=0)
         memory = RemoteMemory(client, agent.step_specs(spec))
         role.wait_until_available(client)
-        sender = Sender(agent, actor, memory, range(sizes.environments), StopRequest())
+        sender = Sender(agent, actor, memory, actors, StopRequest())
         sender.start()
+        adder = NStepAdder(
+            sizes.environments, agent.n_step, agent.discount, reward_clip=agent.reward_clip
+        )
         loop = ActingLoop(
-            acted, actor, NStepAdder(sizes.environments, agent.n_step, agent.discount),
-            sender.add, lambda *_: None, actor.initial_state(sizes.environments),
+            acted, actor, adder, sender.add, lambda *_: None,
+            actor.initial_state(sizes.environments), encode=agent.encode,
         )
         simulated, actions = _make_batch(sizes), _random_actions(sizes, spec)
         simulated.reset()
@@ -80,13 +91,12 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         actor_watch = _Watch(sizes, act)
         simulator_watch = _Watch(sizes, lambda: simulated.step(next(actions)))
         interleave(
-            "actor/humanoid_run (steps per CPU second)",
+            f"{name} (steps per CPU second)",
             {"actor": actor_watch, "simulator": simulator_watch}, sizes.turns * repeats,
         )
         sender.close()
         say(f"the replay got {memory.statistics().inserted} transitions of {loop.steps} steps")
     peer = "simulator alone"
-    name = "actor/humanoid_run"
     return [
         Row(name, actor_watch.per_cpu_second, "steps/CPU s", peer, simulator_watch.per_cpu_second),
         Row(f"{name}_wall", actor_watch.per_second, "steps/s", peer, simulator_watch.per_second),
@@ -125,13 +135,15 @@ class _Watch:
         return self._median(1)
 
 
-def _make_batch(sizes: Sizes) -> BatchedEnvironment:
-    return BatchedEnvironment(
-        [environments.make(sizes.environment, seed) for seed in range(sizes.environments)]
-    )
+def _make_batch(sizes: Sizes) -> EnvironmentBatch:
+    return environments.make_batch(sizes.environment, range(sizes.environments))
 
 
-def _random_actions(sizes: Sizes, spec: EnvironmentSpec):
+def _random_actions(sizes: Sizes, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
+    if spec.is_discrete:
+        generator = np.random.default_rng(0)
+        actions = generator.integers(spec.action_size, size=(64, sizes.environments))
+        return itertools.cycle(actions.astype(np.int32))
     noise = GaussianNoise(_NOISE, seed=0)
     zeros = np.zeros((sizes.environments, spec.action_size), np.float32)
     return itertools.cycle([noise(zeros)[0] for _ in range(64)])

@@ -110,7 +110,7 @@ def _replay_learner(
 ) -> ReplayLearner:
     """As the learner's process makes it for a memory of its own: no drawing ahead."""
     loop = UpdateLoop(learner.update, num_updates, agent.batch_size, agent.jit_compile)
-    return ReplayLearner(memory, loop, learner.steps, schedule_for(agent), prefetch=False)
+    return ReplayLearner(memory, loop, learner.steps, schedule_for(agent), prefetch=0)
 
 
 def _batch(agent: Agent, memory: memory_lib.Memory) -> Batch:

@@ -1,40 +1,32 @@
 """How fast and how large the replay memory is.
 
-A loop is what fifty actor steps and one learner step ask of a memory: insert 50 transitions, sample
-256, set 256 priorities. Transitions are those of the humanoid, float32: observation 67, action 21,
-reward, discount, next observation 67, together 628 bytes; the memory holds as many as its capacity
-and removes the oldest. Every call comes from Python.
+For the loop see `common.benchmarks.loops`. Transitions are those of the humanoid, float32:
+observation 67, action 21, reward, discount, next observation 67, together 628 bytes; the memory
+holds as many as its capacity and removes the oldest.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import itertools
-import resource
 import threading
 import time
-from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tree
 
 from common.agent import Agent, EnvironmentSpec
+from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
+from common.benchmarks.loops import INSERTED, SAMPLED, Batch
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program, RoleProcess
-from common.cluster import rpc
-from common.cluster import token as token_lib
-from common.cluster.topology import Topology
+from common.benchmarks.roles import Program
 from common.replay import memory as memory_lib
 from common.replay.process import make_memory
-from common.replay.service import RemoteMemory
 
 HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
 CARTPOLE = EnvironmentSpec(5, 1)
-INSERTED, SAMPLED = 50, 256
-IN_FLIGHT = 8
-"""Loops under way at once to a memory in another process."""
 _FILL = 4000
 """Transitions added at once to fill a memory; they fit a message."""
 _INSERTS_A_CALL = 4000
@@ -54,13 +46,6 @@ class Sizes:
 QUICK = Sizes(capacity=20_000, loops=100, samples=200, copied_bytes=2**24)
 
 
-class _Batch(NamedTuple):
-    """Random transitions and raw priorities."""
-
-    steps: Any
-    priorities: np.ndarray
-
-
 def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> list[Row]:
     """Returns the rows of the replay suite."""
     agent = program.make_agent(replay_capacity=sizes.capacity, min_replay_size=1)
@@ -73,52 +58,40 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     rows += _under_adds(agent, memory, keys, sizes, repeats)
     memory.check()
     del memory
-    rows.append(_service(program, agent, sizes, repeats))
+    rows.append(loops_lib.through_service(
+        "replay/service_loop", program, HUMANOID_NAME, agent.step_specs(HUMANOID), sizes.capacity,
+        [_batch(agent, HUMANOID, _FILL)], sizes.loops, repeats,
+    ))
     return rows
 
 
-def _batch(agent: Agent, spec: EnvironmentSpec, size: int) -> _Batch:
+def _batch(agent: Agent, spec: EnvironmentSpec, size: int) -> Batch:
+    """Random transitions and raw priorities."""
     rng = np.random.default_rng(0)
     steps = tree.map_structure(
         lambda column: rng.random((size, *column.shape), np.float32), agent.step_specs(spec)
     )
-    return _Batch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
-
-
-def _key_ranges() -> Callable[[int], np.ndarray]:
-    """Returns a function that gives n keys, at most _FILL, that it has not given before."""
-    begins = itertools.count(0, _FILL)
-
-    def take(n: int) -> np.ndarray:
-        return next(begins) + np.arange(n)
-
-    return take
+    return Batch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
 
 
 def _bytes_per_raw_byte(
     agent: Agent, spec: EnvironmentSpec, sizes: Sizes, suffix: str
 ) -> tuple[Row, memory_lib.Memory, Callable[[int], np.ndarray]]:
-    """Resident memory of the process, by /proc/self/statm, that filling a memory adds.
+    """Resident memory of the process that filling a memory adds.
 
     Divided by what its transitions hold: 628 bytes each, with suffix "_52" cartpole's 52. The rest
     is keys, the index, two distributions (proportional and first in, first out).
     """
     batch = _batch(agent, spec, _FILL)
     make_memory(agent, spec, seed=0).insert(np.arange(_FILL), *batch)  # what the first use loads
-    before = _resident_bytes()
+    before = loops_lib.resident_bytes()
     memory = make_memory(agent, spec, seed=0)
-    keys = _key_ranges()
-    for _ in range(sizes.capacity // _FILL + 1):
-        memory.insert(keys(_FILL), *batch)
+    keys = loops_lib.key_ranges(_FILL)
+    loops_lib.fill(memory, sizes.capacity, keys, [batch])
     raw = sizes.capacity * memory.signature.bytes_per_step
-    value = (_resident_bytes() - before) / raw
+    value = (loops_lib.resident_bytes() - before) / raw
     say(f"filled a memory with {sizes.capacity} transitions of {memory.signature.bytes_per_step} B")
     return Row(f"replay/bytes_per_raw_byte{suffix}", value, "B/B"), memory, keys
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
 
 
 def _copying_loops(agent: Agent, sizes: Sizes, repeats: int) -> float:
@@ -149,18 +122,10 @@ def _in_process(
     columns = memory.signature.flatten(batch.steps)
     priorities = _batch(agent, HUMANOID, SAMPLED).priorities
 
-    def loop_on(batch: _Batch, priorities) -> Callable[[], None]:
-        def loop() -> None:
-            memory.insert(keys(INSERTED), *batch)
-            sample = memory.sample(SAMPLED)
-            memory.update_priorities(sample.keys, priorities)
-
-        return loop
-
     tensors = tree.map_structure(tf.constant, batch)
     loops = {
-        "ours": loop_on(tensors, tf.constant(priorities)),
-        "ours from arrays": loop_on(batch, priorities),
+        "ours": loops_lib.memory_loop(memory, keys, tensors, tf.constant(priorities)),
+        "ours from arrays": loops_lib.memory_loop(memory, keys, batch, priorities),
     }
     if with_peers:
         exponent = agent.distributions()[0]["sample"].exponent
@@ -172,7 +137,7 @@ def _in_process(
         for name, peer in others.items():
             for _ in range(sizes.capacity // _FILL + 1):
                 peer.insert(memory.signature.flatten(filling.steps), filling.priorities)
-            loops[name] = _peer_loop(peer, columns, batch.priorities, priorities)
+            loops[name] = loops_lib.peer_loop(peer, columns, batch.priorities, priorities)
     speeds = interleave(
         "replay/in_process_loop",
         {name: lambda loop=loop: rate(loop, sizes.loops) for name, loop in loops.items()},
@@ -187,17 +152,6 @@ def _in_process(
         Row(f"{name}_from_arrays", from_arrays, unit, _CPPRB, speeds[_CPPRB]),
         Row(f"{name}_numpy", value, unit, _NUMPY, speeds[_NUMPY]),
     ]
-
-
-def _peer_loop(
-    peer, columns: Sequence[np.ndarray], inserted: np.ndarray, priorities: np.ndarray
-) -> Callable[[], None]:
-    def loop() -> None:
-        peer.insert(columns, inserted)
-        indices = peer.sample(SAMPLED)[0]
-        peer.update_priorities(indices, priorities)
-
-    return loop
 
 
 def _under_adds(
@@ -295,66 +249,3 @@ def _repeating(function: Callable[[], None]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def _service(program: Program, agent: Agent, sizes: Sizes, repeats: int) -> Row:
-    """Loops a second through the replay role in another process on the loopback.
-
-    One graph call starts IN_FLIGHT loops: inserts, samples, and the priorities of what the call
-    before has drawn, as actors that send in the background and a learner that draws ahead give them
-    to do. All samples arrive in this process.
-    """
-    topology = Topology.local({"replay": 1}, "replay")
-    token = token_lib.new_token()
-    config = {"replay_capacity": sizes.capacity, "min_replay_size": 1}
-    with RoleProcess(program, "replay", topology, token, HUMANOID_NAME, config) as role:
-        client = rpc.Client(topology.address("replay"), token)
-        role.wait_until_available(client)
-        memory = RemoteMemory(client, agent.step_specs(HUMANOID))
-        keys = _key_ranges()
-        filling = _batch(agent, HUMANOID, _FILL)
-        for _ in range(sizes.capacity // _FILL + 1):
-            memory.insert(keys(_FILL), *filling)
-        say("filled the replay role")
-        loops = _remote_loops(client, memory, agent)
-        drawn = tf.stack([memory.sample(SAMPLED).keys for _ in range(IN_FLIGHT)])
-
-        def run() -> None:
-            nonlocal drawn
-            drawn = loops(tf.constant(keys(1)[0]), drawn)
-
-        run()
-        calls = max(1, sizes.loops // IN_FLIGHT)
-        with client.readable_errors():
-            speed = interleave(
-                "replay/service_loop", {"loops/s": lambda: IN_FLIGHT * rate(run, calls)}, repeats
-            )["loops/s"]
-    return Row("replay/service_loop", speed, "loops/s")
-
-
-def _remote_loops(client: rpc.Client, memory: RemoteMemory, agent: Agent) -> Callable:
-    """Returns a graph of IN_FLIGHT loops: (first new key, keys [IN_FLIGHT, 256]) -> keys drawn.
-
-    In a graph a call waits for another only if it needs its reply, so the loops overlap by
-    themselves.
-    """
-    batch = tree.map_structure(tf.constant, _batch(agent, HUMANOID, INSERTED))
-    columns = memory.signature.flatten(batch.steps)
-    no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
-    nobody, no_count = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
-    priorities = tf.constant(_batch(agent, HUMANOID, SAMPLED).priorities)
-
-    @tf.function
-    def loops(first_key, drawn):
-        samples = []
-        for i in range(IN_FLIGHT):
-            new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
-            client.call(
-                "replay_insert",
-                [nobody, no_count, new, no_keys, no_lengths, batch.priorities, *columns],
-            )
-            samples.append(memory.sample(SAMPLED))
-            memory.update_priorities(drawn[i], priorities)
-        return tf.stack([sample.keys for sample in samples])
-
-    return loops

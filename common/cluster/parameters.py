@@ -21,6 +21,7 @@ SLICE_SIZE = 500_000  # float32: 2 MB, half of what a message holds
 MAX_READ_ATTEMPTS = 20
 _HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
 _HEADER_FLOATS = 2 * _HEADER_FIELDS
+_UNSEEN_VERSIONS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +83,14 @@ class ParameterService:
         server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
         server.register(ACKNOWLEDGE_METHOD, self._serve_acknowledge,
                         [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)])
+
+    def go_on_after(self, version: int) -> None:
+        """Makes the next versions newer than one of a former life, and those shortly after it.
+
+        Whatever the clock says: one that was put back would leave readers with old parameters.
+        """
+        with self._lock:
+            self._version = max(self._version, version + _UNSEEN_VERSIONS)
 
     def publish(self, flat: np.ndarray | tf.Tensor, learner_steps: int, actor_steps: int,
                 wall_seconds: float, finished: bool = False) -> int:

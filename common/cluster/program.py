@@ -25,7 +25,7 @@ from common.cluster.handshake import Credentials
 from common.cluster.launcher import GIVE_UP_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.replay.key_layout import MAX_ACTORS
+from common.replay.key_layout import MAX_ACTORS, MAX_SHARDS
 from common.reporting.command_line import fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -62,8 +62,8 @@ _MAX_LEARNER_STEPS = flags.DEFINE_integer(
 _ACTOR_PROCESSES = flags.DEFINE_integer(
     "actor_processes", None,
     "Processes that share the actors among them; each evaluates the policies of its actors as one "
-    "batch. Default: with --role=local one for every second core, else the actors that TF_CONFIG "
-    "lists. Not in the paper (a core for each actor).",
+    "batch. Default: with --role=local one for every second core, or as many as --replay_shards if "
+    "that is more; else the actors that TF_CONFIG lists. Not in the paper (a core for each actor).",
     lower_bound=1,
 )
 _LEARNER_THREADS = flags.DEFINE_integer(
@@ -96,6 +96,13 @@ _REPLAY = flags.DEFINE_enum(
     "With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X "
     "section 3), or in that of the learner, which saves the way between them.",
 )
+_REPLAY_SHARDS = flags.DEFINE_integer(
+    "replay_shards", 1,
+    "With --role=local, processes that share the memory among them; each actor process adds to one "
+    "of them, the learner draws from all. Otherwise TF_CONFIG lists them. Not in the paper (one "
+    "replay server, Ape-X section 3).",
+    lower_bound=1, upper_bound=MAX_SHARDS,
+)
 _IGNORE_RESOURCES = flags.DEFINE_boolean(
     "ignore_resources", False,
     "Starts also where the estimated needs of memory or disk exceed what this machine has left.",
@@ -112,6 +119,9 @@ class Paper:
     make_agent: builds the agent; imports TensorFlow, so only roles call it.
     sizes: of a config, an observation and an action; without TensorFlow.
     single_process: whether the learner's process also acts, and keeps the replay.
+    agent: its name where the paper has several.
+    require: as `Agent.require`, without TensorFlow, so that the launcher refuses what the agent
+      cannot act in; None: the roles do.
     """
 
     name: str
@@ -121,6 +131,8 @@ class Paper:
     make_agent: Callable
     sizes: Callable[[Any, int, int], resources.Sizes]
     single_process: bool = False
+    agent: str | None = None
+    require: Callable[[Any], None] | None = None
 
 
 def run(paper: Paper) -> None:
@@ -158,6 +170,20 @@ def _check(paper: Paper) -> None:
             f"--actor_processes must be at most --num_actors ({paper.num_actors}), is "
             f"{_ACTOR_PROCESSES.value}"
         )
+    if _REPLAY_SHARDS.value > 1 and (paper.single_process or _REPLAY.value == "learner"):
+        raise UsageError(
+            f"--replay_shards is {_REPLAY_SHARDS.value}, but the memory is in the learner's "
+            "process, where it is one: leave it out"
+        )
+
+
+def _check_shards(count: int, actor_processes: int, said: str) -> None:
+    """Refuses shards that no actor would add to; `said` is where their number comes from."""
+    if count > actor_processes:
+        raise UsageError(
+            f"{said}, but each actor process adds to one replay and there are {actor_processes}: "
+            "have fewer replays, or raise --actor_processes"
+        )
 
 
 def _actors_of(paper: Paper, topology: Topology) -> range:
@@ -181,17 +207,30 @@ def _actors_of(paper: Paper, topology: Topology) -> range:
     return range(process * paper.num_actors // count, (process + 1) * paper.num_actors // count)
 
 
-def _make_environment():
+def _make_environment(paper: Paper):
+    """The environment, which is asked for its spec only, and this."""
     from common import environments
+    from common.environments.spec import EnvironmentSpec
 
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
-        return environments.make(_ENVIRONMENT.value, _SEED.value)
+        environment = environments.make(_ENVIRONMENT.value, _SEED.value)
     except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None
     finally:
         logging.set_verbosity(verbosity)
+    spec = EnvironmentSpec.of(environment)
+    if paper.require is not None:
+        _require(paper.require, spec)
+    return environment, spec
+
+
+def _require(condition: Callable[[Any], None], spec) -> None:
+    try:
+        condition(spec)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _environments_of(paper: Paper, topology: Topology) -> int:
@@ -200,13 +239,18 @@ def _environments_of(paper: Paper, topology: Topology) -> int:
         return len(_actors_of(paper, topology))
     if paper.single_process and topology.job == "learner":
         return paper.num_actors
-    return _EVALUATION_EPISODES.value if topology.job == "evaluator" else 0
+    return _evaluation_environments() if topology.job == "evaluator" else 0
 
 
-def _check_resources(paper: Paper, environment, **plan) -> str:
+def _evaluation_environments() -> int:
+    from common.acting.evaluate import num_environments
+
+    return num_environments(_EVALUATION_EPISODES.value)
+
+
+def _check_resources(paper: Paper, spec, **plan) -> str:
     """What is needed here and what there is; ClusterError if that is not enough."""
-    observation, action = environment.observation_spec(), environment.action_spec()
-    sizes = paper.sizes(paper.config, math.prod(observation.shape), math.prod(action.shape))
+    sizes = paper.sizes(paper.config, spec.observation_size, spec.action_size)
     hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
     return resources.check(
         sizes, resources.Plan(max_actor_steps=_MAX_ACTOR_STEPS.value, hours=hours, **plan),
@@ -226,10 +270,14 @@ def _run_role(paper: Paper) -> None:
         raise ClusterError(
             f"--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree"
         )
-    for job in ("learner", "replay"):
+    shards = len(topology.replay_addresses)
+    for job, most in (("learner", 1), ("replay", MAX_SHARDS)):
         count = len(topology.addresses(job))
-        if count > 1:
-            raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: only one is supported")
+        if count > most:
+            raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: there can be {most}")
+    actor_processes = _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
+    if actor_processes:  # those that come and go need not be known here
+        _check_shards(shards, actor_processes, f"TF_CONFIG lists {shards} tasks of replay")
     partners = topology.partners
     token = token_lib.load()
     cores = processes.usable_cores()
@@ -238,11 +286,11 @@ def _run_role(paper: Paper) -> None:
     if role != "learner":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
-    environment = _make_environment()
+    environment, spec = _make_environment(paper)
     needed = _check_resources(
-        paper, environment, processes=1, learner=role == "learner",
-        replay=role == ("learner" if topology.replay_in_learner else "replay"),
-        environments=_environments_of(paper, topology),
+        paper, spec, processes=1, learner=role == "learner",
+        replay=int(role == ("learner" if topology.replay_in_learner else "replay")),
+        shards=shards, environments=_environments_of(paper, topology),
     )
     stop = StopRequest().install()
     processes.Patience.default_seconds = 60 * _PATIENCE_MINUTES.value
@@ -255,16 +303,16 @@ def _run_role(paper: Paper) -> None:
         processes.limit_threads(threads.get(role, 1))
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.agent import EnvironmentSpec
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
 
     try:
-        spec = EnvironmentSpec.of(environment)
-        environment.close()  # it was asked for its sizes only
+        environment.close()
+        agent = paper.make_agent(paper.config)
+        _require(agent.require, spec)
         credentials = Credentials(token, role, _identity(paper, spec, topology))
         _greet(partners, credentials)
-        _ROLES[role](paper, spec, topology, credentials, directory, stop)
+        _ROLES[role](paper, agent, spec, topology, credentials, directory, stop)
     except (ReplayLibraryError, CheckpointError) as error:
         raise UsageError(str(error)) from None
     sys.exit(stop.exit_code)
@@ -274,9 +322,8 @@ def _identity(paper: Paper, spec, topology: Topology) -> dict:
     """What all roles of a run have to agree on."""
     return {
         **_run_config(paper),
-        "observation_size": spec.observation_size,
-        "action_size": spec.action_size,
-        "cluster": {"learner": topology.addresses("learner")},
+        **spec._asdict(),
+        "cluster": {job: topology.addresses(job) for job in ("learner", "replay")},
     }
 
 
@@ -295,11 +342,10 @@ def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
             logging.info("not yet: %s", error)
 
 
-def _learner(paper, spec, topology, credentials, directory, stop):
+def _learner(paper, agent, spec, topology, credentials, directory, stop):
     from common.learning.process import Limits, run_learner
 
     limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
-    agent = paper.make_agent(paper.config)
     with RunDirectory(directory).hold_checkpoints():
         run_learner(
             agent, spec, topology, credentials, directory, _SEED.value, limits,
@@ -307,31 +353,31 @@ def _learner(paper, spec, topology, credentials, directory, stop):
         )
 
 
-def _replay(paper, spec, topology, credentials, directory, stop):
-    del directory  # the memory leaves nothing behind
+def _replay(paper, agent, spec, topology, credentials, directory, stop):
+    del paper, directory  # the memory leaves nothing behind
     from common.replay.process import run_replay
 
-    run_replay(paper.make_agent(paper.config), spec, topology, credentials, _SEED.value, stop)
+    run_replay(agent, spec, topology, credentials, _SEED.value, stop)
 
 
-def _actor(paper, spec, topology, credentials, directory, stop):
+def _actor(paper, agent, spec, topology, credentials, directory, stop):
     del spec  # it builds its own environments
     actors = _actors_of(paper, topology)
     from common.acting.process import run_actor
 
     run_actor(
-        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, credentials, directory,
-        actors, _SEED.value, stop,
+        agent, _ENVIRONMENT.value, topology, credentials, directory, actors, paper.num_actors,
+        _SEED.value, stop,
     )
 
 
-def _evaluator(paper, spec, topology, credentials, directory, stop):
-    del spec  # it builds its own environments
+def _evaluator(paper, agent, spec, topology, credentials, directory, stop):
+    del paper, spec  # it builds its own environments
     from common.acting.evaluator_process import run_evaluator
 
     run_evaluator(
-        paper.make_agent(paper.config), _ENVIRONMENT.value, topology, credentials, directory,
-        _SEED.value, _EVALUATION_EPISODES.value, _EVALUATION_SECONDS.value, stop,
+        agent, _ENVIRONMENT.value, topology, credentials, directory, _SEED.value,
+        _EVALUATION_EPISODES.value, _EVALUATION_SECONDS.value, stop,
     )
 
 
@@ -342,6 +388,7 @@ def _run_config(paper: Paper) -> dict:
     """What makes a run what it is; how long it lasts and where it runs are not part of it."""
     return {
         "paper": paper.name,
+        **({"agent": paper.agent} if paper.agent else {}),
         "environment": _ENVIRONMENT.value,
         "seed": _SEED.value,
         "num_actors": paper.num_actors,
@@ -357,17 +404,19 @@ def _run_local(paper: Paper) -> None:
     from common.cluster.local_run import LocalRun
 
     stop = StopRequest().install()
-    environment = _make_environment()
-    cores = processes.usable_cores()
-    actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(1, cores // 2))
+    environment, spec = _make_environment(paper)
+    cores, shards = processes.usable_cores(), _REPLAY_SHARDS.value
+    actor_processes = _ACTOR_PROCESSES.value or min(paper.num_actors, max(cores // 2, shards))
     counts = {"learner": 1, "evaluator": 1}
     if paper.single_process:
         actor_processes = 0
     else:
-        counts |= {"replay": int(_REPLAY.value == "process"), "actor": actor_processes}
+        _check_shards(shards, actor_processes, f"--replay_shards is {shards}")
+        in_process = _REPLAY.value == "process"
+        counts |= {"replay": shards if in_process else 0, "actor": actor_processes}
     needed = _check_resources(
-        paper, environment, processes=sum(counts.values()), learner=True, replay=True,
-        environments=paper.num_actors + _EVALUATION_EPISODES.value, launcher=True,
+        paper, spec, processes=sum(counts.values()), learner=True, replay=shards, shards=shards,
+        environments=paper.num_actors + _evaluation_environments(), launcher=True,
     )
     environment.close()
     directory = RunDirectory(_WORKDIR.value)
@@ -396,7 +445,7 @@ def _run_local(paper: Paper) -> None:
     with directory.hold():
         directory.write_run_record(seed=_SEED.value, scale=f"{paper.num_actors} actors")
         print(needed, file=sys.stderr, flush=True)
-        local_run.run(title=f"{paper.name} on {_ENVIRONMENT.value}")
+        local_run.run(title=f"{paper.agent or paper.name} on {_ENVIRONMENT.value}")
 
 
 def start(main: Callable[[list[str]], None]) -> None:

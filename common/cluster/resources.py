@@ -6,11 +6,12 @@ the README, "What a run needs".
 """
 
 import dataclasses
+import math
 import pathlib
 
 from common.cluster import available
 from common.cluster.errors import ClusterError
-from common.replay.footprint import memory_bytes
+from common.replay.footprint import HARD_CAPACITY, memory_bytes
 
 _MB = 10**6
 _LIBRARIES = 460 * _MB
@@ -39,19 +40,25 @@ class NotEnoughError(ClusterError):
 class Sizes:
     """What of an agent takes room.
 
-    bytes_per_step: of a stored step, raw.
-    replay_capacity: steps of a full memory.
+    bytes_per_step: of a stored step, as `memory_bytes` wants them.
+    replay_capacity: steps of a full memory, all of its shards together.
     parameters: of all networks that are learnt, float32.
+    moments: numbers that the optimiser keeps for each parameter; Adam has two.
+    soft_capacity: whether more steps are kept until the learner has them removed.
+    ahead_bytes: of the samples that the learner holds ahead of itself.
     """
 
     bytes_per_step: int
     replay_capacity: int
     parameters: int
+    moments: int = 2
+    soft_capacity: bool = False
+    ahead_bytes: int = 0
 
     @property
     def learner_bytes(self) -> int:
-        """Networks, targets, and both of Adam's moments: what a checkpoint holds."""
-        return 4 * 4 * self.parameters
+        """Networks, targets and moments, float32: what a checkpoint holds."""
+        return 4 * (2 + self.moments) * self.parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +66,8 @@ class Plan:
     """What is started on this machine.
 
     processes: that run TensorFlow. environments: in all of them.
-    learner, replay: whether these are among them. launcher: whether they have one.
+    learner: whether it is among them. launcher: whether they have one.
+    replay: how many of the replay's `shards` they keep.
     max_actor_steps: of the run, None if there is no such limit.
     hours: how long the run lasts at most, None if that is open.
     """
@@ -67,7 +75,8 @@ class Plan:
     processes: int
     environments: int
     learner: bool
-    replay: bool
+    replay: int
+    shards: int = 1
     launcher: bool = False
     max_actor_steps: int | None = None
     hours: float | None = None
@@ -84,14 +93,16 @@ class Needs:
 
 def needs(sizes: Sizes, plan: Plan) -> Needs:
     """Estimates what `plan` takes in the end. Rather too much than too little."""
-    replay = 0
-    if plan.replay:
-        steps = min(sizes.replay_capacity, plan.max_actor_steps or sizes.replay_capacity)
-        replay = memory_bytes(steps, sizes.replay_capacity, sizes.bytes_per_step)
+    # While the learner is away nobody removes.
+    most = sizes.replay_capacity * (HARD_CAPACITY if sizes.soft_capacity else 1)
+    steps = min(most, plan.max_actor_steps or most)
+    replay = plan.replay * memory_bytes(
+        *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step)
     # An actor holds its networks and their packed and its NumPy copies: as much as the learner has.
     process = _PROCESS + sizes.learner_bytes
+    learner = _COMPILER + sizes.ahead_bytes
     memory = (_LIBRARIES + plan.launcher * _LAUNCHER + plan.processes * process
-              + plan.learner * _COMPILER + plan.environments * _ENVIRONMENT + replay)
+              + plan.learner * learner + plan.environments * _ENVIRONMENT + replay)
     disk = 0
     if plan.learner:
         hours = _DEFAULT_HOURS if plan.hours is None else plan.hours

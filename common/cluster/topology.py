@@ -157,6 +157,11 @@ class Topology:
         return self.addresses("learner" if self.replay_in_learner else "replay")
 
     @property
+    def shard(self) -> int:
+        """Which of `replay_addresses` this task adds to, or is: tasks take them in turns."""
+        return self.index % len(self.replay_addresses)
+
+    @property
     def partners(self) -> tuple[str, ...]:
         """The addresses that this task calls.
 

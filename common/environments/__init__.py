@@ -1,6 +1,13 @@
 """Every environment as a `dm_env.Environment`, behind `make("suite:domain:task", seed)`."""
 
 from common.environments.errors import UnknownEnvironmentError, UnusableEnvironmentError
-from common.environments.registry import make, names
+from common.environments.registry import frames_per_step, make, make_batch, names
 
-__all__ = ["UnknownEnvironmentError", "UnusableEnvironmentError", "make", "names"]
+__all__ = [
+    "UnknownEnvironmentError",
+    "UnusableEnvironmentError",
+    "frames_per_step",
+    "make",
+    "make_batch",
+    "names",
+]

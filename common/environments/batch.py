@@ -1,15 +1,15 @@
 """K environments that step as one."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import dm_env
 import numpy as np
 import tree
 
 
-class BatchedEnvironment:
-    """Steps K environments in lockstep and stacks what they return.
+class EnvironmentBatch(Protocol):
+    """K environments of one kind that step in lockstep.
 
     A batched `dm_env.TimeStep` has step_type int32 [K], reward float32 [K], discount float32 [K]
     and an observation nest of [K, ...] in the dtypes of the spec. At FIRST the reward is 0 and the
@@ -18,6 +18,29 @@ class BatchedEnvironment:
     Each environment follows dm_env by itself: the step after its LAST resets it and returns FIRST,
     its row of the actions ignored. So the last observation of each episode is always seen.
     """
+
+    @property
+    def num_environments(self) -> int:
+        """K."""
+
+    def observation_spec(self) -> Any:
+        """Returns the observation spec of one environment, without the batch dimension."""
+
+    def action_spec(self) -> Any:
+        """Returns the action spec of one environment, without the batch dimension."""
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each environment."""
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes one row of `actions`, [K, ...], in each environment; ValueError if not one each."""
+
+    def close(self) -> None:
+        """Frees what the environments hold."""
+
+
+class BatchedEnvironment:
+    """An `EnvironmentBatch` of any environments: steps one after another and stacks the results."""
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
         """Batches `environments`, all with the same specs.
@@ -47,11 +70,11 @@ class BatchedEnvironment:
         return len(self._environments)
 
     def observation_spec(self) -> Any:
-        """Returns the observation spec of one environment, without the batch dimension."""
+        """Returns the spec of one environment, without the batch dimension."""
         return self._observation_spec
 
     def action_spec(self) -> Any:
-        """Returns the action spec of one environment, without the batch dimension."""
+        """Returns the spec of one environment, without the batch dimension."""
         return self._action_spec
 
     def reset(self) -> dm_env.TimeStep:

@@ -7,7 +7,7 @@ second crashes (tensorflow 2.21, Mesa 22.3). So this module must not import Tens
 import multiprocessing
 from multiprocessing.connection import Connection
 import signal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from absl import logging
 import dm_env
@@ -15,11 +15,13 @@ import numpy as np
 
 from common import environments
 from common.environments import rendering
-from common.environments.canonical import CanonicalEnvironment
 from common.environments.errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
 """25 frames a second of simulated time, or as near as whole steps come."""
+
+MAX_FRAMES = 1500
+"""Drawn of an episode: half an hour of Atari would not fit into memory."""
 
 _CLOSE_SECONDS = 5.0
 
@@ -31,10 +33,25 @@ class Film(NamedTuple):
     frame_seconds: float
 
 
-class FilmedEnvironment(dm_env.Environment):
-    """The environment `environments.make(name, seed)`, whose first episode is drawn."""
+class Drawable(Protocol):
+    """What an environment needs to be filmed, beside being a `dm_env.Environment`."""
 
-    def __init__(self, name: str, seed: int, height: int = 240, width: int = 320):
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns a picture of the present state, uint8 [height, width, 3]."""
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds."""
+
+
+class FilmedEnvironment(dm_env.Environment):
+    """The environment `environments.make(name, seed, evaluation)`, its first episode drawn.
+
+    Of a long episode the first `MAX_FRAMES` are.
+    """
+
+    def __init__(
+        self, name: str, seed: int, evaluation: bool = False, height: int = 240, width: int = 320
+    ):
         """Starts the process.
 
         Raises:
@@ -43,7 +60,7 @@ class FilmedEnvironment(dm_env.Environment):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, name, seed, height, width), daemon=True
+            target=_serve, args=(theirs, name, seed, evaluation, height, width), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -94,7 +111,7 @@ class FilmedEnvironment(dm_env.Environment):
 class _Camera:
     """Draws an environment's first episode while it goes on."""
 
-    def __init__(self, environment: CanonicalEnvironment, height: int, width: int):
+    def __init__(self, environment: Drawable, height: int, width: int):
         self._environment = environment
         self._size = (height, width)
         step_seconds = environment.control_timestep()
@@ -116,17 +133,20 @@ class _Camera:
         if self._running and (self._steps % self._period == 0 or timestep.last()):
             self._film.frames.append(self._environment.render(*self._size))
         self._steps += 1
-        self._running = self._running and not timestep.last()
+        is_full = len(self._film.frames) == MAX_FRAMES
+        self._running = self._running and not timestep.last() and not is_full
         return timestep
 
 
-def _serve(pipe: Connection, name: str, seed: int, height: int, width: int) -> None:
+def _serve(
+    pipe: Connection, name: str, seed: int, evaluation: bool, height: int, width: int
+) -> None:
     """The process: answers calls until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who called
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     rendering.enable()
     try:
-        environment = environments.make(name, seed)
+        environment = environments.make(name, seed, evaluation)
         camera = _Camera(environment, height, width)
         pipe.send((environment.observation_spec(), environment.action_spec()))
         while True:

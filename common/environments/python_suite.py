@@ -24,7 +24,7 @@ def names() -> list[str]:
     return []
 
 
-def make(name: str, seed: int) -> CanonicalEnvironment:
+def make(name: str, seed: int, evaluation: bool = False) -> CanonicalEnvironment:
     """Calls `FUNCTION(seed)` and makes what it returns canonical.
 
     A reset and a step are tried, so that most mistakes show here and not in an actor's log.
@@ -32,6 +32,7 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
     Raises:
       UnusableEnvironmentError: something on the way failed; the message names it and its place.
     """
+    del evaluation  # by the rules of training
     try:
         environment = _function(name)(seed)
         if not isinstance(environment, dm_env.Environment):

@@ -50,28 +50,31 @@ class Bookkeeping:
           run: where rows and checkpoints go.
           agent: says what a row holds.
           learner: what is saved and published.
-          replay_learner: its draw ahead is saved, too.
+          replay_learner: its draws ahead are saved, too.
           parameters: where snapshots are published.
-          accepted: asks the replay for its accounts: transitions accepted from each incarnation.
+          accepted: asks the replay for its accounts: items accepted from each incarnation.
           checkpoint_seconds: between checkpoints.
 
         Raises:
           As `Checkpoints.restore`.
         """
         progress = Progress()
-        state = {"learner": learner, "progress": progress, "draw": replay_learner.saved_draw}
+        state = {"learner": learner, "progress": progress, "draw": replay_learner.saved_draws}
         self._checkpoints = Checkpoints(run.checkpoints, state)
         if self._checkpoints.restore():
             logging.info("resumed at learner step %d", int(learner.steps))
         last = csv_rows.last_row(run.learner_csv)
         known = (last["wall_seconds"], last["actor_steps"]) if last else ()
         self.counters = Counters(progress, *known)
+        if last:
+            parameters.go_on_after(int(last["parameter_version"]))
         if agent.single_process:
             self.counters.book_unknown()
         self._learner = learner
         self._replay_learner = replay_learner
         self._parameters = parameters
         self._accepted = accepted
+        self._num_copies = agent.num_copies
         self._checkpoint_seconds = checkpoint_seconds
         self._log = LearnerLog(run, agent, self.counters)
         self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
@@ -149,9 +152,10 @@ class Bookkeeping:
         """Brings the counters up to date, as far as the replay can be asked."""
         self._looked_at = time.monotonic()
         try:
-            accepted = self._accepted()
+            items = self._accepted()
         except ServiceUnavailableError:
-            accepted = {}  # it may be dead: what only this process knows is saved
+            items = {}  # it may be dead: what only this process knows is saved
+        accepted = {life: count // self._num_copies for life, count in items.items()}
         if self.counters.see(accepted):
             self.save()
 

@@ -1,7 +1,9 @@
-"""A sample on its way to the learner, and how a checkpoint keeps it."""
+"""Samples on their way to the learner, and how a checkpoint keeps them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from common.replay import memory as memory_lib
@@ -14,10 +16,10 @@ class Draw(NamedTuple):
     step: int
 
 
-class SavedDraw(tf.Module):
-    """Keeps a draw in variables, for checkpoints: all but its rows, which the memory has.
+class SavedDraws(tf.Module):
+    """Keeps draws in variables, for checkpoints: all but their rows, which the memory has.
 
-    Without a draw the variables are empty.
+    The draws stand one behind the other, of one size each. Without any the vectors are empty.
     """
 
     def __init__(self):
@@ -25,38 +27,49 @@ class SavedDraw(tf.Module):
         self.keys = _vector(tf.int64)
         self.masses = _vector(tf.float64)
         self.lengths = _vector(tf.int32)
-        self.total_mass = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self.count = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.total_mass = _a_draw(tf.float64)
+        self.count = _a_draw(tf.int64)
+        self.step = _a_draw(tf.int64)
 
-    def store(self, draw: Draw | None) -> None:
-        """Keeps a draw, or that there is none."""
-        if draw is None:
-            for vector in (self.keys, self.masses, self.lengths):
-                vector.assign(tf.zeros([0], vector.dtype))
-            return
-        for name in ("keys", "masses", "lengths", "total_mass", "count"):
-            getattr(self, name).assign(getattr(draw.sample, name))
-        self.step.assign(draw.step)
+    def store(self, draws: Sequence[Draw]) -> None:
+        """Keeps these draws, in their order, and no others."""
+        samples = [draw.sample for draw in draws]
+        for name in ("keys", "masses", "lengths"):
+            variable = getattr(self, name)
+            rows = [getattr(sample, name) for sample in samples]
+            variable.assign(tf.concat(rows, 0) if rows else tf.zeros([0], variable.dtype))
+        self.total_mass.assign(np.array([sample.total_mass for sample in samples], np.float64))
+        self.count.assign(np.array([sample.count for sample in samples], np.int64))
+        self.step.assign(np.array([draw.step for draw in draws], np.int64))
 
-    def read(self, memory) -> Draw | None:
-        """Returns the draw that is kept, its rows read from `memory` again.
+    def read(self, memory) -> list[Draw]:
+        """Returns the draws that are kept, their rows read from `memory` again.
 
-        None if none is kept, or if rows are gone, as they are from a replay that began anew.
-        Errors are those of `memory.read`.
+        They end before the first one of which rows are gone, as they are from a replay that began
+        anew. Errors are those of `memory.read`.
         """
-        keys = self.keys.read_value()
-        if not keys.shape[0]:
-            return None
-        found, steps = memory.read(keys)
-        if not tf.reduce_all(found):
-            return None
-        sample = memory_lib.Sample(
-            keys, self.masses.read_value(), self.total_mass.read_value(),
-            self.count.read_value(), self.lengths.read_value(), steps,
-        )
-        return Draw(sample, int(self.step))
+        keys, masses, lengths = (v.numpy() for v in (self.keys, self.masses, self.lengths))
+        if not keys.size:
+            return []
+        totals, counts, steps = (np.ravel(v) for v in (self.total_mass, self.count, self.step))
+        draws = []
+        for i, rows in enumerate(np.split(np.arange(keys.size), len(steps))):
+            found, columns = memory.read(tf.constant(keys[rows]))
+            if not tf.reduce_all(found):
+                break
+            sample = memory_lib.Sample(
+                *map(tf.constant, (keys[rows], masses[rows], totals[i], counts[i], lengths[rows])),
+                columns,
+            )
+            draws.append(Draw(sample, int(steps[i])))
+        return draws
 
 
 def _vector(dtype: tf.DType) -> tf.Variable:
     return tf.Variable(tf.zeros([0], dtype), shape=[None], trainable=False)
+
+
+def _a_draw(dtype: tf.DType) -> tf.Variable:
+    """[draws]; of any rank, since there are checkpoints that hold one draw's numbers as scalars."""
+    shape = tf.TensorShape(None)
+    return tf.Variable(tf.zeros([0], dtype), shape=shape, trainable=False)

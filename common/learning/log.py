@@ -23,6 +23,7 @@ class LearnerLog:
         self._scalars = Scalars(run.tensorboard)
         self._counters = counters
         self._batch_size = agent.batch_size
+        self._num_copies = agent.num_copies
         self._metrics: list[Metrics] = []
         self._before: tuple[float, int, int] | None = None
 
@@ -52,14 +53,15 @@ class LearnerLog:
         before = self._before or (wall, steps, actor_steps)
         seconds = max(wall - before[0], 1e-9)
         self._before = (wall, steps, actor_steps)
-        inserted = actor_steps - before[2]
+        acted = actor_steps - before[2]
+        inserted = acted * self._num_copies
         sampled = (steps - before[1]) * self._batch_size
         row = {
             "wall_seconds": round(wall, 2),
             "learner_steps": steps,
             "actor_steps": actor_steps,
             "learner_steps_per_second": round((steps - before[1]) / seconds, 2),
-            "actor_steps_per_second": round(inserted / seconds, 2),
+            "actor_steps_per_second": round(acted / seconds, 2),
             "samples_per_insert": round(sampled / inserted, 3) if inserted else None,
             "parameter_version": version,
             "priority_lag_steps": priority_lag,

@@ -22,6 +22,7 @@ from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
+from common.replay.shards import ShardedMemory
 from common.reporting.run_directory import RunDirectory
 
 FAREWELL_SECONDS = 120.0
@@ -71,15 +72,19 @@ def run_learner(
         memory = make_memory(agent, spec, seed)
         replay = ReplayService(server, memory)
     else:
-        client = rpc.Client(topology.address("replay"), credentials, timeout_seconds=5.0)
-        memory = replay = RemoteMemory(client, agent.step_specs(spec))
+        shards = [
+            RemoteMemory(rpc.Client(address, credentials, 5.0), agent.step_specs(spec))
+            for address in topology.replay_addresses
+        ]
+        memory = replay = shards[0] if len(shards) == 1 else ShardedMemory(shards)
     parameters = ParameterService(
         server, sum(v.shape.num_elements() for v in learner.actor_variables)
     )
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
     replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), prefetch=not local,
+        memory, loop, learner.steps, schedule_for(agent), prefetch=0 if local else agent.prefetch,
         retry_on=(ServiceUnavailableError, tf.errors.FailedPreconditionError), seed=seed,
+        decode=agent.decode, removal_period=agent.removal_period,
     )
     books = Bookkeeping(
         RunDirectory(directory), agent, learner, replay_learner, parameters, replay.accepted,
@@ -124,7 +129,7 @@ def _wait_for_evaluator(
             break
 
 
-def _leave(memory: RemoteMemory, finished: bool) -> None:
+def _leave(memory: RemoteMemory | ShardedMemory, finished: bool) -> None:
     try:
         memory.leave(finished)
     except ServiceUnavailableError as error:

@@ -1,30 +1,36 @@
 """A learner that draws what it learns from a replay memory."""
 
+import collections
 from collections.abc import Callable
 from concurrent import futures
+from typing import Any
 
 from absl import logging
 import tensorflow as tf
 
+from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
-from common.learning.draw import Draw, SavedDraw
+from common.learning.draw import Draw, SavedDraws
 from common.learning.update_loop import Metrics, UpdateLoop
 from common.replay import memory as memory_lib
 from common.replay import seeds
 from common.replay.schedule import Schedule
 
+Nest = Any
+
 
 class ReplayLearner:
     """Sample, update, write priorities back (Ape-X algorithm 2), several updates at a time.
 
-    With `prefetch` the next samples are drawn by a background thread while the updates run, and the
-    priorities are written by the same thread after that draw, so the order is always the same. It
-    hides the way to a memory in another process; priorities lag by one call more.
+    With `prefetch` the samples of the next calls are drawn by a background thread while the updates
+    run. The same thread writes the priorities after the draw that was asked for before them, so the
+    order is always the same. It hides the way to a memory in another process; priorities lag by
+    `prefetch` calls more.
 
     What a call draws follows from the seed, the learner step that it begins at and the memory's
-    contents. A draw that is ahead when a checkpoint is written belongs to it (`store`), since the
-    priorities that are written next would change it: so a learner that is cut off goes on as if it
-    had not been.
+    contents. Draws that are ahead when a checkpoint is written belong to it (`store`), since the
+    priorities that are written next would change them: so a learner that is cut off goes on as if
+    it had not been.
     """
 
     def __init__(
@@ -33,33 +39,42 @@ class ReplayLearner:
         loop: UpdateLoop,
         steps: tf.Variable,
         schedule: Schedule,
-        prefetch: bool,
+        prefetch: int,
         retry_on: tuple[type[Exception], ...] = (),
         seed: int = 0,
+        decode: Callable[[Nest], Nest] | None = None,
+        removal_period: int | None = None,
     ):
         """Makes the loop; nothing is drawn before the first `step`.
 
         Args:
-          memory: `Memory` or `RemoteMemory`.
+          memory: `Memory`, `RemoteMemory` or `ShardedMemory`.
           loop: the updates of one call.
           steps: the learner's own count of updates.
           schedule: says when the learner may sample.
-          prefetch: whether to draw ahead.
+          prefetch: calls to draw ahead; 0 draws when it is wanted.
           retry_on: errors of the memory that mean "not now": a replay that is gone for a while.
           seed: of what is drawn, not negative.
+          decode: applied to the sampled steps, where they are drawn.
+          removal_period: learner steps from one removal of what exceeds the memory's capacity to
+            the next; None: the memory does not exceed it.
         """
         self._memory = memory
         self._loop = loop
         self._steps = steps
         self._schedule = schedule
+        self._prefetch = prefetch
         self._retry_on = retry_on
         self._patience = Patience("no answer from the replay")
         self._seed = seed
-        self._resumes = True
-        self.saved_draw = SavedDraw()
-        """For checkpoints: filled by `store`; what the first call learns from if restored."""
+        self._decode = decode
+        self._removal_period = removal_period
+        self.saved_draws = SavedDraws()
+        """For checkpoints: filled by `store`; what the first calls learn from if restored."""
+        self._restored: collections.deque[Draw] | None = None  # None: not read yet
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
-        self._ahead: futures.Future | None = None
+        self._ahead: collections.deque[futures.Future] = collections.deque()
+        self._is_held_up = False
         self._written: futures.Future | None = None
         self.statistics: memory_lib.Statistics | None = None
         """The memory's counters when it was last asked; None before, and while it is gone."""
@@ -71,67 +86,102 @@ class ReplayLearner:
 
         Returns None if the memory is not filled, has no credit or is gone: wait a little then.
         """
-        draw = self._next()
+        begin = int(self._steps)
+        draw = self._next(begin)
         if draw is None:
             return None
         priorities, metrics = self._loop(draw.sample)
-        self._write(draw.sample.keys, priorities)
-        self.priority_lag = float(int(self._steps) - draw.step)
+        end = int(self._steps)
+        period = self._removal_period
+        removes = period is not None and end // period > begin // period
+        self._write(draw.sample.keys, priorities, removes)
+        self.priority_lag = float(end - draw.step)
         return metrics
 
     def store(self) -> None:
-        """Waits for what is under way and keeps the draw ahead in `saved_draw`; call before a save.
+        """Waits for what is under way and keeps the draws ahead; call before a save.
 
         Raises:
           Exception: what went wrong in the background.
         """
         if self._written is not None:
             self._written.result()
-        if not self._resumes:
-            self.saved_draw.store(self._ahead.result() if self._ahead is not None else None)
+        draws = [draw for draw in (future.result() for future in self._ahead) if draw is not None]
+        if self._restored is not None:  # else they are in `saved_draws` as they were
+            self.saved_draws.store([*draws, *self._restored])
 
     def close(self) -> None:
         """Waits for what is under way."""
         if self._worker is not None:
             self._worker.shutdown(wait=True)
 
-    def _next(self) -> Draw | None:
-        step = int(self._steps)
+    def _next(self, step: int) -> Draw | None:
+        """Returns the draw for the call that begins at this step."""
         if self._worker is None:
             return self._draw(step, step)
-        ahead = self._ahead or self._worker.submit(self._draw, step, step)
-        draw = ahead.result()
-        self._ahead = None
-        if draw is not None:
-            following = step + self._loop.num_updates
-            self._ahead = self._worker.submit(self._draw, step, following)
+        if not self._ahead:
+            self._draw_ahead(step, step)
+        draw = self._ahead.popleft().result()
+        if draw is None:
+            futures.wait(self._ahead)  # those behind it have not drawn either
+            self._ahead.clear()
+            self._is_held_up = False
+            return None
+        while len(self._ahead) < self._prefetch:
+            self._draw_ahead(step, step + (1 + len(self._ahead)) * self._loop.num_updates)
+        return draw
+
+    def _draw_ahead(self, step: int, begin: int) -> None:
+        self._ahead.append(self._worker.submit(self._draw_in_order, step, begin))
+
+    def _draw_in_order(self, step: int, begin: int) -> Draw | None:
+        """`_draw`, unless a call before this one has not got its draw: that one comes first."""
+        draw = None if self._is_held_up else self._draw(step, begin)
+        self._is_held_up = draw is None
         return draw
 
     def _draw(self, step: int, begin: int) -> Draw | None:
         """Draws at learner step `step` for the call that begins at `begin`."""
-        return self._unless_gone(self._draw_now, step, begin)
+        draw = self._unless_gone(self._draw_now, step, begin)
+        if draw is None or self._decode is None:
+            return draw
+        try:
+            steps = self._decode(draw.sample.steps)
+        except tf.errors.InvalidArgumentError as error:
+            reason = error.message.splitlines()[0]
+            if hasattr(error, "row"):
+                reason += f", key {int(draw.sample.keys[error.row])}"
+            raise ClusterError(
+                f"what the replay holds cannot be decoded ({reason}): start all roles with one "
+                "version of the program; the run goes on from its last checkpoint"
+            ) from None
+        return draw._replace(sample=draw.sample._replace(steps=steps))
 
     def _draw_now(self, step: int, begin: int) -> Draw | None:
         self.statistics = self._memory.statistics()
-        if self._resumes:
-            draw = self.saved_draw.read(self._memory)
-            self._resumes = False
-            if draw is not None:
-                return draw
+        if self._restored is None:
+            self._restored = collections.deque(self.saved_draws.read(self._memory))
+        if self._restored:
+            return self._restored.popleft()
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
         return Draw(self._memory.sample(self._loop.num_samples, seed=seed), step)
 
-    def _write(self, keys: tf.Tensor, priorities: tf.Tensor) -> None:
+    def _write(self, keys: tf.Tensor, priorities: tf.Tensor, removes: bool) -> None:
         if self._worker is None:
-            self._unless_gone(self._memory.update_priorities, keys, priorities)
+            self._unless_gone(self._write_now, keys, priorities, removes)
             return
         if self._written is not None:
             self._written.result()  # raises what went wrong, one call later
         self._written = self._worker.submit(
-            self._unless_gone, self._memory.update_priorities, keys, priorities
+            self._unless_gone, self._write_now, keys, priorities, removes
         )
+
+    def _write_now(self, keys: tf.Tensor, priorities: tf.Tensor, removes: bool) -> None:
+        self._memory.update_priorities(keys, priorities)
+        if removes:
+            self._memory.remove_to_fit()
 
     def _unless_gone(self, function: Callable, *args):
         try:

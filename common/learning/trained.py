@@ -40,14 +40,14 @@ class TrainedRun:
     parameters: np.ndarray
 
     def make_policy(self, num_environments: int) -> Actor:
-        """The policy without exploration noise, for a batch of environments."""
+        """The policy as it is evaluated, for a batch of environments."""
         policy = self.agent.make_evaluator(self.spec, num_environments)
         policy.load(self.parameters)
         return policy
 
 
 class TrainedPolicy:
-    """A trained policy as a function: `policy(observation) -> action`. Acts in NumPy.
+    """A trained policy, as it is evaluated, as a function: `policy(observation) -> action`.
 
     Attributes:
       environment: the name of the one it was trained in.
@@ -57,29 +57,37 @@ class TrainedPolicy:
     def __init__(self, run: TrainedRun):
         self.environment = run.environment
         self.learner_steps = run.learner_steps
-        self._size = run.spec.observation_size
+        image = run.spec.image_shape
+        self._shape = image or (run.spec.observation_size,)
+        self._dtype = np.uint8 if image else np.float32
         self._policy = run.make_policy(1)
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Returns the action, without noise.
+        """Returns the action.
 
         Args:
-          observation: [D], or [K, D] of K environments; flat and in the order of `environment`.
+          observation: of `environment`, or [K, ...] of K of them: [D], flat and in its order, or a
+            uint8 image [H, W, C].
 
         Returns:
-          [A], or [K, A], float32 in [-1, 1].
+          [A], or [K, A], float32 in [-1, 1]; of discrete actions [], or [K], int32.
 
         Raises:
-          ValueError: the observation has another shape.
+          ValueError: the observation has another shape, or an image is not of uint8.
         """
-        observation = np.asarray(observation, np.float32)
-        if observation.ndim not in (1, 2) or observation.shape[-1] != self._size:
+        given = np.asarray(observation)
+        is_batch = given.ndim == len(self._shape) + 1
+        if given.shape[int(is_batch):] != self._shape:
+            sizes = ", ".join(map(str, self._shape))
             raise ValueError(
-                f"observation must be [{self._size}] or [K, {self._size}] for "
-                f"{self.environment}, got {list(observation.shape)}"
+                f"observation must be [{sizes}] or [K, {sizes}] for {self.environment}, got "
+                f"{list(given.shape)}"
             )
-        actions, _, _ = self._policy(np.atleast_2d(observation), ())
-        return actions if observation.ndim == 2 else actions[0]
+        if self._dtype == np.uint8 and given.dtype != np.uint8:
+            raise ValueError(f"an image must be of uint8, got {given.dtype}: 0 to 255, not scaled")
+        batch = given.astype(self._dtype).reshape(-1, *self._shape)
+        actions, _, _ = self._policy(batch, self._policy.initial_state(len(batch)))
+        return actions if is_batch else actions[0]
 
 
 def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
@@ -106,6 +114,10 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     environment = environments.make(name, seed=0)
     spec = EnvironmentSpec.of(environment)
     environment.close()
+    try:
+        agent.require(spec)
+    except ValueError as error:
+        raise RunDirectoryError(f"{run.config_json} does not fit together: {error}") from None
 
     learner = agent.make_learner(spec, seed=0)
     if not _restore_newest(run.checkpoints, learner):

@@ -3,7 +3,7 @@
 The papers name little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
 D4PG's Figure 1 lost them). What is not in a paper is taken from Acme's D4PG: the action enters
 with the observation, LayerNorm before the first tanh, ELU after later layers, and the
-initialisers. So sizes and `layer_norm` are arguments that a reproduction's config must give.
+initialisers. So sizes, `layer_norm` and `activation`, of later layers, are arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,13 @@ class ControlPolicy(snt.Module):
         action_size: int,
         hidden_sizes: Sequence[int],
         layer_norm: bool,
+        activation: Layer = tf.nn.elu,
         name: str | None = None,
     ):
         super().__init__(name=name)
         near_zero = snt.initializers.VarianceScaling(1e-4)
         self.layers: list[Layer] = [
-            *_hidden_layers(hidden_sizes, layer_norm),
+            *_hidden_layers(hidden_sizes, layer_norm, activation),
             snt.Linear(action_size, w_init=near_zero, name="action"),
             tf.tanh,
         ]
@@ -49,15 +50,23 @@ class ControlCriticTorso(snt.Module):
     `layers` lists what is applied, in order, to the concatenation of both.
     """
 
-    def __init__(self, hidden_sizes: Sequence[int], layer_norm: bool, name: str | None = None):
+    def __init__(
+        self,
+        hidden_sizes: Sequence[int],
+        layer_norm: bool,
+        activation: Layer = tf.nn.elu,
+        name: str | None = None,
+    ):
         super().__init__(name=name)
-        self.layers: list[Layer] = _hidden_layers(hidden_sizes, layer_norm)
+        self.layers: list[Layer] = _hidden_layers(hidden_sizes, layer_norm, activation)
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         return _apply(self.layers, tf.concat([observation, action], axis=-1))
 
 
-def _hidden_layers(hidden_sizes: Sequence[int], layer_norm: bool) -> list[Layer]:
+def _hidden_layers(
+    hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer
+) -> list[Layer]:
     if not hidden_sizes:
         raise ValueError("hidden_sizes must name at least one layer, got none.")
     initializer = snt.initializers.VarianceScaling(
@@ -67,7 +76,7 @@ def _hidden_layers(hidden_sizes: Sequence[int], layer_norm: bool) -> list[Layer]
     for depth, size in enumerate(hidden_sizes):
         layers.append(snt.Linear(size, w_init=initializer, name=f"hidden_{depth}"))
         if depth > 0:
-            layers.append(tf.nn.elu)
+            layers.append(activation)
             continue
         if layer_norm:
             layers.append(

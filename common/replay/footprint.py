@@ -1,5 +1,11 @@
 """What a memory takes, known before there is one."""
 
+HARD_CAPACITY = 2
+"""Times a soft capacity: what a memory can hold if nobody removes. Not in the paper (Ape-X)."""
+
+BYTES_A_VALUE = 32
+"""What a value of a column of `Bytes` takes besides its bytes: in its row, and for malloc."""
+
 # Of each stored step, in the structures of cc/: its slot, and a leaf and its share of the inner
 # nodes in each of two sum trees. A list or uniform distribution in place of a tree takes less.
 _BYTES_A_STEP = 24 + 2 * 8 * 8 / 7
@@ -9,10 +15,13 @@ _BYTES_A_PLACE = 8  # of the index; keys are scattered over all of them soon
 def memory_bytes(steps: int, capacity: int, bytes_per_step: int) -> int:
     """Bytes of a memory that holds so many of the `capacity` steps it is made for.
 
-    The rest of its arrays is address space only, until it is written.
+    The rest of its arrays is address space only, until it is written. What was written once is kept
+    until it is written again: count the most steps that there will have been.
 
     Args:
-      bytes_per_step: raw, as `common.replay.memory.Signature` has them.
+      capacity: the hard one, if the capacity is soft.
+      bytes_per_step: raw, as `common.replay.memory.Signature` has them; of a column of `Bytes`, the
+        mean of its values and BYTES_A_VALUE.
     """
     return round(steps * (bytes_per_step + _BYTES_A_STEP) + _BYTES_A_PLACE * _places(capacity))
 

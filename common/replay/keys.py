@@ -11,6 +11,8 @@ from common.replay.key_layout import (
     ACTOR_BITS, INCARNATION_BITS, MAX_INCARNATIONS, SHARD_BITS, STEP_BITS
 )
 
+_SHARD_SHIFT = ACTOR_BITS + INCARNATION_BITS + STEP_BITS
+
 
 def make_keys(shard, actor, incarnation, step) -> np.ndarray:
     """Returns int64 keys; the arguments are integers or integer arrays that broadcast.
@@ -32,6 +34,11 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
     return key
 
 
-def transition_keys(actor, incarnation: int, step) -> np.ndarray:
+def transition_keys(shard: int, actor, incarnation: int, step) -> np.ndarray:
     """Returns `make_keys` of an incarnation as `Accounts` hands it out: its number goes in."""
-    return make_keys(0, actor, incarnation % MAX_INCARNATIONS, step)
+    return make_keys(shard, actor, incarnation % MAX_INCARNATIONS, step)
+
+
+def shard_of(keys: np.ndarray) -> np.ndarray:
+    """Returns the shard of each key, int64."""
+    return np.asarray(keys, np.int64) >> _SHARD_SHIFT

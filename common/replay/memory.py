@@ -1,6 +1,7 @@
 """A replay memory in this process: the Python face of the replay ops."""
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -12,6 +13,24 @@ from common.replay import distributions as distributions_lib
 from common.replay import library
 
 Nest = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """Spec of a column of byte strings, each of its own length up to `max_bytes`: tf.string.
+
+    It takes the place of a `tf.TensorSpec` of shape []. A memory takes what its values take, but
+    messages are made for the longest ones. A NumPy column is an object array of `bytes`: one of
+    dtype "S" loses zeros at the end.
+    """
+
+    max_bytes: int
+    dtype = tf.string
+    shape = tf.TensorShape([])
+
+    def __post_init__(self):
+        if self.max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1, is {self.max_bytes}")
 
 
 class Sample(NamedTuple):
@@ -30,10 +49,11 @@ class Sample(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Counters of a memory; all but the first two only grow. See `cc/memory.h`."""
+    """Counters of a memory; all but the first three only grow. See `cc/memory.h`."""
 
     steps: int
     items: int
+    held_bytes: int
     inserted: int
     duplicates: int
     incomplete: int
@@ -45,19 +65,25 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of(cls, values: tf.Tensor) -> "Statistics":
-        """From int64 [10], as `Memory.statistics_tensor` gives them."""
+        """From int64 [11], as `Memory.statistics_tensor` gives them."""
         return cls(*(int(n) for n in np.asarray(values)))
 
 
 class Signature:
-    """The columns of a stored step: a nest of `tf.TensorSpec` without a batch dimension."""
+    """The columns of a stored step: a nest of `Bytes` and of `tf.TensorSpec` without a batch."""
 
     def __init__(self, specs: Nest):
+        """Takes the nest apart; ValueError if a column of strings has no limit."""
         self.specs = specs
         flat = tree.flatten_with_path(specs)
         self.names = ["/".join(str(part) for part in path) or "step" for path, _ in flat]
         self.dtypes = [spec.dtype for _, spec in flat]
         self.shapes = [spec.shape for _, spec in flat]
+        self.max_bytes = [getattr(spec, "max_bytes", 0) for _, spec in flat]
+        """Of a value, in columns of `Bytes`; 0 in others."""
+        for name, dtype, max_bytes in zip(self.names, self.dtypes, self.max_bytes):
+            if dtype == tf.string and not max_bytes:
+                raise ValueError(f"column {name} is of strings: its spec must be Bytes(max_bytes)")
         # A flat named tuple, as most papers store, does without `tree`, which takes microseconds.
         is_flat = hasattr(specs, "_make") and len(flat) == len(specs)
         is_flat = is_flat and all(len(path) == 1 for path, _ in flat)
@@ -83,8 +109,9 @@ class Signature:
 
     @property
     def bytes_per_step(self) -> int:
-        """Raw bytes of one step."""
-        return sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
+        """Raw bytes of one step; at most, if there are columns of `Bytes`."""
+        fixed = sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
+        return fixed + sum(self.max_bytes)
 
 
 class Memory:
@@ -94,6 +121,9 @@ class Memory:
     lives as long as an item views it. Without items of their own, each inserted step is an item of
     length 1: a transition. One memory may have several distributions, which all see the same raw
     priorities. Safe to call from many threads, eagerly or inside a `tf.function`.
+
+    The capacity may be soft (Ape-X, section 4.1: "add is never refused"): up to the hard capacity
+    nothing is removed but by `remove_to_fit`.
     """
 
     def __init__(
@@ -103,19 +133,22 @@ class Memory:
         distributions: Mapping[str, distributions_lib.Distribution],
         removal: str,
         seed: int = 0,
+        hard_capacity: int | None = None,
     ):
         """Makes an empty memory.
 
         Args:
-          specs: nest of `tf.TensorSpec`, one stored step.
+          specs: nest of `tf.TensorSpec` and `Bytes`, one stored step.
           capacity: steps kept.
           distributions: by name; one of them removes, any can be sampled.
           removal: name of the one that picks items to remove when the memory is full.
           seed: of sampling and removal; 0 takes one from the system.
+          hard_capacity: steps at which `insert` removes; None: the capacity.
 
         Raises:
           ValueError: if removal is no name in distributions, if it might find nothing to remove
-            since it never draws a priority of 0, or if the capacity is below 1.
+            since it never draws a priority of 0, if the capacity is below 1 or the hard capacity
+            below it, or if a column of strings is not of `Bytes`.
         """
         if removal not in distributions:
             raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
@@ -126,9 +159,16 @@ class Memory:
             )
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, is {capacity}")
+        if hard_capacity is None:
+            hard_capacity = capacity
+        if hard_capacity < capacity:
+            raise ValueError(
+                f"hard_capacity must be at least the capacity, {capacity}, is {hard_capacity}"
+            )
         self._ops = library.ops()
         self.signature = Signature(specs)
         self.capacity = capacity
+        self.hard_capacity = hard_capacity
         # Made once: to convert an empty array costs a call as much as a full one.
         self._no_item_keys = tf.zeros([0], tf.int64)
         self._no_item_lengths = tf.zeros([0], tf.int32)
@@ -136,9 +176,11 @@ class Memory:
         self._index = {name: i for i, name in enumerate(distributions)}
         self._handle = self._ops.replay_memory(
             capacity=capacity,
+            hard_capacity=hard_capacity,
             names=self.signature.names,
             dtypes=self.signature.dtypes,
             shapes=self.signature.shapes,
+            max_bytes=self.signature.max_bytes,
             kinds=[d.kind for d in distributions.values()],
             exponents=[d.exponent for d in distributions.values()],
             removal=self._index[removal],
@@ -158,7 +200,8 @@ class Memory:
           item_lengths: [I] int32, the number of steps of each item; None: 1.
 
         Raises:
-          tf.errors.InvalidArgumentError: naming the argument; the memory is as it was.
+          tf.errors.InvalidArgumentError: naming the argument or the column; the memory is as it
+            was.
         """
         _check_dtype("keys", keys, tf.int64)
         _check_dtype("priorities", priorities, tf.float32)
@@ -184,7 +227,8 @@ class Memory:
           batch_size: B, an int or an int32 scalar tensor.
           distribution: name of the distribution that draws.
           max_length: 0 gives the first step of each item as [B, ...]; T gives [B, T, ...] with
-            zeros behind shorter items; of longer ones their first T steps.
+            zeros (empty strings in columns of `Bytes`) behind shorter items; of longer ones their
+            first T steps.
           seed: an int or an int64 scalar tensor: what is drawn follows from it and the memory's
             contents alone. None or 0 draws with the memory's own generator.
 
@@ -192,14 +236,12 @@ class Memory:
           tf.errors.FailedPreconditionError: if there is nothing to draw.
           ValueError: if the memory has no distribution of that name.
         """
-        if distribution not in self._index:
-            raise ValueError(f'distribution "{distribution}" is none of {list(self._index)}')
         sample = self._ops.replay_sample(
             self._handle,
             batch_size,
             self._no_seed if seed is None else seed,
             dtypes=self.signature.dtypes,
-            distribution=self._index[distribution],
+            distribution=self._number(distribution),
             max_length=max_length,
         )
         if not tf.executing_eagerly():
@@ -213,7 +255,10 @@ class Memory:
         return Sample(*sample[:5], self.signature.unflatten(sample.columns))
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns (found [B] bool, steps: nest of [B, ...]); zeros where a key is not found."""
+        """Returns (found [B] bool, steps: nest of [B, ...]).
+
+        Where a key is not found there are zeros, and empty strings in columns of `Bytes`.
+        """
         _check_dtype("keys", keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
@@ -232,8 +277,25 @@ class Memory:
         _check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
+    def remove_to_fit(self) -> tf.Tensor:
+        """Removes items until no more steps than the capacity are stored; returns how many (int64).
+
+        Others are served meanwhile; what they add is left for the next time.
+        """
+        return self._ops.replay_remove_to_fit(self._handle)
+
+    def mass(self, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the sum of all items' masses (float64) and their number (int64).
+
+        Raises:
+          ValueError: if the memory has no distribution of that name.
+        """
+        return tuple(
+            self._ops.replay_mass(self._handle, distribution=self._number(distribution))
+        )
+
     def statistics_tensor(self) -> tf.Tensor:
-        """Returns the counters as int64 [10], in the order of `Statistics`."""
+        """Returns the counters as int64 [11], in the order of `Statistics`."""
         return self._ops.replay_statistics(self._handle)
 
     def statistics(self) -> Statistics:
@@ -243,6 +305,11 @@ class Memory:
     def check(self) -> None:
         """Walks all invariants; tf.errors.InternalError names one that is broken."""
         self._ops.replay_check(self._handle)
+
+    def _number(self, distribution: str) -> int:
+        if distribution not in self._index:
+            raise ValueError(f'distribution "{distribution}" is none of {list(self._index)}')
+        return self._index[distribution]
 
 
 def _check_dtype(name: str, value: Any, dtype: tf.DType) -> None:

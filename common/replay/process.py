@@ -1,5 +1,6 @@
 """The replay's process."""
 
+import math
 import time
 
 from common.agent import Agent, EnvironmentSpec
@@ -7,6 +8,7 @@ from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
+from common.replay.footprint import HARD_CAPACITY
 from common.replay.memory import Memory
 from common.replay.service import ReplayService
 
@@ -14,11 +16,19 @@ FAREWELL_SECONDS = 50.0
 """How long the replay stays for the learner's last look at what was accepted."""
 
 
-def make_memory(agent: Agent, spec: EnvironmentSpec, seed: int) -> Memory:
-    """Builds the memory that an agent learns from."""
+def make_memory(
+    agent: Agent, spec: EnvironmentSpec, seed: int, num_shards: int = 1
+) -> Memory:
+    """Builds the memory that an agent learns from, or one of the shards that make it up.
+
+    Its capacity is soft if the learner removes what is too much (`agent.removal_period`).
+    """
     distributions, removal = agent.distributions()
+    capacity = math.ceil(agent.replay_capacity / num_shards)
+    is_soft = agent.removal_period is not None
     return Memory(
-        agent.step_specs(spec), agent.replay_capacity, distributions, removal, seed=seed + 1
+        agent.step_specs(spec), capacity, distributions, removal, seed=seed + 1,
+        hard_capacity=HARD_CAPACITY * capacity if is_soft else None,
     )
 
 
@@ -28,11 +38,14 @@ def run_replay(
 ) -> None:
     """Serves a memory until the learner says that the run is over, or `stop` is requested.
 
+    One of several replay tasks serves one of as many shards.
+
     Raises:
       ClusterError: nobody has added or sampled anything for too long.
     """
     server = rpc.Server(topology.bind_address, credentials, topology.own_address)
-    memory = make_memory(agent, spec, seed)
+    num_shards = len(topology.replay_addresses)
+    memory = make_memory(agent, spec, seed + topology.shard, num_shards)
     service = ReplayService(server, memory)
     server.start()
     patience, before = Patience("nobody has used the replay"), None

@@ -7,13 +7,14 @@ from common.replay import memory
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Who may go on, by the memory's own counters.
+    """Who may go on, by the memory's own counters; by their sums, if it is in several shards.
 
     The credit is what the actors have paid for and the learner has not yet used:
         credit = samples_per_insert * (inserted - min_size) - sampled.
     The learner may sample while the credit stays above -tolerance, the actors may insert while it
     stays below +tolerance. Nobody is blocked inside the memory: callers ask, and wait by short
-    polls.
+    polls. A shard that begins anew takes both of its counters with it: by what they were apart, the
+    side that is ahead of the other then waits.
 
     Attributes:
       min_size: items in the memory before the first sample.

@@ -44,6 +44,8 @@ class ReplayService:
         server.register("replay_sample", self._sample, [int32, int64])
         server.register("replay_read", self._read, [int64s])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
+        server.register("replay_remove_to_fit", memory.remove_to_fit, [])
+        server.register("replay_mass", lambda: memory.mass(distribution), [])
         server.register("replay_statistics", memory.statistics_tensor, [])
         server.register("replay_incarnation", self._accounts.next_incarnation, [])
         server.register("replay_accepted", self._serve_accepted, [])
@@ -185,6 +187,14 @@ class RemoteMemory:
         """Sets raw priorities and returns how many items were gone, as `Memory`."""
         return self._client.call("replay_update_priorities", [keys, priorities])
 
+    def remove_to_fit(self) -> tf.Tensor:
+        """Removes what exceeds a soft capacity and returns how many items, as `Memory`."""
+        return self._client.call("replay_remove_to_fit")
+
+    def mass(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the total mass (float64) and the number (int64) of items, as `Memory`."""
+        return self._client.call("replay_mass")
+
     def statistics(self) -> memory_lib.Statistics:
         """Returns the memory's counters."""
         return memory_lib.Statistics.of(self._client.call("replay_statistics"))
@@ -221,14 +231,19 @@ def _as_dict(table) -> dict[int, int]:
 def _rows_per_message(signature: memory_lib.Signature) -> int:
     """Returns how many steps, with what goes with each, a message holds whatever their values."""
     step = sum(
-        shape.num_elements() * _wire_bytes(dtype)
-        for shape, dtype in zip(signature.shapes, signature.dtypes)
+        max_bytes + shape.num_elements() * _wire_bytes(dtype)
+        for shape, dtype, max_bytes in zip(signature.shapes, signature.dtypes, signature.max_bytes)
     )
     return max(1, rpc.MAX_ARGUMENT_BYTES // (step + _BYTES_BESIDE_STEP))
 
 
 def _wire_bytes(dtype: tf.DType) -> int:
-    """Returns what an element takes in a message at most; integers travel as varints."""
+    """Returns what an element takes in a message at most; integers travel as varints.
+
+    Of a string that is what it takes besides its bytes.
+    """
+    if dtype == tf.string:
+        return 6  # tag and length
     if dtype in (tf.half, tf.bfloat16):
         return 3
     if not dtype.is_integer:

@@ -1,5 +1,7 @@
 """Policy-gradient losses (TensorFlow)."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 
@@ -30,3 +32,25 @@ def deterministic_policy_gradient_loss(
             raise ValueError(f"dqda_clip must be positive or None (off), got {dqda_clip}.")
         dqda = tf.clip_by_value(dqda, -dqda_clip, dqda_clip)
     return -tf.reduce_sum(tf.stop_gradient(dqda) * action, axis=-1)
+
+
+def climb(
+    action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor], dqda_clip: float | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A loss whose descent moves a policy's actions up a critic, the critic held fixed.
+
+    Args:
+        action: [B, A] floating, the policy's actions.
+        value: the critic at the states that these are of: actions [B, A] -> values [B].
+        dqda_clip: as in `deterministic_policy_gradient_loss`.
+
+    Returns:
+        The mean of that loss, and the mean value of the actions.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        fixed = tf.stop_gradient(action)
+        tape.watch(fixed)
+        q = value(fixed)
+    dqda = tape.gradient(q, fixed)
+    loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip)
+    return tf.reduce_mean(loss), tf.reduce_mean(q)

@@ -6,21 +6,26 @@ from typing import Any
 
 import tensorflow as tf
 
+from common.acting.actor_critic import ActorCriticEvaluator
 from common.acting.n_step import Transitions
-from common.agent import EnvironmentSpec
+from common.agent import Agent, EnvironmentSpec
+from common.environments import requirements
+from common.learning import actor_critic
 from common.learning import trained
+from common.learning.transition import Transition, control_specs
 from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg import networks as networks_lib
 from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
 
 
-class D4PG:
+class D4PG(Agent):
     """See `common.agent.Agent`."""
 
     name = "d4pg"
-    metrics = learner_lib.METRICS
+    metrics = actor_critic.METRICS
     jit_compile = True
 
     def __init__(self, config: D4PGConfig):
@@ -37,15 +42,17 @@ class D4PG:
         self.single_process = config.single_process
         self.setting = settings.name_of(config)
 
-    def step_specs(self, spec: EnvironmentSpec) -> learner_lib.Transition:
-        """An N-step transition."""
-        return learner_lib.transition_specs(spec.observation_size, spec.action_size)
+    def require(self, spec: EnvironmentSpec) -> None:
+        """Flat observations, continuous actions."""
+        requirements.require_control(spec)
 
-    def steps(self, transitions: Transitions) -> learner_lib.Transition:
+    def step_specs(self, spec: EnvironmentSpec) -> Transition:
+        """An N-step transition."""
+        return control_specs(spec.observation_size, spec.action_size)
+
+    def steps(self, transitions: Transitions) -> Transition:
         """Drops what only the initial priority needed."""
-        return learner_lib.Transition(
-            *(getattr(transitions, name) for name in learner_lib.Transition._fields)
-        )
+        return Transition.of(transitions)
 
     def distributions(self):
         """Proportional to p^alpha, or uniform; removal first in, first out, or by priority.
@@ -68,20 +75,22 @@ class D4PG:
         )
 
     def make_actor(
-        self, spec: EnvironmentSpec, num_environments: int, seed: int
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.D4PGActor:
-        """Algorithm 1, the actor."""
-        del num_environments  # the twins take any batch
+        """Algorithm 1, the actor: the same for all, whose noise is their own."""
+        del actors, num_actors  # the twins take any batch
         return actor_lib.D4PGActor(
             self._config, spec.observation_size, spec.action_size, seed
         )
 
     def make_evaluator(
         self, spec: EnvironmentSpec, num_environments: int
-    ) -> actor_lib.D4PGEvaluator:
-        """pi_theta without noise."""
+    ) -> ActorCriticEvaluator:
+        """pi_theta without noise (section 4)."""
         del num_environments
-        return actor_lib.D4PGEvaluator(self._config, spec.observation_size, spec.action_size)
+        return ActorCriticEvaluator(
+            networks_lib.make_networks(self._config, spec.observation_size, spec.action_size)
+        )
 
 
 def from_config(values: Mapping[str, Any]) -> D4PG:

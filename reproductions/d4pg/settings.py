@@ -1,8 +1,8 @@
 """The paper's variants by name: a setting is what it changes of the default configuration."""
 
 from collections.abc import Mapping
-import dataclasses
 
+from common.reporting import setting_names
 from reproductions.d4pg.config import D4PGConfig
 
 _UNIFORM = {"priority_exponent": 0.0}
@@ -67,10 +67,7 @@ def configuration(setting: str) -> D4PGConfig:
 
 
 def name_of(config: D4PGConfig) -> str:
-    """The setting that a configuration is, with a suffix for each choice that differs from it.
-
-    Sizes, speeds and capacities are not part of the name: they are in the run's config.json.
-    """
+    """The setting that a configuration is, with a suffix for each choice that differs from it."""
     family = {"categorical": "d4pg", "scalar": "d3pg", "mixture": "d4pg_mixture"}[config.critic]
     replay = "prioritized" if config.priority_exponent else "uniform"
     name = f"{family}_{replay}_n{config.n_step}"
@@ -78,13 +75,6 @@ def name_of(config: D4PGConfig) -> str:
         name = "ddpg" if name == "d3pg_uniform_n1" else f"single_process_{name}"
         updates = config.samples_per_insert / config.batch_size
         name += "" if updates == 1 else f"_updates{updates:g}"
-    default = D4PGConfig()
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name not in _SUFFIXES or value == getattr(default, field.name):
-            continue
-        is_of_priorities = field.name in ("priority_exponent", "importance_exponent")
-        if is_of_priorities and not config.priority_exponent:
-            continue  # "uniform" says it; its weights are 1, whatever their exponent
-        name += "_" + _SUFFIXES[field.name].format(value)
-    return name
+    # "uniform" says it; its weights are 1, whatever their exponent.
+    silent = () if config.priority_exponent else ("priority_exponent", "importance_exponent")
+    return name + setting_names.suffixes(config, D4PGConfig(), _SUFFIXES, silent)

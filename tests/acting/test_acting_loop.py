@@ -3,7 +3,7 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.acting.evaluate import run_episodes
+from common.acting.evaluate import environment_seeds, num_environments, run_episodes
 from common.acting.loop import ActingLoop
 from common.acting.n_step import NStepAdder, concatenate
 from common.acting.policy import reset_rows
@@ -100,6 +100,30 @@ def test_the_recurrent_state_starts_again_with_each_episode():
     np.testing.assert_array_equal(got.extras_t["count"], 100 + got.observation_t[:, 1])
 
 
+def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
+    environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5], rung=5.0)])
+    transitions, episodes, encoded = [], [], []
+
+    def encode(observation):
+        encoded.append(observation)
+        texts = np.empty(len(observation), object)
+        texts[:] = [row.tobytes() for row in observation]
+        return texts
+
+    loop = ActingLoop(
+        environment, feedforward, NStepAdder(2, 2, .5, reward_clip=1.0), transitions.append,
+        lambda *episode: episodes.append(episode), encode=encode)
+    for _ in range(9):
+        loop.step()
+    assert len(encoded) == 9
+    assert (1, 10.0, 2) in episodes  # returns are not clipped
+    got = concatenate(transitions)
+    assert np.all(got.n_step_reward <= 1.5)
+    for texts, extras in ((got.observation_tm1, got.extras_tm1), (got.observation_t, got.extras_t)):
+        seen = np.array([np.frombuffer(text, np.float32) for text in texts])
+        np.testing.assert_array_equal(extras["twice"], 2 * seen[:, 1])
+
+
 def test_reset_rows_replaces_only_those_rows():
     state = {"a": np.arange(6.).reshape(3, 2), "b": np.arange(3)}
     initial = {"a": np.full((3, 2), -1.), "b": np.full(3, -2)}
@@ -128,6 +152,20 @@ def test_evaluation_starts_afresh_and_resets_the_state():
     environment.step(np.zeros((2, 1), np.float32))
     got = run_episodes(environment, CountingPolicy(), 4, initial_state(2))
     np.testing.assert_array_equal(got, [4, 3, 5, 2])
+
+
+def test_an_evaluation_that_is_stopped_gives_what_is_finished():
+    environment = BatchedEnvironment([Ladder([2]), Ladder([5])])
+    calls = iter([False] * 3 + [True])
+    returns = run_episodes(environment, feedforward, 4, is_stopped=lambda: next(calls))
+    np.testing.assert_array_equal(returns, [2])
+
+
+@pytest.mark.parametrize("episodes, environments", [(1, 1), (10, 10), (200, 10)])
+def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
+    seeds = environment_seeds(3, episodes)
+    assert len(seeds) == len(set(seeds)) == num_environments(episodes) == environments
+    assert not set(seeds) & set(environment_seeds(4, episodes))
 
 
 def test_no_episodes_are_refused():

@@ -112,9 +112,9 @@ def test_an_environments_transitions_come_in_order_without_gaps(n):
         np.testing.assert_array_equal(steps, np.arange(len(steps)))
 
 
-def single(rewards, discounts, step_types):
+def single(rewards, discounts, step_types, **arguments):
     columns = [np.array(x)[:, None] for x in (step_types, rewards, discounts)]
-    return concatenate(run(NStepAdder(1, 3, .99), *columns))
+    return concatenate(run(NStepAdder(1, 3, .99, **arguments), *columns))
 
 
 def test_apex_vector_three_rewards():
@@ -142,6 +142,59 @@ def test_a_discount_of_0_within_an_episode_cuts_and_goes_on():
     np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
     np.testing.assert_array_equal(got.n_step_discount, [0, 0])
     np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4])
+
+
+def test_a_lost_life_cuts_returns_that_go_on_beyond_it():
+    # Ape-X as R2D2 describes it: the life is lost at step 2, the game over at step 4.
+    got = single([0, 1, 1, 10, 10], [1, 1, 0, 1, 0], [FIRST, MID, MID, MID, LAST])
+    np.testing.assert_allclose(got.n_step_reward, [1.99, 1, 19.9, 10], rtol=1e-6)
+    np.testing.assert_array_equal(got.n_step_discount, [0, 0, 0, 0])
+    np.testing.assert_array_equal(got.observation_tm1[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4, 4, 4])
+
+
+def test_no_transition_crosses_from_one_episode_to_the_next():
+    got = single([0, 1, 1, 0, 1, 1], [1, 1, 0, 1, 1, 1], [FIRST, MID, LAST, FIRST, MID, LAST])
+    np.testing.assert_array_equal(got.observation_tm1[:, 0], [0, 1, 3, 4])
+    np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2, 5, 5])
+
+
+def test_rewards_are_clipped_before_they_are_summed():
+    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=1.0)
+    np.testing.assert_allclose(got.n_step_reward, [1 - .99 + .99 ** 2 * .5], rtol=1e-6)
+    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
+    np.testing.assert_allclose(got.n_step_reward, [10 - .99 * 7 + .99 ** 2 * .5], rtol=1e-6)
+    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID])
+    np.testing.assert_allclose(got.n_step_reward, [200 - .99 * 7 + .99 ** 2 * .5], rtol=1e-6)
+
+
+def test_observations_of_bytes_and_discrete_actions():
+    """What an Atari actor adds: compressed pictures of different lengths, actions int32 [K]."""
+    k, num_steps = 2, 7
+    adder, finished = NStepAdder(k, 3, .99), []
+    for t in range(num_steps):
+        pictures = np.empty(k, object)
+        pictures[:] = [bytes([t, index]) * (t + 1) for index in range(k)]
+        kinds = [FIRST if t == 0 else MID, LAST if t == 4 else FIRST if t % 5 == 0 else MID]
+        step = timestep(kinds, [1, 1], [1, 1], pictures)
+        action = np.array([t, 10 + t], np.int32)
+        extras = {"q": np.full(k, t, np.float32)}
+        if (batch := adder.observe(step, extras)) is not None:
+            finished.append(batch)
+        adder.act(step, action, extras)
+        pictures[:] = None
+    got = concatenate(finished)
+    assert got.action_tm1.dtype == np.int32
+    assert got.observation_tm1.dtype == got.observation_t.dtype == object
+    first = got.environment_index == 0
+    np.testing.assert_array_equal(got.action_tm1[first], [0, 1, 2, 3])
+    np.testing.assert_array_equal(got.action_tm1[~first], [10, 11, 12, 13])
+    ends = [3, 4, 5, 6], [3, 4, 4, 4]
+    for index, rows in enumerate((first, ~first)):
+        assert got.observation_tm1[rows].tolist() == [
+            bytes([t, index]) * (t + 1) for t in range(4)]
+        assert got.observation_t[rows].tolist() == [
+            bytes([t, index]) * (t + 1) for t in ends[index]]
 
 
 def test_seed_rl_vector():
@@ -182,7 +235,8 @@ def test_nothing_finished_is_none():
 
 @pytest.mark.parametrize("arguments, message", [
     ((0, 3, .9), "num_environments"), ((1, 0, .9), "n, the steps"), ((1, 3, 1.1), "gamma"),
-    ((1, 3, float("nan")), "gamma")])
+    ((1, 3, float("nan")), "gamma"), ((1, 3, .9, 0.0), "reward_clip"),
+    ((1, 3, .9, float("nan")), "reward_clip")])
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         NStepAdder(*arguments)

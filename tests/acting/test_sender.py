@@ -1,16 +1,21 @@
-"""Tests of common.acting.sender with a real replay service."""
+"""Tests of common.acting.sender with real replay services."""
 
 import time
+import types
 
 import numpy as np
 import pytest
 
+from common.acting.items import as_items
 from common.acting.n_step import Transitions
 from common.acting.sender import Sender
 from common.agent import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
+from common.replay import key_layout
+from common.replay import keys
+from common.replay.memory import Statistics
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
 from reproductions.d4pg.agent import D4PG
@@ -48,13 +53,21 @@ def replacement(agent, server):
     return second, memory, accounts
 
 
-def make_sender(agent, server, stop=None):
+def make_sender(agent, server, stop=None, **shards):
     client = rpc.Client(server.address, TOKEN, timeout_seconds=0.5)
-    actor = agent.make_actor(SPEC, 2, seed=0)
-    sender = Sender(agent, actor, RemoteMemory(client, agent.step_specs(SPEC)), range(4, 6),
-                    stop or StopRequest())
+    actors = range(4, 6)
+    actor = agent.make_actor(SPEC, actors, 6, seed=0)
+    sender = Sender(agent, actor, RemoteMemory(client, agent.step_specs(SPEC)), actors,
+                    stop or StopRequest(), **shards)
     sender.start()
     return sender
+
+
+def keys_in(memory):
+    """Of all items."""
+    sample = memory.sample(5000, seed=1)
+    assert len(set(sample.keys.numpy().tolist())) == int(sample.count)
+    return np.unique(sample.keys)
 
 
 def transitions(first_step, count):
@@ -134,3 +147,66 @@ def test_close_gives_up_on_a_replay_that_is_gone(agent, service):
     begin = time.monotonic()
     sender.close()
     assert 4.0 < time.monotonic() - begin < 8.0
+
+
+def test_each_transition_is_added_as_often_as_the_agent_says(agent, service):
+    server, memory = service
+    agent.num_copies = 3
+    sender = make_sender(agent, server, shard=2)
+    sender.add(transitions(0, 14))
+    sender.close()
+    number = sender.incarnation % key_layout.MAX_INCARNATIONS
+    expected = keys.make_keys(2, 4, number, np.arange(3 * 14))
+    np.testing.assert_array_equal(keys_in(memory), expected)
+    assert sender.num_accepted == 14
+
+
+def test_copies_stand_beside_each_other_with_what_they_are_copies_of():
+    agent = types.SimpleNamespace(num_copies=2, steps=lambda batch: (batch.step, batch.step * 2.0))
+    actor = types.SimpleNamespace(initial_priorities=lambda batch: batch.step + 0.5)
+    batch = transitions(7, 3)._replace(environment_index=np.array([0, 1, 0]))
+    step_keys, steps, priorities = as_items(agent, actor, batch, np.array([4, 5]), 1, 6)
+    np.testing.assert_array_equal(
+        step_keys, keys.make_keys(1, [4, 4, 5, 5, 4, 4], 6, [14, 15, 16, 17, 18, 19]))
+    np.testing.assert_array_equal(steps[1], [14, 14, 16, 16, 18, 18])
+    np.testing.assert_array_equal(priorities, [7.5, 7.5, 8.5, 8.5, 9.5, 9.5])
+
+
+class Other:
+    """Another shard, of which only the counters matter here."""
+
+    def __init__(self):
+        self.inserted = self.sampled = 0
+        self.asked = 0
+
+    def statistics(self):
+        self.asked += 1
+        zeros = dict.fromkeys(Statistics._fields, 0)
+        return Statistics(**zeros | {"items": self.inserted, "inserted": self.inserted,
+                                     "sampled": self.sampled})
+
+
+def test_the_ratio_is_kept_over_all_shards(agent, service):
+    server, memory = service
+    agent.samples_per_insert, agent.batch_size, agent.updates_per_call = 4.0, 8, 1
+    other = Other()
+    sender = make_sender(agent, server, others=[other])
+    assert sender.has_credit()  # nothing is known yet
+    sender.add(transitions(0, 30))
+    while sender.num_accepted < 30:
+        time.sleep(0.01)
+    # 4 * (30 - 10) - 0 samples are to be paid, more than two calls of 8.
+    time.sleep(0.05)
+    assert not sender.has_credit()
+    memory.sample(20)
+    other.sampled = 43  # 80 - 63 > 16 >= 80 - 64
+    assert not sender.has_credit()
+    other.sampled = 44
+    assert sender.has_credit()
+    other.inserted = 1
+    sender.add(transitions(30, 10))
+    while sender.num_accepted < 40:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert not sender.has_credit() and other.asked > 3
+    sender.close()

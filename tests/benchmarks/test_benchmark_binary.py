@@ -64,8 +64,9 @@ def test_all_suites_run_in_processes_of_their_own(capsys, monkeypatch):
 
     monkeypatch.setattr(benchmark.subprocess, "run", run)
     benchmark.main(["--repeats=3", "--quick"])
-    assert [command[3] for command in commands] == ["replay", "learner", "actor"]
+    names = ["replay", "image_replay", "learner", "image_learner", "actor", "image_actor"]
+    assert [command[3] for command in commands] == names
     assert all(command[0] == sys.executable and "--repeats=3" in command and "--quick" in command
                for command in commands)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["replay/x", "learner/x", "actor/x"]
+    assert [line.split()[0] for line in lines[1:]] == [f"{name}/x" for name in names]

@@ -3,13 +3,22 @@ import math
 import re
 
 import pytest
+import tensorflow as tf
 
+from common.agent import EnvironmentSpec
 from common.benchmarks import actor as actor_suite
 from common.benchmarks import cluster as cluster_suite
+from common.benchmarks import image_actor as image_actor_suite
+from common.benchmarks import image_learner as image_learner_suite
+from common.benchmarks import image_replay as image_replay_suite
 from common.benchmarks import learner as learner_suite
+from common.benchmarks import loops
 from common.benchmarks import replay as replay_suite
+from common.benchmarks.report import Row
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster.topology import Topology
+from reproductions.apex.dqn.agent import ApexDQN
+from reproductions.apex.dqn.config import DQNConfig
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -64,6 +73,30 @@ def test_replay_with_peers():
     assert statistics.sampled == 2 * 3 * 16 * 256  # two loops, two repeats and the warm-up
 
 
+def test_image_replay(monkeypatch):
+    """All but the role, which `test_replay` starts."""
+    calls = []
+
+    def through_service(name, program, environment, specs, capacity, batches, *_):
+        calls.append((environment, capacity))
+        assert specs.observation_t.dtype == tf.string
+        assert batches[0].steps.observation_t.dtype == object
+        return Row(name, 1.0, "loops/s")
+
+    monkeypatch.setattr(loops, "through_service", through_service)
+    sizes = image_replay_suite.Sizes(
+        capacity=1200, loops=2, service_loops=8, transitions=1000, games=4)
+    apex = Program("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)))
+    rows = image_replay_suite.measure(apex, sizes, repeats=1, with_peers=False)
+    check(rows, [
+        "image_replay/bytes_per_transition", "image_replay/in_process_loop",
+        "image_replay/in_process_loop_raw", "image_replay/in_process_loop_raw_from_arrays",
+        "image_replay/encode", "image_replay/decode", "image_replay/service_loop",
+    ])
+    assert rows[0].peer_value > 2 * 84 * 84 * 4 > 10 * rows[0].value
+    assert calls == [("atari:pong", 1200)]
+
+
 def test_the_transition_has_628_bytes():
     agent = program().make_agent()
     batch = replay_suite._batch(agent, replay_suite.HUMANOID, 10)
@@ -77,6 +110,22 @@ def test_learner():
         "learner/d4pg_batch16", "learner/d4pg_updates_per_call_1", "learner/d4pg_batch16_limit",
         "learner/d4pg_batch16_with_actors", "learner/d4pg_batch16_with_actors_acting",
     ])
+
+
+def test_image_learner():
+    sizes = image_learner_suite.Sizes(items=40, games=2, updates=2)
+    apex = Program("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)),
+                   {"batch_size": 8, "prefetch": 2})
+    rows = image_learner_suite.measure(apex, sizes, repeats=1)
+    check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
+
+
+def test_random_actions_of_a_game():
+    sizes = image_actor_suite.Sizes(environments=5)
+    spec = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
+    actions = actor_suite._random_actions(sizes, spec)
+    first, second = next(actions), next(actions)
+    assert first.shape == (5,) and first.dtype == "int32" and any(first != second)
 
 
 def test_operations_of_the_update_are_those_of_the_equations():
@@ -123,7 +172,8 @@ def test_a_role_that_cannot_start_is_an_error_with_its_words():
 
 
 def test_sizes_for_quick_are_smaller():
-    for suite in (replay_suite, learner_suite, actor_suite, cluster_suite):
+    for suite in (replay_suite, image_replay_suite, learner_suite, image_learner_suite,
+                  actor_suite, image_actor_suite, cluster_suite):
         quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.Sizes())
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
         assert all(q <= f for q, f in numbers) and any(q < f for q, f in numbers)

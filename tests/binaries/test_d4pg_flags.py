@@ -29,6 +29,15 @@ def tf_config(role, **addresses):
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})
 
 
+def many_replays(replays, actors):
+    """A cluster whose replay has so many shards, read by its learner."""
+    ports = iter(range(1, 100))
+    counts = {"learner": 1, "replay": replays, "actor": actors}
+    cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)]
+               for job, count in counts.items()}
+    return json.dumps({"cluster": cluster, "task": {"type": "learner", "index": 0}})
+
+
 @pytest.fixture
 def without_tensorflow(tmp_path):
     """Variables under which an import of TensorFlow ends the program."""
@@ -87,6 +96,12 @@ def contents(directory):
     ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
     ([CARTPOLE, "--seed=4294967296"], ["--seed"]),
     ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
+    ([CARTPOLE, "--actor_processes=1", "--replay_shards=2"],
+     ["--replay_shards is 2", "there are 1", "--actor_processes"]),
+    ([CARTPOLE, "--num_actors=2", "--replay_shards=3"], ["--replay_shards is 3", "there are 2"]),
+    ([CARTPOLE, "--replay=learner", "--replay_shards=2"], ["--replay_shards is 2", "learner's"]),
+    ([CARTPOLE, "--setting=ddpg", "--replay_shards=2"], ["--replay_shards is 2", "learner's"]),
+    ([CARTPOLE, "--replay_shards=33"], ["--replay_shards=33", "[1, 32]"]),
     ([CARTPOLE, "--max_minutes=-1"], ["--max_minutes=-1"]),
     ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
     ([CARTPOLE, "--patience_minutes=inf"], ["--patience_minutes", "finite", "inf"]),
@@ -172,6 +187,10 @@ def test_a_replay_that_this_machine_cannot_hold(role, variables, words, tmp_path
                    "REPLAY_RL_TOKEN": TOKEN}, ["no learner 0", "add its host:port to TF_CONFIG"]),
     ("replay", {"TF_CONFIG": tf_config("replay", learner="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
      ["replay 0", "no job 'replay'"]),
+    ("learner", {"TF_CONFIG": many_replays(3, actors=2), "REPLAY_RL_TOKEN": TOKEN},
+     ["TF_CONFIG lists 3 tasks of replay", "there are 2", "--actor_processes"]),
+    ("learner", {"TF_CONFIG": many_replays(33, actors=40), "REPLAY_RL_TOKEN": TOKEN},
+     ["TF_CONFIG lists 33 tasks of replay", "can be 32"]),
 ])
 def test_a_role_without_its_place(role, variables, words, tmp_path, without_tensorflow):
     workdir = tmp_path / "run"
@@ -256,7 +275,8 @@ def test_help_explains_every_flag_and_hyperparameter(without_tensorflow):
     for name in ("environment", "workdir", "role", "seed", "num_actors", "actor_processes",
                  "learner_threads", "max_minutes", "max_actor_steps", "max_learner_steps",
                  "evaluation_episodes", "evaluation_seconds", "patience_minutes", "replay",
-                 "[no]ignore_resources", "checkpoint_seconds", "setting", "config"):
+                 "replay_shards", "[no]ignore_resources", "checkpoint_seconds", "setting",
+                 "config"):
         assert f" --{name}: " in text
     for name in D4PGConfig.__dataclass_fields__:
         explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)

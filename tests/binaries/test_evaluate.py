@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from binaries import evaluate
+
 ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
 
@@ -52,6 +54,52 @@ def workdirs(tmp_path_factory):
     return made
 
 
+def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, capsys):
+    """In this process, where half an hour can be 10 steps."""
+    from common import environments
+    from common.agent import EnvironmentSpec
+    from common.environments import atari_suite
+    from common.learning.checkpoint import Checkpoints
+    from common.reporting.run_directory import RunDirectory
+    from reproductions.apex.dqn import agent as agent_lib
+
+    run = RunDirectory(tmp_path / "run")
+    run.open({"paper": "apex", "agent": "apex_dqn", "environment": "atari:pong", "config": {}})
+    spec = EnvironmentSpec.of(environments.make("atari:pong", 0))
+    learner = agent_lib.from_config({}).make_learner(spec, seed=0)
+    Checkpoints(run.checkpoints, {"learner": learner}).save()
+    monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 0)
+    monkeypatch.setattr(atari_suite, "EVALUATION_FRAMES", 40)
+    result = tmp_path / "result.json"
+    arguments = evaluate._arguments(
+        [f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
+    evaluate._evaluate(arguments, evaluate._agent_module(run.path))
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("return 0.0 +- 0.0 (min 0.0, max 0.0, 11 episodes): ")
+    assert first.endswith(" on atari:pong after 0 learner steps")
+    assert second.startswith("human-normalised score 58.6 %")
+    returned = json.loads(result.read_text())
+    assert returned["human_normalised_score"] == pytest.approx(20.7 / (14.6 + 20.7))
+    assert returned["paper"] == "apex" and returned["episode_returns"] == [0.0] * 11
+
+
+@pytest.mark.parametrize("environment, score", [
+    ("atari:pong", (20.9 + 20.7) / (14.6 + 20.7)), ("atari:tetris", None),
+    ("control:cartpole:swingup", None),
+])
+def test_the_human_normalised_score(environment, score):
+    assert evaluate._human_normalised(environment, 20.9) == pytest.approx(score)
+
+
+def test_the_help_says_what_the_papers_regimes_are(capsys):
+    with pytest.raises(SystemExit):
+        evaluate.main(["--help"])
+    text = capsys.readouterr().out
+    for words in ("no-op starts", "--episodes=200", "108,000", "human", "never published"):
+        assert words in text
+
+
 def contents(directory):
     return {path: path.is_file() and path.read_bytes() for path in directory.rglob("*")}
 
@@ -66,6 +114,7 @@ def test_result_video_and_json(workdirs, tmp_path):
     returned = json.loads(result.read_text())
     returns = returned["episode_returns"]
     # The policy begins near zero, so the mass hardly moves.
+    assert returned["human_normalised_score"] is None
     assert len(returns) == 3 and all(-20 < value < 20 for value in returns)
     mean, std = sum(returns) / 3, returned["episode_return_std"]
     assert returned["episode_return_mean"] == pytest.approx(mean)
@@ -108,7 +157,7 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path):
         ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
         ([f"--workdir={tmp_path}/cut"], ["cut/config.json", "not JSON"]),
         ([f"--workdir={tmp_path}/list"], ["list/config.json", "not the config"]),
-        ([f"--workdir={tmp_path}/other"], ['"ape_x"', "there are d4pg"]),
+        ([f"--workdir={tmp_path}/other"], ['"ape_x"', "there are d4pg, apex_dqn, apex_dpg"]),
         ([workdir, "--episodes=0"], ["--episodes", "at least 1", "0"]),
         ([workdir, "--episodes=few"], ["--episodes", "few"]),
         ([workdir, "--seed=-1"], ["--seed", "-1"]),

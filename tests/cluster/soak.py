@@ -133,7 +133,7 @@ class Soak:
         def is_back():
             nonlocal client
             try:
-                client = client or self._run.client("replay")
+                client = client or self._run.client("replay", kill.index)
                 if client is None:
                     return False
                 statistics = Statistics.of(client.call("replay_statistics"))

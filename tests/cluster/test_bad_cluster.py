@@ -84,6 +84,8 @@ def bad(tmp_path_factory):
         started["swapped"] = start("evaluator", folder / "swapped",
                                    cluster={"learner": [REPLAY], "replay": [LEARNER]})
         started["lacking"] = start("actor", folder / "lacking", cluster={"learner": [LEARNER]})
+        started["shards"] = start("actor", folder / "shards", "--actor_processes=2",
+                                  cluster={"learner": [LEARNER], "replay": [REPLAY, OTHER]})
         started["alone"] = start("actor", folder / "alone", "--patience_minutes=0.01",
                                  cluster={"learner": [OTHER]})
         started["second"] = start("learner", folder / "second",
@@ -130,11 +132,13 @@ def test_the_address_of_another_role_is_refused(bad):
     assert f'cluster.learner is ["{REPLAY}"] here and ["{LEARNER}"] there' in error
 
 
-def test_a_cluster_without_its_replay_is_refused(bad):
+@pytest.mark.parametrize("name, here", [("lacking", []), ("shards", [REPLAY, OTHER])])
+def test_another_list_of_replays_is_refused(bad, name, here):
     folder, codes, _ = bad
-    error = error_of(folder / "lacking", "actor")
-    assert codes["lacking"] == 2
-    assert LEARNER in error and "no method 'replay_incarnation'" in error and "TF_CONFIG" in error
+    error = error_of(folder / name, "actor")
+    assert codes[name] == 2
+    assert f"this actor and the learner at {LEARNER}" in error and "TF_CONFIG" in error
+    assert f'cluster.replay is {json.dumps(here)} here and ["{REPLAY}"] there' in error
 
 
 def test_a_role_that_is_left_alone_ends_after_its_patience(bad):

@@ -49,6 +49,21 @@ def test_a_restarted_learner_publishes_newer_versions():
     server.close()
 
 
+def test_versions_go_on_when_the_clock_was_put_back(monkeypatch):
+    server, service, _ = serve(1)
+    old = service.publish(np.zeros([1], np.float32), 0, 0, 0.0)
+    server.close()
+    yesterday = time.time_ns() - 86_400 * 10**9
+    monkeypatch.setattr(parameters.time, "time_ns", lambda: yesterday)
+    server, service, client = serve(1)
+    service.go_on_after(old - 100)  # the last that was written down
+    version = service.publish(np.ones([1], np.float32), 0, 0, 0.0)
+    assert version > old and client.read(if_newer_than=old).flat == [1.0]
+    service.go_on_after(5)  # of no effect
+    assert service.publish(np.ones([1], np.float32), 0, 0, 0.0) == version + 1
+    server.close()
+
+
 def test_acknowledgements_are_kept_by_role():
     server, service, client = serve(1)
     version = service.publish(np.zeros([1], np.float32), 0, 0, 0.0, finished=True)

@@ -11,8 +11,8 @@ GB, MB = 10**9, 10**6
 WORKDIR = pathlib.Path("runs/humanoid")
 HUMANOID = resources.Sizes(bytes_per_step=628, replay_capacity=1_000_000, parameters=257_472)
 LOCAL = resources.Plan(
-    processes=4, environments=42, learner=True, replay=True, launcher=True, hours=1.0)
-REPLAY = resources.Plan(processes=1, environments=0, learner=False, replay=True)
+    processes=4, environments=42, learner=True, replay=1, launcher=True, hours=1.0)
+REPLAY = resources.Plan(processes=1, environments=0, learner=False, replay=1)
 
 
 def compare(plan, memory, disk, ignore=False):
@@ -39,16 +39,39 @@ def test_the_replay_counts_as_a_full_one_or_up_to_the_last_step():
 
 def test_a_role_needs_its_own_share_only():
     def needs(**plan):
-        default = {"processes": 1, "environments": 0, "learner": False, "replay": False}
+        default = {"processes": 1, "environments": 0, "learner": False, "replay": 0}
         return resources.needs(HUMANOID, resources.Plan(**{**default, **plan}))
 
     actor, learner = needs(environments=32), needs(learner=True)
     assert actor.disk == actor.replay == 0
     assert learner.disk > 3 * HUMANOID.learner_bytes
-    assert needs(learner=True, replay=True).memory - learner.memory == needs(replay=True).replay > 0
-    shares = learner.memory + needs(replay=True).memory + actor.memory + needs(
+    assert needs(learner=True, replay=1).memory - learner.memory == needs(replay=1).replay > 0
+    shares = learner.memory + needs(replay=1).memory + actor.memory + needs(
         environments=10).memory
     assert 0 < shares - resources.needs(HUMANOID, LOCAL).memory < 3 * 500 * MB  # each maps the code
+
+
+def test_a_replay_in_shards_takes_as_much_on_as_many_machines():
+    third = dataclasses.replace(REPLAY, shards=3)
+    needs = resources.needs(HUMANOID, third)
+    assert needs.replay == memory_bytes(333_334, 333_334, 628)
+    three = dataclasses.replace(REPLAY, processes=3, replay=3, shards=3)
+    assert resources.needs(HUMANOID, three).replay == 3 * needs.replay
+    assert 3 * needs.replay == pytest.approx(resources.needs(HUMANOID, REPLAY).replay, rel=0.02)
+
+
+def test_a_soft_capacity_is_twice_as_much_at_most():
+    soft = dataclasses.replace(HUMANOID, soft_capacity=True)
+    assert resources.needs(soft, REPLAY).replay == memory_bytes(2_000_000, 2_000_000, 628)
+    short = dataclasses.replace(REPLAY, max_actor_steps=1_200_000)
+    assert resources.needs(soft, short).replay == memory_bytes(1_200_000, 2_000_000, 628)
+
+
+def test_what_is_drawn_ahead_is_the_learners():
+    ahead = dataclasses.replace(HUMANOID, ahead_bytes=GB)
+    learner = dataclasses.replace(REPLAY, learner=True, replay=0)
+    assert resources.needs(ahead, learner).memory - resources.needs(HUMANOID, learner).memory == GB
+    assert resources.needs(ahead, REPLAY) == resources.needs(HUMANOID, REPLAY)
 
 
 def test_a_longer_run_needs_more_disk():

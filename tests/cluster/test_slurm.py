@@ -25,10 +25,10 @@ def variables(node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks
 STEP = [("gpu1", 0), ("n9", 0), ("n9", 1), ("n9", 2), ("n10", 0), ("n10", 1), ("n10", 2)]
 
 
-def topology(monkeypatch, node, local, rank, **others):
+def topology(monkeypatch, node, local, rank, replay_shards=1, **others):
     for name, value in variables(node, local, rank, **others).items():
         monkeypatch.setenv(name, value)
-    return slurm.topology()
+    return slurm.topology(replay_shards)
 
 
 def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
@@ -39,6 +39,14 @@ def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
     assert len({(place.job, place.index) for place in places}) == 7
     for (node, _), place in zip(STEP, places, strict=True):
         assert place.own_address.rpartition(":")[0] == node
+
+
+def test_several_tasks_share_the_replay(monkeypatch):
+    places = [topology(monkeypatch, *place, rank, replay_shards=2)
+              for rank, place in enumerate(STEP)]
+    assert {job: len(addresses) for job, addresses in places[0].cluster.items()} == {
+        "learner": 1, "replay": 2, "evaluator": 1, "actor": 3}
+    assert sorted(place.shard for place in places if place.job == "replay") == [0, 1]
 
 
 def test_jobs_have_ports_of_their_own(monkeypatch):
@@ -55,13 +63,14 @@ def test_the_command_gets_its_role_and_tf_config():
     show = ("import json, os, sys; "
             "print(json.dumps([sys.argv[1:], os.environ['TF_CONFIG'], os.getpid()]))")
     process = subprocess.Popen(
-        [sys.executable, "-m", "common.cluster.slurm", sys.executable, "-c", show, "--seed=3"],
+        [sys.executable, "-m", "common.cluster.slurm", "--replay_shards=2", sys.executable, "-c",
+         show, "--seed=3"],
         cwd=ROOT, env={**os.environ, **variables("n10", 2, 6)}, stdout=subprocess.PIPE, text=True)
     out, _ = process.communicate(timeout=60)
     arguments, tf_config, pid = json.loads(out)
     place = Topology.from_environment({"TF_CONFIG": tf_config})
     assert arguments == ["--seed=3", f"--role={place.job}"]
-    assert place.own_address.startswith("n10:")
+    assert place.own_address.startswith("n10:") and len(place.replay_addresses) == 2
     assert pid == process.pid  # so that Slurm's signals reach the role
 
 
@@ -73,7 +82,9 @@ def run(*command, **environment):
 
 
 def test_outside_of_a_step_is_one_line():
-    for command, word in (("true",), "srun"), ((), "COMMAND"):
+    for command, word in ((("true",), "srun"), ((), "COMMAND"),
+                          (("--replay_shards=33", "true"), "[1, 32], is 33"),
+                          (("--replay_shards=",), "--replay_shards")):
         result = run(*command)
         (line,) = result.stderr.splitlines()[-1:]
         assert result.returncode == 2 and line.startswith("error: ") and word in line
@@ -81,6 +92,7 @@ def test_outside_of_a_step_is_one_line():
 
 @pytest.mark.parametrize("changes, word", [
     ({"tasks": 3, "per_node": "1(x3)"}, "--ntasks=4"),
+    ({"replay_shards": 3}, "--ntasks=8"),
     ({"tasks": 8}, "8 tasks"),
     ({"nodes": "n[9-"}, "n\\[9-"),
     ({"per_node": "many"}, "many"),

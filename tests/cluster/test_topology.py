@@ -39,6 +39,15 @@ def test_without_a_replay_job_the_learner_has_it():
     assert topology.replay_addresses == ("host-a:4000",)
 
 
+def test_actor_processes_take_the_shards_of_the_replay_in_turns():
+    def shard(job, index, replays=3):
+        return Topology.local({"learner": 1, "replay": replays, "actor": 8}, job, index).shard
+
+    assert [shard("actor", index) for index in range(8)] == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert [shard("replay", index) for index in range(3)] == [0, 1, 2]
+    assert shard("actor", 5, replays=0) == 0  # it is in the learner
+
+
 def test_bind_host_is_apart_from_the_advertised_one():
     task = {"type": "learner", "index": 0}
     remote = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="0.0.0.0")

@@ -36,23 +36,24 @@ class WatchedRun:
                 found[f"{name}-{index[1] if index else 0}"] = int(path.parent.name)
         return found
 
-    def client(self, role: str):
-        """A client of the learner or the replay; None while nobody listens there.
+    def client(self, role: str, index: int = 0):
+        """A client of the learner or of a replay; None while nobody listens there.
 
         It is worth asking first: a client that has met nobody tries again only after seconds.
         """
         from common.cluster import rpc
         from common.cluster.token import TOKEN_VARIABLE
 
-        for pid in self.pids(role).values():
-            try:
-                variables = _variables(pathlib.Path(f"/proc/{pid}"))
-                address = Topology.from_environment(variables).own_address
-                socket.create_connection(split_address(address), timeout=1).close()
-            except OSError:
-                return None
-            return rpc.Client(address, variables[TOKEN_VARIABLE])
-        return None
+        pid = self.pids(role).get(f"{role}-{index}")
+        if pid is None:
+            return None
+        try:
+            variables = _variables(pathlib.Path(f"/proc/{pid}"))
+            address = Topology.from_environment(variables).own_address
+            socket.create_connection(split_address(address), timeout=1).close()
+        except OSError:
+            return None
+        return rpc.Client(address, variables[TOKEN_VARIABLE])
 
     def kill(self, role: str, index: int = 0) -> None:
         """kill -9 of one process, which is gone when this returns."""

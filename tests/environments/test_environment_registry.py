@@ -11,6 +11,10 @@ from common import environments
     ("control:cartpol:swingup", "control:cartpole:swingup"),
     ("controll:cartpole:swingup", "control:cartpole:swingup"),
     ("cartpole:swingup", "control:cartpole:swingup"),
+    ("atari:Pong", "atari:pong"),
+    ("atari:ms-pacman", "atari:ms_pacman"),
+    ("Atari:breakout", "atari:breakout"),
+    ("pong", "atari:pong"),
 ])
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
     with pytest.raises(environments.UnknownEnvironmentError) as raised:
@@ -21,11 +25,37 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("name", ["", "xyzzy", "control:", "control:123"])
-def test_a_name_near_nothing_gets_an_example(name):
-    with pytest.raises(ValueError, match='a name looks like "control:acrobot:swingup"') as raised:
+@pytest.mark.parametrize("name, example", [
+    ("", '"atari:adventure", "control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
+    ("xyzzy", '"atari:adventure", "control:acrobot:swingup", or'),
+    ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
+    ("control:123", '"control:acrobot:swingup", or'),
+    ("atari:123", '"atari:alien", or'),
+])
+def test_a_name_near_nothing_gets_an_example(name, example):
+    with pytest.raises(ValueError) as raised:
         environments.make(name, seed=0)
-    assert "\n" not in str(raised.value)
+    message = str(raised.value)
+    assert f"a name looks like {example}" in message and "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["atari:pong:frameskip=3", "atari:pong:2", "atari:pong=4"])
+def test_a_frame_skip_is_not_part_of_a_name(name):
+    with pytest.raises(environments.UnknownEnvironmentError) as raised:
+        environments.make_batch(name, [0])
+    assert str(raised.value).startswith(
+        f'unknown environment "{name}": a game has no parameters, and a step is always 4 frames; '
+        'did you mean "atari:pong"')
+
+
+def test_a_batch_of_any_suite_and_its_frames():
+    name = "python:reproductions.d4pg.own_environment:make"
+    batch = environments.make_batch(name, [0, 1], evaluation=True)
+    assert batch.num_environments == 2 and batch.reset().observation.shape == (2, 2)
+    assert environments.frames_per_step(name) == 1
+    assert environments.frames_per_step("control:cartpole:swingup") == 1
+    with pytest.raises(environments.UnknownEnvironmentError):
+        environments.frames_per_step("control:cartpole:swingpu")
 
 
 def test_names_are_sorted_and_distinct():
@@ -35,5 +65,5 @@ def test_names_are_sorted_and_distinct():
 
 def test_importing_the_package_does_not_import_a_simulator():
     program = ("import sys; import common.environments; "
-               "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco')))")
+               "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco', 'ale_py')))")
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

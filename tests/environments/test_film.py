@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnusableEnvironmentError
+from common.environments import UnusableEnvironmentError, film
 from common.environments.film import FilmedEnvironment
 
 OWN = "python:reproductions.d4pg.own_environment:make"
@@ -45,6 +45,26 @@ def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(m
     assert len(frames) == 101  # the second episode is not in it
     assert frames[0].shape == (16, 32, 3) and frames[0].dtype == np.uint8
     assert np.any(frames[0] != frames[-1])
+
+
+def test_a_long_episode_is_drawn_at_its_beginning(monkeypatch):
+    monkeypatch.setattr(film, "MAX_FRAMES", 3)
+    camera = film._Camera(environments.make(OWN, 0), 4, 8)
+    timesteps = [camera.reset()] + [camera.step(np.zeros(1, np.float32)) for _ in range(101)]
+    assert timesteps[-2].last() and timesteps[-1].first()
+    assert len(camera.film().frames) == 3
+
+
+def test_a_game_is_drawn_as_the_agent_sees_it(make):
+    filmed, plain = make("atari:pong", height=84, width=84), environments.make("atari:pong", 0)
+    filmed.reset()
+    plain.reset()
+    timesteps = [(filmed.step(np.int32(1)), plain.step(np.int32(1))) for _ in range(3)]
+    for ours, theirs in timesteps:
+        np.testing.assert_array_equal(ours.observation, theirs.observation)
+    frames, frame_seconds = filmed.film()
+    assert frame_seconds == pytest.approx(4 / 60) and len(frames) == 4
+    np.testing.assert_array_equal(frames[-1][..., 0], timesteps[-1][0].observation[..., -1])
 
 
 @pytest.mark.skipif(ctypes.util.find_library("EGL") is None, reason="there is no libEGL")

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from common.agent import EnvironmentSpec, schedule_for
-from common.cluster import rpc
+from common.cluster import parameters, rpc
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterService
 from common.cluster.topology import free_ports
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.replay_learner import ReplayLearner
@@ -66,12 +65,12 @@ class Setting:
         self.memory = make_memory(self.agent, SPEC, seed=0)
         loop = UpdateLoop(learner.update, 1, 4, jit_compile=False)
         self.replay_learner = ReplayLearner(
-            self.memory, loop, learner.steps, schedule_for(self.agent), prefetch=False
+            self.memory, loop, learner.steps, schedule_for(self.agent), prefetch=0
         )
-        parameters = ParameterService(
+        service = parameters.ParameterService(
             self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
         )
-        return Bookkeeping(self.run, self.agent, learner, self.replay_learner, parameters,
+        return Bookkeeping(self.run, self.agent, learner, self.replay_learner, service,
                            lambda: self.accepted(), checkpoint_seconds)
 
     def num_saved(self):
@@ -163,3 +162,22 @@ def test_checkpoints_come_in_their_time(setting):
     assert setting.num_saved() == 1
     books.after_call(None)
     assert setting.num_saved() == 1
+
+
+def test_a_transition_that_was_added_several_times_is_one_step_of_an_actor(setting):
+    setting.agent.num_copies = 4
+    books = setting.books()
+    setting.replay()
+    setting.insert(1, accepted=10)  # of the third one half, a message ended there
+    setting.insert(2, accepted=7, rows=7)
+    books.after_call(None)
+    assert last_row(setting.run.learner_csv)["actor_steps"] == 2 + 1
+
+
+def test_versions_go_on_after_those_of_a_former_life_whatever_the_clock_says(setting, monkeypatch):
+    books = setting.books()
+    books.publish()
+    books.after_call(None)
+    version = books.version
+    monkeypatch.setattr(parameters.time, "time_ns", lambda: 10**9)
+    assert setting.books().publish() > version

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from common.learning import optimizers
 from common.learning.checkpoint import CheckpointError, Checkpoints, newest
+from common.learning.transition import Transition, control_specs
 from common.learning.update_loop import Batch, UpdateLoop
 from common.replay.memory import Sample
 from reproductions.d4pg import learner as learner_lib
@@ -40,10 +41,10 @@ def samples(count):
             tf.constant(30.0, tf.float64),
             tf.constant(20, tf.int64),
             tf.ones([size], tf.int32),
-            learner_lib.Transition(
+            Transition(
                 *(
                     tf.constant(generator.normal(size=[size, *spec.shape]), tf.float32)
-                    for spec in learner_lib.transition_specs(3, 2)
+                    for spec in control_specs(3, 2)
                 )
             ),
         )

@@ -1,9 +1,14 @@
 """Tests of common.learning.replay_learner, on a real memory of this process."""
 
+import tempfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.cluster.errors import ClusterError
+from common.learning.checkpoint import Checkpoints
+from common.learning.draw import SavedDraws
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay import distributions
@@ -32,7 +37,7 @@ class Learner(tf.Module):
 class LoggedMemory(Memory):
     """A memory that keeps a log of what is asked of it, and that can be away."""
 
-    def __init__(self, seed=1, capacity=100):
+    def __init__(self, seed=1, capacity=100, hard_capacity=None):
         spec = tf.TensorSpec([], tf.float32)
         super().__init__(
             spec,
@@ -40,6 +45,7 @@ class LoggedMemory(Memory):
             {"sample": distributions.Proportional(1.0), "remove": distributions.Fifo()},
             "remove",
             seed=seed,
+            hard_capacity=hard_capacity,
         )
         self.log = []
         self.keys = []
@@ -65,18 +71,24 @@ class LoggedMemory(Memory):
         self._note("update")
         return super().update_priorities(keys, priorities)
 
+    def remove_to_fit(self):
+        self._note("remove")
+        return super().remove_to_fit()
+
     def statistics(self):
         self._note("statistics")
         return super().statistics()
 
 
 def make(memory, prefetch, min_size=10, samples_per_insert=None, tolerance=CALL, retry_on=(),
-         seed=0):
+         seed=0, **options):
     """A replay learner and its learner."""
     learner = Learner()
     loop = UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
     schedule = Schedule(min_size, samples_per_insert, float(tolerance))
-    return ReplayLearner(memory, loop, learner.steps, schedule, prefetch, retry_on, seed), learner
+    return ReplayLearner(
+        memory, loop, learner.steps, schedule, prefetch, retry_on, seed, **options
+    ), learner
 
 
 def masses(memory):
@@ -85,7 +97,7 @@ def masses(memory):
     return dict(zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist()))
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_waits_for_the_minimum_and_then_counts(prefetch):
     memory = LoggedMemory()
     replay_learner, learner = make(memory, prefetch)
@@ -107,7 +119,7 @@ def test_waits_for_the_minimum_and_then_counts(prefetch):
     assert statistics.items == 10
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_priorities_are_written_back_to_the_keys_they_belong_to(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -123,7 +135,8 @@ def test_priorities_are_written_back_to_the_keys_they_belong_to(prefetch):
     assert len(actual) > 15
 
 
-@pytest.mark.parametrize("prefetch, lags", [(False, [3, 3, 3, 3]), (True, [3, 6, 6, 6])])
+@pytest.mark.parametrize("prefetch, lags", [
+    (0, [3, 3, 3, 3, 3]), (1, [3, 6, 6, 6, 6]), (3, [3, 6, 9, 12, 12])])
 def test_priority_lag(prefetch, lags):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -139,31 +152,76 @@ def test_priority_lag(prefetch, lags):
 def test_order_without_prefetch():
     memory = LoggedMemory()
     memory.fill(0, 20)
-    replay_learner, _ = make(memory, prefetch=False)
+    replay_learner, _ = make(memory, prefetch=0)
     for _ in range(3):
         replay_learner.step()
     assert memory.log == ["statistics", "sample", "update"] * 3
 
 
-def test_order_with_prefetch_is_always_the_same():
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_order_with_prefetch_is_always_the_same(prefetch):
     logs, keys, seen = [], [], []
     for _ in range(3):
         memory = LoggedMemory(seed=7)
         memory.fill(0, 50)
-        replay_learner, _ = make(memory, prefetch=True)
+        replay_learner, _ = make(memory, prefetch)
         seen.append([float(replay_learner.step()["seen"]) for _ in range(8)])
         replay_learner.close()
         logs.append(memory.log)
         keys.append(np.concatenate(memory.keys).tolist())
     draw = ["statistics", "sample"]
-    assert logs[0] == draw + (draw + ["update"]) * 8
+    assert logs[0] == prefetch * draw + (draw + ["update"]) * 8
     assert logs[0] == logs[1] == logs[2]
     assert keys[0] == keys[1] == keys[2]
     assert seen[0] == seen[1] == seen[2]
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_removals_come_in_their_time_after_the_priorities(prefetch):
+    memory = LoggedMemory(capacity=20, hard_capacity=40)
+    memory.fill(0, 30)
+    replay_learner, learner = make(memory, prefetch, removal_period=7)
+    due = []
+    for _ in range(6):
+        replay_learner.step()
+        due.append(int(learner.steps) // 7 > (int(learner.steps) - UPDATES) // 7)
+    replay_learner.close()
+    writes = [what for what in memory.log if what in ("update", "remove")]
+    assert due == [False, False, True, False, True, False]
+    assert writes == [what for is_due in due for what in ["update"] + ["remove"] * is_due]
+    assert Memory.statistics(memory).items == 20
+
+
+class PaidMemory(LoggedMemory):
+    """Its contents stay as they are, but each look at its counters finds two items more."""
+
+    paid = 0
+
+    def statistics(self):
+        self.paid += 2
+        return super().statistics()._replace(inserted=self.paid)
+
+    def update_priorities(self, keys, priorities):
+        self.log.append(keys.numpy())
+
+
+@pytest.mark.parametrize("prefetch", [1, 4])
+def test_draws_that_wait_for_credit_keep_their_order(prefetch):
+    """A draw that finds no credit is not overtaken by one behind it, which would find some."""
+    def learned(prefetch):
+        memory = PaidMemory()
+        memory.fill(0, 50)
+        replay_learner, _ = make(memory, prefetch, min_size=0, samples_per_insert=4.0, seed=3)
+        done = [replay_learner.step() for _ in range(40)]
+        replay_learner.close()
+        assert 5 < sum(metrics is None for metrics in done) < 30
+        return [entry for entry in memory.log if isinstance(entry, np.ndarray)]
+
+    np.testing.assert_array_equal(learned(prefetch)[:10], learned(0)[:10])
+
+
 def test_what_is_drawn_follows_from_the_seed_and_the_step():
-    def keys(memory_seed, seed, first_step=0, prefetch=False, calls=3):
+    def keys(memory_seed, seed, first_step=0, prefetch=0, calls=3):
         memory = LoggedMemory(memory_seed)
         memory.fill(0, 50)
         replay_learner, learner = make(memory, prefetch, seed=seed)
@@ -179,57 +237,124 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
     assert np.any(keys(memory_seed=1, seed=6, calls=1)[0] != expected[0])
     assert np.any(keys(memory_seed=1, seed=5, first_step=3, calls=1)[0] != expected[0])
     # The first call of both sees the same memory.
-    np.testing.assert_array_equal(keys(1, 5, prefetch=True, calls=1)[0], expected[0])
+    np.testing.assert_array_equal(keys(1, 5, prefetch=1, calls=1)[0], expected[0])
 
 
-def test_a_saved_draw_is_read_again_without_using_credit():
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_saved_draws_are_read_again_without_using_credit(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
-    first, learner = make(memory, True, samples_per_insert=100.0)
+    first, learner = make(memory, prefetch, samples_per_insert=100.0)
     first.step()
     first.store()
     first.close()
-    ahead = memory.keys[-1]
-    np.testing.assert_array_equal(first.saved_draw.keys, ahead)
+    ahead = memory.keys[1:]
+    assert len(ahead) == prefetch
+    np.testing.assert_array_equal(first.saved_draws.keys, np.concatenate(ahead))
     sampled = Memory.statistics(memory).sampled
 
-    second, other = make(memory, False, samples_per_insert=100.0)
+    second, other = make(memory, 0, samples_per_insert=100.0)
     other.steps.assign(learner.steps)
-    second.saved_draw.store(first.saved_draw.read(memory))
-    second.store()  # a save before the first call keeps it
+    second.saved_draws.store(first.saved_draws.read(memory))
+    second.store()  # a save before the first call keeps them
     memory.log.clear()
-    assert second.step() is not None
-    assert memory.log == ["statistics", "update"]
-    assert second.priority_lag == 2 * UPDATES  # drawn before the call before it
+    for call in range(prefetch):
+        np.testing.assert_array_equal(second.saved_draws.keys, np.concatenate(ahead[call:]))
+        assert second.step() is not None
+        assert second.priority_lag == (call + 2) * UPDATES  # drawn before the call before it
+        second.store()
+    assert memory.log == ["statistics", "update"] * prefetch
     assert Memory.statistics(memory).sampled == sampled
-    second.store()
-    assert second.saved_draw.read(memory) is None  # used up
+    assert not second.saved_draws.read(memory)  # used up
     assert second.step() is not None and Memory.statistics(memory).sampled == sampled + CALL
 
 
-def test_a_saved_draw_waits_for_a_memory_that_is_away_and_is_dropped_if_its_rows_are_gone():
+def test_saved_draws_wait_for_a_memory_that_is_away_and_end_where_rows_are_gone():
     memory = LoggedMemory(capacity=20)
     memory.fill(0, 20)
-    first, _ = make(memory, True)
+    first, _ = make(memory, 1)
     first.step()
     first.store()
     first.close()
+    (draw,) = first.saved_draws.read(memory)
 
-    second, _ = make(memory, False, retry_on=(tf.errors.UnavailableError,))
-    second.saved_draw.store(first.saved_draw.read(memory))
+    gone = draw._replace(sample=draw.sample._replace(keys=99 + 0 * draw.sample.keys))
+    second, _ = make(memory, 0, retry_on=(tf.errors.UnavailableError,))
+    second.saved_draws.store([draw, gone, draw])
+    assert len(second.saved_draws.read(memory)) == 1
     memory.away = True
     assert second.step() is None
     second.store()
-    assert second.saved_draw.read(memory) is not None
+    assert len(second.saved_draws.keys.numpy()) == 3 * CALL
     memory.away = False
-    memory.fill(20, 40)  # pushes out all that were there
     memory.log.clear()
-    assert second.step() is not None
-    assert memory.log == ["statistics", "sample", "update"]
-    assert min(memory.keys[-1]) >= 20
+    for _ in range(2):
+        assert second.step() is not None
+    assert memory.log == ["statistics", "update"] + ["statistics", "sample", "update"]
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_save_of_one_draw_by_an_earlier_version_is_read():
+    """Its numbers are scalars."""
+    class Former(tf.Module):
+
+        def __init__(self):
+            super().__init__()
+            numbers = {"keys": np.arange(CALL), "masses": np.ones(CALL),
+                       "lengths": np.ones(CALL, np.int32), "total_mass": np.float64(7),
+                       "count": np.int64(20), "step": np.int64(9)}
+            for name, value in numbers.items():
+                setattr(self, name, tf.Variable(value))
+
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    with tempfile.TemporaryDirectory() as folder:
+        Checkpoints(folder, {"draw": Former()}).save()
+        saved = SavedDraws()
+        assert Checkpoints(folder, {"draw": saved}).restore()
+    (draw,) = saved.read(memory)
+    assert draw.step == 9 and float(draw.sample.total_mass) == 7 and int(draw.sample.count) == 20
+    np.testing.assert_array_equal(draw.sample.steps, np.arange(CALL) + 1)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_sampled_steps_are_decoded_also_of_saved_draws(prefetch):
+    def run(**options):
+        """What two calls saw: the second one, if it is drawn ahead, from a saved draw."""
+        memory = LoggedMemory()
+        memory.fill(0, 20)
+        first, learner = make(memory, prefetch, **options)
+        seen = [float(first.step()["seen"])]
+        first.store()
+        first.close()
+        for draw in first.saved_draws.read(memory):
+            np.testing.assert_array_equal(draw.sample.steps, draw.sample.keys + 1)  # as stored
+        second, other = make(memory, prefetch, **options)
+        other.steps.assign(learner.steps)
+        second.saved_draws.store(first.saved_draws.read(memory))
+        seen.append(float(second.step()["seen"]))
+        second.close()
+        return seen
+
+    halves, wholes = run(decode=lambda steps: steps / 2), run()
+    assert halves[0] == pytest.approx(wholes[0] / 2)
+    if prefetch:
+        assert halves[1] == pytest.approx(wholes[1] / 2)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_what_cannot_be_decoded_is_one_line(prefetch):
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    replay_learner, learner = make(
+        memory, prefetch, decode=lambda steps: tf.io.decode_png(tf.constant(b"no PNG")),
+        retry_on=(tf.errors.UnavailableError,))
+    with pytest.raises(ClusterError, match="cannot be decoded.*one version") as caught:
+        replay_learner.step()
+    assert "\n" not in str(caught.value) and int(learner.steps) == 0
+    replay_learner.close()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_schedule_is_respected(prefetch):
     memory = LoggedMemory()
     replay_learner, learner = make(memory, prefetch, min_size=10, samples_per_insert=6.0)
@@ -250,7 +375,7 @@ def test_schedule_is_respected(prefetch):
 def test_memory_that_is_away_is_waited_for_and_others_errors_are_not():
     memory = LoggedMemory()
     memory.fill(0, 20)
-    replay_learner, learner = make(memory, False, retry_on=(tf.errors.UnavailableError,))
+    replay_learner, learner = make(memory, 0, retry_on=(tf.errors.UnavailableError,))
     assert replay_learner.step() is not None
     memory.away = True
     for _ in range(2):
@@ -261,7 +386,7 @@ def test_memory_that_is_away_is_waited_for_and_others_errors_are_not():
     assert replay_learner.step() is not None
     assert replay_learner.statistics.items == 20
 
-    strict, _ = make(memory, False, retry_on=(tf.errors.DeadlineExceededError,))
+    strict, _ = make(memory, 0, retry_on=(tf.errors.DeadlineExceededError,))
     memory.away = True
     with pytest.raises(tf.errors.UnavailableError, match="away"):
         strict.step()
@@ -270,7 +395,7 @@ def test_memory_that_is_away_is_waited_for_and_others_errors_are_not():
 def test_memory_that_goes_away_while_drawing_ahead():
     memory = LoggedMemory()
     memory.fill(0, 20)
-    replay_learner, learner = make(memory, True, retry_on=(tf.errors.UnavailableError,))
+    replay_learner, learner = make(memory, 1, retry_on=(tf.errors.UnavailableError,))
     assert replay_learner.step() is not None
     memory.away = True
     done = sum(replay_learner.step() is not None for _ in range(5))
@@ -283,7 +408,7 @@ def test_memory_that_goes_away_while_drawing_ahead():
     replay_learner.close()
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_empty_memory_is_an_error_unless_it_means_not_now(prefetch):
     """Min size 0: the draw itself fails, as on a replay that restarted in between."""
     tolerant, _ = make(
@@ -297,7 +422,7 @@ def test_empty_memory_is_an_error_unless_it_means_not_now(prefetch):
     strict.close()
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_bad_priorities_are_not_lost_in_the_background(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)

@@ -86,6 +86,61 @@ def test_an_observation_of_another_shape(shape, policy):
         policy(np.zeros(shape))
 
 
+class Brightness:
+    """Acts on pictures: the brightest channel, and how many environments it began with."""
+
+    began = ()
+
+    def initial_state(self, num_environments):
+        self.began += (num_environments,)
+        return np.zeros(num_environments)
+
+    def __call__(self, observation, state):
+        assert observation.dtype == np.uint8 and len(state) == len(observation)
+        return observation.sum((1, 2), dtype=np.int64).argmax(-1).astype(np.int32), state, {}
+
+
+@pytest.fixture
+def pictures():
+    """A policy on pictures with discrete actions."""
+    actor = Brightness()
+    spec = EnvironmentSpec(2 * 3 * 4, 4, image_shape=(2, 3, 4), is_discrete=True)
+    run = trained.TrainedRun(None, "atari:pong", spec, 5, np.zeros(0, np.float32))
+    object.__setattr__(run, "make_policy", lambda num_environments: actor)
+    return trained.TrainedPolicy(run), actor
+
+
+def test_a_policy_on_pictures_gives_one_of_its_actions(pictures):
+    policy, actor = pictures
+    observation = np.zeros((3, 2, 3, 4), np.uint8)
+    observation[[0, 1, 2], 0, 0, [3, 0, 2]] = 200
+    np.testing.assert_array_equal(policy(observation), [3, 0, 2])
+    assert policy(observation).dtype == np.int32
+    assert policy(observation[0]) == 3 and policy(observation[0]).shape == ()
+    assert actor.began == (3, 3, 1, 1)
+    assert (policy.environment, policy.learner_steps) == ("atari:pong", 5)
+
+
+@pytest.mark.parametrize("observation, words", [
+    (np.zeros((2, 3, 4), np.float32), "must be of uint8, got float32"),
+    (np.zeros((3, 2, 4), np.uint8), r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got"),
+    (np.zeros((1, 1, 2, 3, 4), np.uint8), r"got \[1, 1, 2, 3, 4\]"),
+    (np.zeros(24, np.uint8), r"got \[24\]"),
+])
+def test_pictures_of_another_kind(observation, words, pictures):
+    with pytest.raises(ValueError, match=words):
+        pictures[0](observation)
+
+
+def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
+    class Picky(D4PG):
+        def require(self, spec):
+            raise ValueError(f"it needs images, this has {spec.observation_size} numbers")
+
+    with pytest.raises(RunDirectoryError, match="config.json .*it needs images, this has 2 num"):
+        trained.load(saved, lambda values: Picky(CONFIG))
+
+
 def test_what_an_older_run_did_not_know_has_its_default(workdir):
     fields = {name: value for name, value in dataclasses.asdict(CONFIG).items()
               if name not in ("critic", "noise", "removal")}

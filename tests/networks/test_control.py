@@ -47,6 +47,13 @@ def test_layers_are_listed_in_order():
     assert not any(isinstance(layer, snt.LayerNorm) for layer in policy.layers)
 
 
+def test_what_follows_the_first_tanh_can_be_chosen():
+    policy = control.ControlPolicy(1, (3, 3, 3), False, tf.tanh)
+    assert [layer for layer in policy.layers if not isinstance(layer, snt.Linear)] == [tf.tanh] * 4
+    torso = control.ControlCriticTorso((3, 3), False, tf.nn.relu)
+    assert torso.layers[1::2] == [tf.tanh, tf.nn.relu]
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_policy_is_the_composition_of_its_layers(layer_norm):
     policy, _ = networks(4, 2, layer_norm)

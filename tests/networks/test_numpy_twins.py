@@ -50,9 +50,11 @@ def test_twins_equal_their_modules(networks, num_rows):
     np.testing.assert_allclose(twin_logits, critic(observation, action), atol=1e-5)
 
 
-def test_twin_of_a_scalar_critic():
+@pytest.mark.parametrize("activation", [tf.nn.elu, tf.tanh])
+def test_twin_of_a_scalar_critic(activation):
     policy = control.ControlPolicy(ACTION_SIZE, (30,), True)
-    critic = heads.Critic(control.ControlCriticTorso((40, 30), True), heads.ScalarHead())
+    torso = control.ControlCriticTorso((40, 30), True, activation)
+    critic = heads.Critic(torso, heads.ScalarHead())
     packing.create_variables(policy, critic, OBSERVATION_SIZE, ACTION_SIZE)
     observation, action = batch(5)
     values = numpy_twins.twin(critic)(observation, action)

@@ -37,6 +37,13 @@ def test_incarnations_keep_lives_apart():
     assert len(np.unique(lives)) == 3000
 
 
+def test_a_key_tells_its_shard():
+    shards = np.arange(key_layout.MAX_SHARDS)
+    made = keys.transition_keys(shards, 4095, (1 << 40) + 16383, 2**32 - 1)
+    np.testing.assert_array_equal(keys.shard_of(made), shards)
+    assert np.array_equal(made, keys.make_keys(shards, 4095, 16383, 2**32 - 1))
+
+
 @pytest.mark.parametrize("part, bits", [(0, 5), (1, 12), (2, 14), (3, 32)])
 def test_a_part_that_does_not_fit_is_named(part, bits):
     name = ("shard", "actor", "incarnation", "step")[part]

@@ -5,11 +5,18 @@ import pytest
 import tensorflow as tf
 
 from common.replay.distributions import Fifo, Proportional, Uniform
-from common.replay.memory import Memory
+from common.replay.memory import Bytes, Memory
 
-SPECS = {"x": tf.TensorSpec([2], tf.float32), "n": tf.TensorSpec([], tf.int32)}
+SPECS = {"x": tf.TensorSpec([2], tf.float32), "n": tf.TensorSpec([], tf.int32), "s": Bytes(3)}
 KEYS, PRIORITIES = np.array([20, 21]), np.float32([1, 1])
-STEPS = {"x": np.zeros([2, 2], np.float32), "n": np.zeros([2], np.int32)}
+
+
+def strings(*values):
+    return np.array(values, object)
+
+
+STEPS = {"x": np.zeros([2, 2], np.float32), "n": np.zeros([2], np.int32),
+         "s": strings(b"", b"\0\0\0")}
 LENGTHS = np.int32([2, 1])
 
 
@@ -18,7 +25,9 @@ def make_memory():
                     "old", seed=1)
     memory.insert(
         np.arange(6), {"x": np.arange(12, dtype=np.float32).reshape(6, 2),
-                       "n": np.arange(6, dtype=np.int32)}, np.arange(6, dtype=np.float32))
+                       "n": np.arange(6, dtype=np.int32),
+                       "s": strings(b"", b"1", b"22", b"333", b"44", b"5")},
+        np.arange(6, dtype=np.float32))
     return memory
 
 
@@ -27,8 +36,9 @@ def state(memory):
     found, steps = memory.read(np.arange(30))
     sample = memory.sample(1)
     statistics = memory.statistics()._replace(sampled=0)
-    return (statistics, found.numpy().tolist(), steps["x"].numpy().tolist(),
-            steps["n"].numpy().tolist(), float(sample.total_mass), int(sample.count))
+    columns = [column.numpy().tolist() for column in steps.values()]
+    return (statistics, found.numpy().tolist(), columns, float(sample.total_mass),
+            int(sample.count))
 
 
 def insert(**changes):
@@ -83,6 +93,16 @@ INVALID = {
                                   r"column x must be of shape \[2,2\], is \[2,3\]"),
     "a column of another length": (insert(steps=STEPS | {"n": np.zeros([3], np.int32)}),
                                    r"column n must be of shape \[2\], is \[3\]"),
+    "a string too long": (insert(steps=STEPS | {"s": strings(b"", b"4444")}),
+                          r"column s\[1\] must have at most 3 bytes, has 4"),
+    "floats for strings": (insert(steps=STEPS | {"s": np.zeros([2], np.float32)}),
+                           "column s must be string, is float"),
+    "strings for floats": (insert(steps=STEPS | {"x": strings(b"1", b"2")}),
+                           "column x must be float, is string"),
+    "strings of another length": (insert(steps=STEPS | {"s": strings(b"")}),
+                                  r"column s must be of shape \[2\], is \[1\]"),
+    "strings as a matrix": (insert(steps=STEPS | {"s": strings([b"1"], [b"2"])}),
+                            r"column s must be of shape \[2\], is \[2,1\]"),
     "update with float keys": (update(np.float32([1, 2])), "keys must be int64"),
     "update of a matrix": (update(np.array([[1, 2]])), "keys must be of shape"),
     "update of a negative key": (update([-1, 2]), r"keys\[0\]"),
@@ -136,6 +156,8 @@ def test_wrong_structures_and_names():
         memory.insert(KEYS, {"x": STEPS["x"]}, PRIORITIES)
     with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
         memory.sample(1, "nobody")
+    with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
+        memory.mass("nobody")
     assert state(memory) == before
 
 
@@ -145,8 +167,8 @@ def test_nothing_to_sample():
     for name in ("sample", "uniform", "old"):
         with pytest.raises(tf.errors.FailedPreconditionError, match="no item"):
             memory.sample(1, name)
-    assert memory.statistics() == (0,) * 10
-    memory.insert([], {"x": np.zeros([0, 2], np.float32), "n": np.zeros([0], np.int32)}, [])
+    assert set(memory.statistics()) == {0}
+    memory.insert([], {name: column[:0] for name, column in STEPS.items()}, [])
     assert memory.update_priorities([], []) == 0
     assert memory.update_priorities([5], [1.0]) == 1
     memory.check()
@@ -154,9 +176,12 @@ def test_nothing_to_sample():
 
 @pytest.mark.parametrize("arguments, error, message", [
     ({"capacity": 0}, ValueError, "capacity must be at least 1, is 0"),
-    ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity must be at most"),
+    ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity.* must be at most 2.30"),
     ({"removal": "nobody"}, ValueError, 'removal "nobody" is none of'),
-    ({"specs": tf.TensorSpec([], tf.string)}, tf.errors.InvalidArgumentError, "string"),
+    ({"capacity": 4, "hard_capacity": 3}, ValueError, "hard_capacity must be at least .* 4, is 3"),
+    ({"capacity": 4, "hard_capacity": 2**31}, tf.errors.InvalidArgumentError, "hard_capacity.*30"),
+    ({"specs": tf.TensorSpec([], tf.string)}, ValueError, "column step is of strings.*Bytes"),
+    ({"specs": tf.TensorSpec([], tf.variant)}, tf.errors.InvalidArgumentError, "no fixed size"),
     ({"specs": tf.TensorSpec([None], tf.float32)}, tf.errors.InvalidArgumentError, "not fully"),
     ({"specs": tf.TensorSpec([2**40], tf.float64), "capacity": 2**10},
      tf.errors.ResourceExhaustedError, "1024 steps"),
@@ -166,6 +191,11 @@ def test_a_memory_that_cannot_be(arguments, error, message):
                  "removal": "old"} | arguments
     with pytest.raises(error, match=message):
         Memory(**arguments)
+
+
+def test_strings_without_a_limit():
+    with pytest.raises(ValueError, match="max_bytes must be at least 1, is 0"):
+        Bytes(0)
 
 
 @pytest.mark.parametrize("exponent", [np.nan, np.inf, -np.inf, 7.5, -8])

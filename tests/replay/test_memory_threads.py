@@ -7,19 +7,21 @@ import pytest
 import tensorflow as tf
 
 from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
-from common.replay.memory import Memory
+from common.replay.memory import Bytes, Memory
 
 WIDTH = 2000  # wide rows are copied slowly enough to be torn
 SPECS = {"head": tf.TensorSpec([], tf.int64), "x": tf.TensorSpec([WIDTH], tf.float32),
-         "tail": tf.TensorSpec([2], tf.uint8)}
+         "text": Bytes(WIDTH), "tail": tf.TensorSpec([2], tf.uint8)}
 PER_ADDER = 1 << 20
 
 
 def rows(keys):
     """Every column is a function of the key."""
     keys = np.asarray(keys)
+    text = np.empty(keys.shape, object)
+    text[:] = [bytes([key % 251]) * (key % (WIDTH + 1)) for key in keys.tolist()]
     return {"head": keys, "x": np.repeat((keys % 65521).astype(np.float32)[:, None], WIDTH, 1),
-            "tail": np.stack([keys % 251, keys % 241], -1).astype(np.uint8)}
+            "text": text, "tail": np.stack([keys % 251, keys % 241], -1).astype(np.uint8)}
 
 
 def assert_whole(keys, steps):
@@ -57,13 +59,13 @@ def run_threads(functions, seconds):
     assert min(turns) > 5  # each had its share
 
 
-@pytest.mark.parametrize("removal", ["old", "small"])
-def test_no_row_is_torn_and_all_counters_add_up(removal):
+@pytest.mark.parametrize("removal, hard_capacity", [("old", 500), ("small", 800)])
+def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
     distributions = {"sample": Proportional(0.6), "small": Proportional(-0.4),
                      "uniform": Uniform(), "old": Fifo()}
-    memory = Memory(SPECS, 500, distributions, removal, seed=1)
+    memory = Memory(SPECS, 500, distributions, removal, 1, hard_capacity)
     newest = [actor * PER_ADDER for actor in range(4)]
-    totals = {"steps": 0, "items": 0, "sampled": 0, "priorities": 0, "missing": 0}
+    totals = {"steps": 0, "items": 0, "sampled": 0, "priorities": 0, "missing": 0, "excess": 0}
     lock = threading.Lock()
 
     def count(**by):
@@ -104,6 +106,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal):
             assert_whole((keys[:, None] + np.arange(3))[real],
                          {name: column.numpy()[real] for name, column in sample.steps.items()})
             assert not np.any(sample.steps["x"].numpy()[~real])
+            assert not np.any(sample.steps["text"].numpy()[~real])
         return draw
 
     def updater(number):
@@ -121,8 +124,11 @@ def test_no_row_is_torn_and_all_counters_add_up(removal):
             count(priorities=64, missing=int(missing))
         return update
 
+    def remove(_):
+        count(excess=int(memory.remove_to_fit()))
+
     run_threads([adder(i) for i in range(4)] + [sampler(i) for i in range(2)]
-                + [updater(i) for i in range(2)], seconds=2.0)
+                + [updater(i) for i in range(2)] + [remove], seconds=2.0)
 
     memory.check()
     statistics = memory.statistics()
@@ -131,7 +137,8 @@ def test_no_row_is_torn_and_all_counters_add_up(removal):
     assert statistics.sampled == totals["sampled"]
     assert statistics.missing == totals["missing"]
     assert statistics.updated + statistics.missing == totals["priorities"]
-    assert statistics.steps <= 500 and statistics.removed > 500
+    assert statistics.steps <= hard_capacity and statistics.removed > 500
+    assert (totals["excess"] > 0) == (hard_capacity > 500)
     # What is stored is what was inserted, and has exactly one mass.
     every = np.concatenate([np.arange(i * PER_ADDER, newest[i]) for i in range(4)])
     found = np.concatenate([memory.read(part)[0].numpy() for part in np.array_split(every, 50)])

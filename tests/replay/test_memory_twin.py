@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 
 from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
-from common.replay.memory import Memory, Statistics
+from common.replay.memory import Bytes, Memory, Statistics
 
-SPECS = {"x": tf.TensorSpec([3], tf.float32), "n": tf.TensorSpec([], tf.int64),
+SPECS = {"x": tf.TensorSpec([3], tf.float32), "s": Bytes(30), "n": tf.TensorSpec([], tf.int64),
          "b": tf.TensorSpec([2, 1], tf.uint8)}
+ZEROS = {"x": [0, 0, 0], "s": b"", "n": 0, "b": [[0], [0]]}
 DISTRIBUTIONS = {"sample": Proportional(0.6), "small": Proportional(-0.4), "uniform": Uniform(),
                  "old": Fifo()}
 NUM_KEYS = 20
@@ -22,20 +23,21 @@ class Refused(Exception):
 class Twin:
     """Dictionaries and loops; removes first in, first out."""
 
-    def __init__(self, capacity):
+    def __init__(self, capacity, hard_capacity):
         self.capacity = capacity
-        self.rows = {}  # step key -> row
+        self.hard_capacity = hard_capacity
+        self.rows = {}  # step key -> row, by column
         self.lengths = {}  # item key -> number of steps, in order of arrival
         self.masses = {name: {} for name in DISTRIBUTIONS}
         self.max_priority = 0.0
         self.counts = dict.fromkeys(Statistics._fields, 0)
 
     def insert(self, keys, rows, items, priorities):
-        if len(keys) > self.capacity or any(n > self.capacity for _, n in items):
+        if len(keys) > self.hard_capacity or any(n > self.capacity for _, n in items):
             raise Refused
         fresh = [key not in self.rows for key in keys]
         # A key that comes twice takes room twice while the rows are written.
-        while len(self.rows) + sum(fresh) > self.capacity:
+        while len(self.rows) + sum(fresh) > self.hard_capacity:
             self.remove(next(iter(self.lengths)))
         for key, row, is_fresh in zip(keys, rows, fresh):
             if is_fresh and key not in self.rows:
@@ -54,6 +56,12 @@ class Twin:
         self.set_priorities(new)
         self.counts["inserted"] += len(new)
         self.drop("unviewed")
+
+    def remove_to_fit(self):
+        before = self.counts["removed"]
+        while len(self.rows) > self.capacity:
+            self.remove(next(iter(self.lengths)))
+        return self.counts["removed"] - before
 
     def remove(self, key):
         del self.lengths[key]
@@ -95,16 +103,19 @@ class Twin:
             return 1.0 if self.lengths else 0.0
         return sum(self.masses[distribution].values())
 
-    def statistics(self):
-        return Statistics(**self.counts | {"steps": len(self.rows), "items": len(self.lengths)})
+    def statistics(self, held_bytes):
+        assert held_bytes >= sum(len(row["s"]) for row in self.rows.values())
+        return Statistics(**self.counts | {
+            "steps": len(self.rows), "items": len(self.lengths), "held_bytes": held_bytes})
 
 
 class Pair:
     """Does everything to the memory and to its twin, and compares."""
 
-    def __init__(self, capacity):
-        self.memory = Memory(SPECS, capacity, DISTRIBUTIONS, "old", seed=7)
-        self.twin = Twin(capacity)
+    def __init__(self, capacity, excess=0):
+        hard_capacity = capacity + excess
+        self.memory = Memory(SPECS, capacity, DISTRIBUTIONS, "old", 7, hard_capacity)
+        self.twin = Twin(capacity, hard_capacity)
         self.stamp = 0
 
     def make_rows(self, keys):
@@ -112,15 +123,18 @@ class Pair:
         rows = []
         for key in keys:
             self.stamp += 1
-            rows.append((np.float32([key, self.stamp, -key]), np.int64(2**40 + self.stamp),
-                         np.uint8([[key], [self.stamp % 256]])))
+            rows.append({
+                "x": [key, self.stamp, -key],
+                "s": bytes([key, self.stamp % 256, 0]) * (self.stamp % 11),
+                "n": 2**40 + self.stamp,
+                "b": [[key], [self.stamp % 256]],
+            })
         return rows
 
     def insert(self, keys, items, priorities):
         rows = self.make_rows(keys)
-        steps = {"x": np.reshape([row[0] for row in rows], [-1, 3]).astype(np.float32),
-                 "n": np.array([row[1] for row in rows], np.int64),
-                 "b": np.reshape([row[2] for row in rows], [-1, 2, 1]).astype(np.uint8)}
+        steps = {name: np.array([row[name] for row in rows], spec.dtype.as_numpy_dtype)
+                 .reshape([-1, *spec.shape]) for name, spec in SPECS.items()}
         arguments = [np.array(keys, np.int64), steps, np.array(priorities, np.float32)]
         if items is not None:
             arguments += [np.array([key for key, _ in items], np.int64),
@@ -139,15 +153,19 @@ class Pair:
                                                 np.array(priorities, np.float32))
         assert int(missing) == self.twin.update(keys, priorities)
 
+    def remove_to_fit(self):
+        assert int(self.memory.remove_to_fit()) == self.twin.remove_to_fit()
+
     def sample(self, batch_size, distribution, max_length):
         twin, masses = self.twin, self.twin.masses[distribution]
         if twin.total_mass(distribution) == 0:
             with pytest.raises(tf.errors.FailedPreconditionError):
                 self.memory.sample(batch_size, distribution, max_length)
             return
+        total_mass, count = self.memory.mass(distribution)
         sample = self.memory.sample(batch_size, distribution, max_length)
         twin.counts["sampled"] += batch_size
-        assert sample.count == len(twin.lengths)
+        assert sample.count == count == len(twin.lengths) and sample.total_mass == total_mass
         np.testing.assert_allclose(sample.total_mass, twin.total_mass(distribution), rtol=1e-12)
         keys = sample.keys.numpy().tolist()
         np.testing.assert_allclose(sample.masses, [masses[key] for key in keys], rtol=1e-12)
@@ -155,25 +173,23 @@ class Pair:
         assert sample.lengths.numpy().tolist() == [twin.lengths[key] for key in keys]
         if distribution == "old":
             assert set(keys) == {next(iter(twin.lengths))}
-        zeros = (np.zeros(3), 0, np.zeros([2, 1]))
-        for i, key in enumerate(keys):
-            for t in range(max(1, max_length)):
-                row = twin.rows[key + t] if t < twin.lengths[key] else zeros
-                where = (i, t) if max_length else i
-                for column, expected in zip("xnb", row):
-                    np.testing.assert_array_equal(sample.steps[column].numpy()[where], expected)
+        for name, column in sample.steps.items():
+            assert column.numpy().tolist() == [
+                [twin.rows[key + t][name] if t < twin.lengths[key] else ZEROS[name]
+                 for t in range(max_length)] if max_length else twin.rows[key][name]
+                for key in keys]
 
     def compare(self):
         self.memory.check()
         twin = self.twin
-        assert self.memory.statistics() == twin.statistics()
+        statistics = self.memory.statistics()
+        assert statistics == twin.statistics(statistics.held_bytes)
         keys = np.arange(NUM_KEYS + 5)
         found, steps = self.memory.read(keys)
         assert found.numpy().tolist() == [key in twin.rows for key in keys]
-        zeros = (np.zeros(3), 0, np.zeros([2, 1]))
-        for i, column in enumerate("xnb"):
-            expected = [twin.rows.get(key, zeros)[i] for key in keys]
-            np.testing.assert_array_equal(steps[column].numpy(), expected)
+        for name, column in steps.items():
+            assert column.numpy().tolist() == [
+                twin.rows.get(key, ZEROS)[name] for key in keys.tolist()]
 
 
 a_key = st.integers(0, NUM_KEYS - 1)
@@ -203,14 +219,16 @@ def updates(draw):
 
 samples = st.tuples(st.just("sample"), st.integers(1, 9), st.sampled_from(list(DISTRIBUTIONS)),
                     st.integers(0, 5))
+removals = st.just(("remove_to_fit",))
 
 
 @settings(max_examples=50, deadline=None, derandomize=True, database=None,
           phases=[Phase.generate, Phase.shrink])
-@given(st.integers(1, 12),
-       st.lists(st.one_of(inserts(), inserts(), updates(), samples), min_size=10, max_size=25))
-def test_random_operations_agree_with_the_twin(capacity, operations):
-    pair = Pair(capacity)
+@given(st.integers(1, 12), st.integers(0, 6),
+       st.lists(st.one_of(inserts(), inserts(), updates(), samples, removals), min_size=10,
+                max_size=25))
+def test_random_operations_agree_with_the_twin(capacity, excess, operations):
+    pair = Pair(capacity, excess)
     for name, *arguments in operations:
         getattr(pair, name)(*arguments)
         pair.compare()
@@ -221,13 +239,15 @@ def test_random_operations_agree_with_the_twin(capacity, operations):
 def test_long_runs_agree_with_the_twin():
     """Thousands of steps through few places: the index and the slots are used again and again."""
     rng = np.random.default_rng(3)
-    pair = Pair(capacity=9)
-    for _ in range(400):
+    pair = Pair(capacity=9, excess=4)
+    for turn in range(400):
         begin = rng.integers(NUM_KEYS)
         keys = list(range(begin, min(NUM_KEYS, begin + rng.integers(1, 6))))
         items = [(int(rng.choice(keys)), int(rng.integers(1, 4))) for _ in range(4)]
         pair.insert(keys, items, rng.choice([-1.0, 0.0, 0.5, 3.0], 4).tolist())
         pair.update(rng.integers(NUM_KEYS, size=5).tolist(), rng.random(5).tolist())
+        if turn % 5 == 0:
+            pair.remove_to_fit()
         pair.compare()
     assert pair.twin.counts["removed"] > 100  # else the run shows nothing
     pair.sample(20, "sample", 3)

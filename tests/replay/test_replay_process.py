@@ -1,5 +1,6 @@
 """Tests of common.replay.process: how it ends."""
 
+import dataclasses
 import threading
 import time
 
@@ -12,6 +13,7 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.process import run_replay
 from common.replay.service import RemoteMemory
+from common.replay.shards import ShardedMemory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -21,14 +23,14 @@ SPEC, TOKEN = EnvironmentSpec(3, 2), "a token of the tests"
 class Running:
     """A replay's main function in a thread, and a client of it."""
 
-    def __init__(self):
+    def __init__(self, topology=None):
         agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
-        topology = Topology.local({"learner": 1, "replay": 1}, job="replay")
+        topology = topology or Topology.local({"learner": 1, "replay": 1}, job="replay")
         self.stop = StopRequest()
         self.thread = threading.Thread(target=run_replay, args=[
             agent, SPEC, topology, TOKEN, 0, self.stop])
         self.thread.start()
-        client = rpc.Client(topology.address("replay"), TOKEN)
+        client = rpc.Client(topology.own_address, TOKEN)
         client.wait_until_available(30)
         self._specs = agent.step_specs(SPEC)
         self.memory = RemoteMemory(client, self._specs)
@@ -77,3 +79,16 @@ def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
     assert not running.ends_within(1.5)
     running.memory.leave(finished=True)
     assert running.ends_within(5)
+
+
+def test_each_shard_keeps_its_part_and_all_end_with_the_run():
+    first = Topology.local({"learner": 1, "replay": 2}, job="replay")
+    shards = [Running(one) for one in (first, dataclasses.replace(first, index=1))]
+    memory = ShardedMemory([one.memory for one in shards])
+    for one in shards:
+        for begin in range(0, 60, 10):
+            one.insert(begin)
+    assert [one.memory.statistics().items for one in shards] == [50, 50]
+    memory.accepted()
+    memory.leave(finished=True)
+    assert all(one.ends_within(5) for one in shards)

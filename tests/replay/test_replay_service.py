@@ -16,7 +16,7 @@ from common.cluster.topology import free_ports
 from common.replay import key_layout
 from common.replay.accounts import Accounts
 from common.replay.distributions import Fifo, Proportional, UNKNOWN_PRIORITY
-from common.replay.memory import Memory
+from common.replay.memory import Bytes, Memory
 from common.replay.service import RemoteMemory, ReplayService
 
 TOKEN = "a token of the tests"
@@ -25,9 +25,9 @@ SPECS = {"x": tf.TensorSpec([WIDTH], tf.float32), "y": tf.TensorSpec([], tf.floa
 Served = collections.namedtuple("Served", "server service memory client remote")
 
 
-def serve(specs=SPECS, capacity=2000, exponent=1.0, address=None):
+def serve(specs=SPECS, capacity=2000, exponent=1.0, address=None, hard_capacity=None):
     memory = Memory(specs, capacity, {"sample": Proportional(exponent), "old": Fifo()}, "old",
-                    seed=1)
+                    1, hard_capacity)
     address = address or f"127.0.0.1:{free_ports(1)[0]}"
     server = rpc.Server(address, TOKEN)
     service = ReplayService(server, memory)
@@ -170,6 +170,110 @@ def test_small_and_integer_steps_are_split_in_time(specs, value):
     narrow.server.close()
 
 
+# Strings, as compressed images.
+
+
+MAX_BYTES = 30_000
+IMAGES = {"image": Bytes(MAX_BYTES), "y": tf.TensorSpec([], tf.float32)}
+
+
+@pytest.fixture
+def with_images():
+    served = serve(IMAGES)
+    yield served
+    served.server.close()
+
+
+def images(keys):
+    """Of all sizes; those of multiples of ten are the largest."""
+    keys = np.asarray(keys)
+    column = np.empty(len(keys), object)
+    sizes = np.where(keys % 10, keys * 7919 % MAX_BYTES, MAX_BYTES)
+    column[:] = [bytes([key % 256]) * size for key, size in zip(keys.tolist(), sizes.tolist())]
+    return {"image": column, "y": keys.astype(np.float32)}
+
+
+def as_tensors(steps):
+    return tf.nest.map_structure(tf.constant, steps)
+
+
+@pytest.mark.parametrize("convert", [as_tensors, lambda steps: steps])
+def test_strings_that_exceed_a_message_are_split(with_images, convert):
+    """Some 137 rows a message, if all are as long as they may be."""
+    remote = with_images.remote
+    keys = np.arange(300)
+    statistics = remote.insert(keys, convert(images(keys)), np.ones(300, np.float32))
+    assert statistics.items == 300
+    assert statistics.held_bytes == sum(map(len, images(keys)["image"]))
+    sample = remote.sample(400, seed=3)
+    for drawn, steps in ((sample.keys.numpy(), sample.steps), (keys, remote.read(keys)[1])):
+        expected = images(drawn)
+        assert steps["image"].numpy().tolist() == expected["image"].tolist()
+        np.testing.assert_array_equal(steps["y"], expected["y"])
+    found, steps = remote.read(np.array([299, 300]))
+    assert found.numpy().tolist() == [True, False]
+    assert steps["image"].numpy().tolist() == [images([299])["image"][0], b""]
+    with_images.memory.check()
+
+
+def test_the_longest_strings_fit_a_message(with_images):
+    keys = np.arange(0, 4000, 10)
+    with_images.remote.insert(keys, images(keys), np.ones(400, np.float32))
+    assert with_images.memory.statistics().held_bytes == 400 * MAX_BYTES
+    sample = with_images.remote.sample(300)
+    assert set(map(len, sample.steps["image"].numpy())) == {MAX_BYTES}
+
+
+def test_a_string_that_is_too_long_is_named(with_images):
+    incarnation = with_images.remote.new_incarnation()
+    steps = images(np.arange(4))
+    steps["image"][2] = bytes(MAX_BYTES + 1)
+    message = r"column image\[2\] must have at most 30000 bytes, has 30001"
+    for insert in (with_images.remote.insert,
+                   lambda *arguments: with_images.service.insert(incarnation, 4, *arguments)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            insert(np.arange(4), steps, np.ones(4, np.float32))
+    assert with_images.remote.accepted() == {}
+    assert set(with_images.memory.statistics()) == {0}
+
+
+@pytest.mark.parametrize("convert", [as_tensors, lambda steps: steps])
+def test_strings_of_actors_in_this_process(with_images, convert):
+    keys = np.arange(10)
+    with_images.service.insert(5, 10, keys, convert(images(keys)), np.ones(10, np.float32))
+    steps = with_images.memory.read(keys)[1]
+    assert steps["image"].numpy().tolist() == images(keys)["image"].tolist()
+    assert with_images.service.accepted() == {5: 10}
+
+
+def test_what_was_accepted_is_declared_without_steps(with_images):
+    remote = with_images.remote
+    incarnation = remote.new_incarnation()
+    remote.num_accepted = 30  # by a service that died
+    remote.declare()
+    assert remote.accepted() == {incarnation: 30}
+    assert with_images.memory.statistics().inserted == 0
+
+
+# A soft capacity and shards.
+
+
+def test_removal_and_mass_are_those_of_the_memory():
+    soft = serve(capacity=100, hard_capacity=200)
+    assert soft.remote.mass() == (0, 0) and soft.remote.remove_to_fit() == 0
+    add(soft.remote, range(150), 2.0)
+    total_mass, count = soft.remote.mass()
+    assert (total_mass, count) == (300, 150) == soft.memory.mass()
+    assert total_mass.dtype == tf.float64 and count.dtype == tf.int64
+    assert soft.remote.remove_to_fit() == 50
+    assert soft.remote.mass() == (200, 100) and soft.remote.statistics().removed == 50
+    assert not np.any(soft.remote.read(np.arange(50))[0])
+    soft.server.close()
+
+
+# Accounts.
+
+
 def test_incarnations_differ(served):
     given = [served.remote.new_incarnation()]
     for _ in range(5):  # and when many ask at once
@@ -222,9 +326,6 @@ def test_read_gives_the_rows_of_keys_and_says_which_are_gone():
     found, steps = wide.remote.read(np.zeros([0], np.int64))
     assert found.shape == [0] and steps["x"].shape == [0, 5000]
     wide.server.close()
-
-
-# Accounts.
 
 
 def client_of(served):
@@ -475,7 +576,7 @@ def test_a_service_that_restarts_at_its_address_is_used_again():
 
     second = serve(address=first.server.address)
     client.wait_until_available(30.0)
-    assert remote.statistics() == (0,) * 10  # a lost replay refills
+    assert set(remote.statistics()) == {0}  # a lost replay refills
     with pytest.raises(tf.errors.FailedPreconditionError):
         remote.sample(4)
     assert remote.update_priorities(np.arange(4), np.ones(4, np.float32)) == 4  # are gone

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
+using tensorflow::tstring;
 using tensorflow::core::RefCountPtr;
 
 template <typename... Parts>
@@ -36,6 +38,9 @@ struct Column {
   std::string name;
   DataType dtype;
   TensorShape shape;
+  int64_t max_bytes;  // Of a value, if values have each their own size.
+
+  bool is_variable() const { return dtype == tensorflow::DT_STRING; }
 };
 
 class MemoryResource : public tensorflow::ResourceBase {
@@ -48,8 +53,39 @@ class MemoryResource : public tensorflow::ResourceBase {
   const std::unique_ptr<Memory> memory;
 };
 
-char* Data(Tensor* tensor) {
-  return const_cast<char*>(tensor->tensor_data().data());
+// The values of a tensor [S, ...] of the column's dtype, which must outlive it.
+absl::Status Source(const Column& column, const Tensor& tensor,
+                    ColumnSource* source) {
+  if (!column.is_variable()) {
+    source->fixed = tensor.tensor_data().data();
+    return absl::OkStatus();
+  }
+  const auto values = tensor.flat<tstring>();
+  source->variable.reserve(values.size());
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const std::string_view value = values(i);
+    if (static_cast<int64_t>(value.size()) > column.max_bytes) {
+      return InvalidArgument("column ", column.name, "[", i,
+                             "] must have at most ", column.max_bytes,
+                             " bytes, has ", value.size());
+    }
+    source->variable.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+// To a tensor of the column's dtype, which must outlive it.
+ColumnTarget Target(const Column& column, Tensor* tensor) {
+  ColumnTarget target;
+  if (column.is_variable()) {
+    tstring* const values = tensor->flat<tstring>().data();
+    target.variable = [values](size_t i, std::string_view value) {
+      values[i].assign(value.data(), value.size());
+    };
+  } else {
+    target.fixed = const_cast<char*>(tensor->tensor_data().data());
+  }
+  return target;
 }
 
 class MemoryOp : public OpKernel {
@@ -59,31 +95,35 @@ class MemoryOp : public OpKernel {
     std::vector<DataType> dtypes;
     std::vector<TensorShape> shapes;
     std::vector<float> exponents;
+    std::vector<int64_t> max_bytes;
     OP_REQUIRES_OK(c, c->GetAttr("capacity", &capacity_));
+    OP_REQUIRES_OK(c, c->GetAttr("hard_capacity", &hard_capacity_));
     OP_REQUIRES_OK(c, c->GetAttr("names", &names));
     OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes));
     OP_REQUIRES_OK(c, c->GetAttr("shapes", &shapes));
+    OP_REQUIRES_OK(c, c->GetAttr("max_bytes", &max_bytes));
     OP_REQUIRES_OK(c, c->GetAttr("kinds", &kinds_));
     OP_REQUIRES_OK(c, c->GetAttr("exponents", &exponents));
     OP_REQUIRES_OK(c, c->GetAttr("removal", &removal_));
     OP_REQUIRES_OK(c, c->GetAttr("seed", &seed_));
-    OP_REQUIRES(c, capacity_ <= (1 << 30),
-                InvalidArgument("capacity must be at most 2^30, is ",
-                                capacity_));
+    OP_REQUIRES(c, hard_capacity_ <= (1 << 30),
+                InvalidArgument("hard_capacity (the capacity, if not given) "
+                                "must be at most 2^30, is ", hard_capacity_));
+    OP_REQUIRES(c, capacity_ <= hard_capacity_,
+                InvalidArgument("capacity must be at most hard_capacity, ",
+                                hard_capacity_, ", is ", capacity_));
     OP_REQUIRES(c, names.size() == dtypes.size() &&
-                       names.size() == shapes.size(),
-                InvalidArgument("names, dtypes and shapes must be of one "
-                                "length"));
+                       names.size() == shapes.size() &&
+                       names.size() == max_bytes.size(),
+                InvalidArgument("names, dtypes, shapes and max_bytes must be "
+                                "of one length"));
     OP_REQUIRES(c, kinds_.size() == exponents.size() &&
                        removal_ < static_cast<int64_t>(kinds_.size()),
                 InvalidArgument("kinds and exponents must be of one length, "
                                 "and removal an index into them"));
     for (size_t i = 0; i < names.size(); ++i) {
-      OP_REQUIRES(c, tensorflow::DataTypeCanUseMemcpy(dtypes[i]),
-                  InvalidArgument("column ", names[i], ": dtype ",
-                                  DataTypeString(dtypes[i]),
-                                  " has no fixed size"));
-      columns_.push_back({names[i], dtypes[i], shapes[i]});
+      columns_.push_back({names[i], dtypes[i], shapes[i], max_bytes[i]});
+      OP_REQUIRES_OK(c, Check(columns_.back()));
     }
     for (size_t i = 0; i < kinds_.size(); ++i) {
       OP_REQUIRES(c, MakeDistribution({kinds_[i], 0.0}, 1) != nullptr,
@@ -95,16 +135,19 @@ class MemoryOp : public OpKernel {
   void Compute(OpKernelContext* c) override {
     std::vector<size_t> bytes;
     for (const Column& column : columns_) {
-      bytes.push_back(column.shape.num_elements() *
-                      tensorflow::DataTypeSize(column.dtype));
+      bytes.push_back(column.is_variable()
+                          ? kVariable
+                          : column.shape.num_elements() *
+                                tensorflow::DataTypeSize(column.dtype));
     }
     std::unique_ptr<Memory> memory;
     try {
-      memory = std::make_unique<Memory>(capacity_, std::move(bytes), specs_,
-                                        removal_, seed_);
+      memory = std::make_unique<Memory>(capacity_, hard_capacity_,
+                                        std::move(bytes), specs_, removal_,
+                                        seed_);
     } catch (const std::bad_alloc&) {
       c->SetStatus(absl::ResourceExhaustedError(absl::StrCat(
-          "no address space for a memory of ", capacity_, " steps")));
+          "no address space for a memory of ", hard_capacity_, " steps")));
       return;
     }
     Tensor handle(tensorflow::DT_RESOURCE, TensorShape({}));
@@ -116,7 +159,24 @@ class MemoryOp : public OpKernel {
   }
 
  private:
-  int64_t capacity_, removal_, seed_;
+  static absl::Status Check(const Column& column) {
+    if (column.is_variable()) {
+      if (column.max_bytes >= 1 && column.shape.dims() == 0) {
+        return absl::OkStatus();
+      }
+      return InvalidArgument("column ", column.name, ": dtype string needs ",
+                             "shape [] and max_bytes of at least 1, not ",
+                             column.shape.DebugString(), " and ",
+                             column.max_bytes);
+    }
+    if (tensorflow::DataTypeCanUseMemcpy(column.dtype)) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("column ", column.name, ": dtype ",
+                           DataTypeString(column.dtype), " has no fixed size");
+  }
+
+  int64_t capacity_, hard_capacity_, removal_, seed_;
   std::vector<std::string> kinds_;
   std::vector<Column> columns_;
   std::vector<DistributionSpec> specs_;
@@ -179,6 +239,14 @@ class MemoryUserOp : public OpKernel {
     return absl::OkStatus();
   }
 
+  static absl::Status Known(int64_t distribution,
+                            const MemoryResource& resource) {
+    const int64_t count = resource.memory->num_distributions();
+    if (distribution < count) return absl::OkStatus();
+    return InvalidArgument("distribution must be below ", count, ", is ",
+                           distribution);
+  }
+
   static absl::Status SameDtypes(const std::vector<DataType>& dtypes,
                                  const std::vector<Column>& columns) {
     if (dtypes.size() != columns.size()) {
@@ -199,13 +267,13 @@ class MemoryUserOp : public OpKernel {
   static absl::Status AllocateColumns(OpKernelContext* c,
                                       const std::vector<Column>& columns,
                                       const TensorShape& leading, int first,
-                                      std::vector<char*>* data) {
+                                      std::vector<ColumnTarget>* targets) {
     for (size_t i = 0; i < columns.size(); ++i) {
       TensorShape shape = leading;
       TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(columns[i].shape));
       Tensor* output;
       TF_RETURN_IF_ERROR(c->allocate_output(first + i, shape, &output));
-      data->push_back(Data(output));
+      targets->push_back(Target(columns[i], output));
     }
     return absl::OkStatus();
   }
@@ -232,9 +300,10 @@ class InsertOp : public MemoryUserOp {
     }
     OP_REQUIRES_OK(c, Priorities(c, num_items, &priorities));
     const int64_t capacity = resource.memory->capacity();
-    OP_REQUIRES(c, num_steps <= capacity,
+    const int64_t hard_capacity = resource.memory->hard_capacity();
+    OP_REQUIRES(c, num_steps <= hard_capacity,
                 InvalidArgument("step_keys: ", num_steps, " steps at once do "
-                                "not fit a capacity of ", capacity));
+                                "not fit a capacity of ", hard_capacity));
     for (int64_t i = 0; i < num_items && !all_one; ++i) {
       const int32_t length = lengths->vec<int32_t>()(i);
       OP_REQUIRES(c, length >= 1 && length <= capacity,
@@ -254,7 +323,9 @@ class InsertOp : public MemoryUserOp {
                   InvalidArgument("column ", resource.columns[i].name,
                                   " must be of shape ", expected.DebugString(),
                                   ", is ", columns[i].shape().DebugString()));
-      steps.columns.push_back(columns[i].tensor_data().data());
+      steps.columns.emplace_back();
+      OP_REQUIRES_OK(c, Source(resource.columns[i], columns[i],
+                               &steps.columns.back()));
     }
     const Memory::Items items = {static_cast<size_t>(num_items),
                                  item_keys->vec<int64_t>().data(),
@@ -264,8 +335,8 @@ class InsertOp : public MemoryUserOp {
     OP_REQUIRES(c, resource.memory->Insert(steps, items) ==
                        Memory::Outcome::kOk,
                 absl::ResourceExhaustedError(absl::StrCat(
-                    "the memory of ", capacity, " steps has no room: too many "
-                    "calls are in flight")));
+                    "the memory of ", hard_capacity, " steps has no room: too "
+                    "many calls are in flight")));
   }
 
  private:
@@ -296,10 +367,7 @@ class SampleOp : public MemoryUserOp {
     const int64_t n = batch_size->scalar<int32_t>()();
     OP_REQUIRES(c, n >= 1,
                 InvalidArgument("batch_size must be at least 1, is ", n));
-    OP_REQUIRES(c, distribution_ < resource.memory->num_distributions(),
-                InvalidArgument("distribution must be below ",
-                                resource.memory->num_distributions(), ", is ",
-                                distribution_));
+    OP_REQUIRES_OK(c, Known(distribution_, resource));
     const TensorShape batch({n});
     TensorShape leading = batch;
     if (max_length_ > 0) {
@@ -311,7 +379,7 @@ class SampleOp : public MemoryUserOp {
     OP_REQUIRES_OK(c, c->allocate_output(2, TensorShape({}), &total_mass));
     OP_REQUIRES_OK(c, c->allocate_output(3, TensorShape({}), &count));
     OP_REQUIRES_OK(c, c->allocate_output(4, batch, &lengths));
-    std::vector<char*> columns;
+    std::vector<ColumnTarget> columns;
     OP_REQUIRES_OK(
         c, AllocateColumns(c, resource.columns, leading, 5, &columns));
     OP_REQUIRES(c,
@@ -345,7 +413,7 @@ class ReadOp : public MemoryUserOp {
     OP_REQUIRES_OK(c, Keys(c, "keys", &keys));
     Tensor* found;
     OP_REQUIRES_OK(c, c->allocate_output(0, keys->shape(), &found));
-    std::vector<char*> columns;
+    std::vector<ColumnTarget> columns;
     OP_REQUIRES_OK(
         c, AllocateColumns(c, resource.columns, keys->shape(), 1, &columns));
     resource.memory->Read(keys->vec<int64_t>().data(), keys->NumElements(),
@@ -373,6 +441,38 @@ class UpdatePrioritiesOp : public MemoryUserOp {
   }
 };
 
+class RemoveToFitOp : public MemoryUserOp {
+ public:
+  using MemoryUserOp::MemoryUserOp;
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    Tensor* removed;
+    OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape({}), &removed));
+    removed->scalar<int64_t>()() = resource.memory->RemoveToFit();
+  }
+};
+
+class MassOp : public MemoryUserOp {
+ public:
+  explicit MassOp(OpKernelConstruction* c) : MemoryUserOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("distribution", &distribution_));
+  }
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    OP_REQUIRES_OK(c, Known(distribution_, resource));
+    Tensor *total_mass, *count;
+    OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape({}), &total_mass));
+    OP_REQUIRES_OK(c, c->allocate_output(1, TensorShape({}), &count));
+    resource.memory->Mass(distribution_, &total_mass->scalar<double>()(),
+                          &count->scalar<int64_t>()());
+  }
+
+ private:
+  int64_t distribution_;
+};
+
 class StatisticsOp : public MemoryUserOp {
  public:
   using MemoryUserOp::MemoryUserOp;
@@ -381,8 +481,9 @@ class StatisticsOp : public MemoryUserOp {
   void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
     const Memory::Statistics s = resource.memory->statistics();
     const std::vector<int64_t> values = {
-        s.steps,    s.items,   s.inserted, s.duplicates, s.incomplete,
-        s.unviewed, s.removed, s.sampled,  s.updated,    s.missing};
+        s.steps,      s.items,    s.held_bytes, s.inserted, s.duplicates,
+        s.incomplete, s.unviewed, s.removed,    s.sampled,  s.updated,
+        s.missing};
     Tensor* output;
     OP_REQUIRES_OK(c, c->allocate_output(
                           0, TensorShape({static_cast<int64_t>(values.size())}),
@@ -410,6 +511,8 @@ REGISTER("ReplayInsert", InsertOp);
 REGISTER("ReplaySample", SampleOp);
 REGISTER("ReplayRead", ReadOp);
 REGISTER("ReplayUpdatePriorities", UpdatePrioritiesOp);
+REGISTER("ReplayRemoveToFit", RemoveToFitOp);
+REGISTER("ReplayMass", MassOp);
 REGISTER("ReplayStatistics", StatisticsOp);
 REGISTER("ReplayCheck", CheckOp);
 #undef REGISTER

@@ -1,8 +1,7 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,17 +14,16 @@ size_t MaxSlots(size_t capacity) { return capacity + capacity / 16 + 65536; }
 
 }  // namespace
 
-Memory::Memory(size_t capacity, std::vector<size_t> column_bytes,
+Memory::Memory(size_t capacity, size_t hard_capacity,
+               std::vector<size_t> column_bytes,
                const std::vector<DistributionSpec>& distributions,
                size_t removal, uint64_t seed)
     : capacity_(capacity),
-      max_slots_(MaxSlots(capacity)),
-      column_bytes_(std::move(column_bytes)),
-      row_bytes_(std::accumulate(column_bytes_.begin(), column_bytes_.end(),
-                                 size_t{0})),
-      rows_(max_slots_ * row_bytes_),
+      hard_capacity_(hard_capacity),
+      max_slots_(MaxSlots(hard_capacity)),
+      rows_(max_slots_, std::move(column_bytes)),
       slots_(max_slots_),
-      index_(capacity, slots_),
+      index_(hard_capacity, slots_),
       removal_(removal),
       rng_(seed != 0 ? seed : std::random_device()()) {
   for (const DistributionSpec& spec : distributions) {
@@ -34,7 +32,7 @@ Memory::Memory(size_t capacity, std::vector<size_t> column_bytes,
 }
 
 Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
-  std::vector<int32_t> slots(steps.n, kNone);
+  std::vector<int32_t> slots(steps.n, kNoSlot);
   size_t reserved = 0;
   {
     std::lock_guard<FairMutex> lock(mutex_);
@@ -50,21 +48,21 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     reserved = fresh.size();
   }
   for (size_t i = 0; i < steps.n; ++i) {
-    if (slots[i] != kNone) WriteRow(slots[i], steps, i);
+    if (slots[i] != kNoSlot) rows_.Write(slots[i], steps.columns, i);
   }
 
   std::lock_guard<FairMutex> lock(mutex_);
   reserved_ -= reserved;
   for (size_t i = 0; i < steps.n; ++i) {
     const int64_t key = steps.keys[i];
-    if (slots[i] != kNone && index_.Find(key) == KeyIndex::kAbsent) {
+    if (slots[i] != kNoSlot && index_.Find(key) == KeyIndex::kAbsent) {
       slots_[slots[i]].key = key;
       index_.Insert(key, slots[i]);
       continue;
     }
     // Known before, or added meanwhile by another call or by this one.
-    if (slots[i] != kNone) Release(slots[i]);
-    slots[i] = kNone;
+    if (slots[i] != kNoSlot) Release(slots[i]);
+    slots[i] = kNoSlot;
     ++statistics_.duplicates;
   }
 
@@ -90,7 +88,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
   statistics_.inserted += first.size();
 
   for (const int32_t slot : slots) {
-    if (slot == kNone || slots_[slot].views != 0) continue;
+    if (slot == kNoSlot || slots_[slot].views != 0) continue;
     DropStep(slot);
     ++statistics_.unviewed;
   }
@@ -101,11 +99,11 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
                                uint64_t seed, int64_t* keys, double* masses,
                                int32_t* lengths, double* total_mass,
                                int64_t* count,
-                               const std::vector<char*>& columns) {
+                               const std::vector<ColumnTarget>& columns) {
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   std::vector<int32_t> first(n);
-  std::vector<int32_t> slots(n * length, kNone);
+  std::vector<int32_t> slots(n * length, kNoSlot);
   {
     std::lock_guard<FairMutex> lock(mutex_);
     const Distribution& from = *distributions_[distribution];
@@ -130,14 +128,14 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
       }
     }
   }
-  CopyRows(slots, columns);
+  rows_.Copy(slots, columns);
   std::lock_guard<FairMutex> lock(mutex_);
   Unpin(slots);
   return Outcome::kOk;
 }
 
 void Memory::Read(const int64_t* keys, size_t n, bool* found,
-                  const std::vector<char*>& columns) {
+                  const std::vector<ColumnTarget>& columns) {
   std::vector<int32_t> slots(n);
   {
     std::lock_guard<FairMutex> lock(mutex_);
@@ -147,7 +145,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
       if (found[i]) ++slots_[slots[i]].pins;
     }
   }
-  CopyRows(slots, columns);
+  rows_.Copy(slots, columns);
   std::lock_guard<FairMutex> lock(mutex_);
   Unpin(slots);
 }
@@ -175,23 +173,48 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
   return missing;
 }
 
+int64_t Memory::RemoveToFit() {
+  int64_t removed = 0;
+  // No more than there are too many at first: adders may be as fast as this.
+  for (size_t left = std::numeric_limits<size_t>::max(); left > 0;) {
+    std::lock_guard<FairMutex> lock(mutex_);
+    const size_t steps = index_.size();
+    left = std::min(left, steps - std::min(steps, capacity_));
+    const size_t items = RemoveDownTo(steps - left, kRemovedAtOnce);
+    if (items == 0) break;
+    removed += items;
+    left -= std::min(left, steps - index_.size());
+  }
+  return removed;
+}
+
+void Memory::Mass(size_t distribution, double* total_mass,
+                  int64_t* count) const {
+  std::lock_guard<FairMutex> lock(mutex_);
+  *total_mass = distributions_[distribution]->total_mass();
+  *count = statistics_.items;
+}
+
 Memory::Statistics Memory::statistics() const {
   std::lock_guard<FairMutex> lock(mutex_);
   Statistics statistics = statistics_;
   statistics.steps = static_cast<int64_t>(index_.size());
+  statistics.held_bytes = rows_.held_bytes();
   return statistics;
 }
 
 bool Memory::MakeRoom(size_t n) {
+  const size_t steps = hard_capacity_ - reserved_ - n;
+  RemoveDownTo(steps, std::numeric_limits<size_t>::max());
+  return index_.size() <= steps;
+}
+
+size_t Memory::RemoveDownTo(size_t steps, size_t most) {
   std::vector<int32_t> removed;
-  bool enough = true;
-  while (index_.size() + reserved_ + n > capacity_) {
+  while (index_.size() > steps && removed.size() < most) {
     int32_t slot;
     double mass;
-    if (!distributions_[removal_]->Sample(1, rng_, &slot, &mass)) {
-      enough = false;
-      break;
-    }
+    if (!distributions_[removal_]->Sample(1, rng_, &slot, &mass)) break;
     distributions_[removal_]->Erase(&slot, 1);
     removed.push_back(slot);
     const int64_t key = slots_[slot].key;
@@ -206,12 +229,12 @@ bool Memory::MakeRoom(size_t n) {
   }
   statistics_.items -= removed.size();
   statistics_.removed += removed.size();
-  return enough;
+  return removed.size();
 }
 
 bool Memory::Reserve(size_t n, int32_t* slots) {
   // What others are writing cannot be removed: do not empty the memory for it.
-  if (reserved_ + n > capacity_) return false;
+  if (reserved_ + n > hard_capacity_) return false;
   if (!MakeRoom(n)) return false;
   if (free_.size() + (max_slots_ - next_unused_) < n) return false;
   for (size_t i = 0; i < n; ++i) {
@@ -244,53 +267,8 @@ void Memory::DropStep(int32_t slot) {
 
 void Memory::Unpin(const std::vector<int32_t>& slots) {
   for (const int32_t slot : slots) {
-    if (slot != kNone && --slots_[slot].pins == 0 && slots_[slot].views == 0) {
-      Release(slot);
-    }
-  }
-}
-
-void Memory::WriteRow(int32_t slot, const Steps& steps, size_t step) {
-  char* row = rows_.data() + slot * row_bytes_;
-  for (size_t c = 0; c < column_bytes_.size(); ++c) {
-    std::memcpy(row, steps.columns[c] + step * column_bytes_[c],
-                column_bytes_[c]);
-    row += column_bytes_[c];
-  }
-}
-
-void Memory::CopyRows(const std::vector<int32_t>& slots,
-                      const std::vector<char*>& columns) const {
-  // Rows lie anywhere, so their misses are what copying costs. They overlap
-  // best when a block that fits the second-level cache is asked for at once.
-  constexpr size_t kBlockBytes = 256 << 10, kLine = 64;
-  const size_t block = std::max<size_t>(1, kBlockBytes / (row_bytes_ + kLine));
-  for (size_t begin = 0; begin < slots.size(); begin += block) {
-    const size_t end = std::min(slots.size(), begin + block);
-    for (size_t i = begin; i < end; ++i) {
-      if (slots[i] == kNone) continue;
-      const char* row = rows_.data() + slots[i] * row_bytes_;
-      // To the line of the last byte, wherever the row begins in its first.
-      for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
-        __builtin_prefetch(row + b, 0, 2);
-      }
-    }
-    for (size_t i = begin; i < end; ++i) CopyRow(slots[i], i, columns);
-  }
-}
-
-void Memory::CopyRow(int32_t slot, size_t i,
-                     const std::vector<char*>& columns) const {
-  const char* row =
-      slot == kNone ? nullptr : rows_.data() + slot * row_bytes_;
-  for (size_t c = 0; c < column_bytes_.size(); ++c) {
-    char* to = columns[c] + i * column_bytes_[c];
-    if (row == nullptr) {
-      std::memset(to, 0, column_bytes_[c]);
-    } else {
-      std::memcpy(to, row, column_bytes_[c]);
-      row += column_bytes_[c];
-    }
+    if (slot == kNoSlot) continue;
+    if (--slots_[slot].pins == 0 && slots_[slot].views == 0) Release(slot);
   }
 }
 
@@ -329,8 +307,10 @@ std::string Memory::CheckInvariants() const {
   if (free_.size() + stored + read_only + reserved_ != next_unused_) {
     return "a slot is lost";
   }
-  if (stored + reserved_ > capacity_) return "more steps than the capacity";
-  return "";
+  if (stored + reserved_ > hard_capacity_) {
+    return "more steps than the hard capacity";
+  }
+  return reserved_ == 0 ? rows_.CheckInvariants() : "";
 }
 
 }  // namespace replay

@@ -15,9 +15,11 @@ using tensorflow::shape_inference::UnknownShape;
 REGISTER_OP("ReplayMemory")
     .Output("memory: resource")
     .Attr("capacity: int >= 1")
+    .Attr("hard_capacity: int >= 1")
     .Attr("names: list(string) >= 1")
     .Attr("dtypes: list(type) >= 1")
     .Attr("shapes: list(shape) >= 1")
+    .Attr("max_bytes: list(int) >= 1")
     .Attr("kinds: list(string) >= 1")
     .Attr("exponents: list(float) >= 1")
     .Attr("removal: int >= 0")
@@ -27,8 +29,12 @@ REGISTER_OP("ReplayMemory")
     .Doc(R"doc(
 Makes a memory; it lives as long as a handle to it does.
 
-capacity: Steps kept.
+capacity: Steps kept by ReplayRemoveToFit.
+hard_capacity: Steps kept at any time.
 names: Of the columns, for error messages.
+dtypes: Of the columns: string, or one whose values are all of one size.
+shapes: Of the columns; [] if the dtype is string.
+max_bytes: Of each value, if the dtype is string; not used otherwise.
 kinds: Of the distributions: "uniform", "proportional" or "fifo".
 exponents: Of the distributions; only "proportional" uses it.
 removal: Index of the distribution that picks what is removed.
@@ -83,7 +89,8 @@ masses: [B].
 count: Items in the memory.
 lengths: [B], of the items.
 columns: [B, ...] if max_length is 0 (the first step), else
-  [B, max_length, ...], with zeros behind the end of a shorter item.
+  [B, max_length, ...], with zeros and empty strings behind the end of a shorter
+  item.
 )doc");
 
 REGISTER_OP("ReplayRead")
@@ -94,7 +101,9 @@ REGISTER_OP("ReplayRead")
     .Attr("dtypes: list(type) >= 1")
     .SetIsStateful()
     .SetShapeFn(UnknownShape)
-    .Doc("Reads steps by key; zeros where a key is not found.");
+    .Doc(R"doc(
+Reads steps by key; zeros and empty strings where a key is not found.
+)doc");
 
 REGISTER_OP("ReplayUpdatePriorities")
     .Input("memory: resource")
@@ -111,12 +120,32 @@ priorities: [B], finite and not negative, or -1 for unknown.
 missing: Keys skipped because the item is gone.
 )doc");
 
+REGISTER_OP("ReplayRemoveToFit")
+    .Input("memory: resource")
+    .Output("removed: int64")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Removes items until no more steps than the capacity are stored.");
+
+REGISTER_OP("ReplayMass")
+    .Input("memory: resource")
+    .Output("total_mass: double")
+    .Output("count: int64")
+    .Attr("distribution: int >= 0 = 0")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      c->set_output(1, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc("The sum of all masses of a distribution, and the number of items.");
+
 REGISTER_OP("ReplayStatistics")
     .Input("memory: resource")
     .Output("statistics: int64")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Vector(10));
+      c->set_output(0, c->Vector(11));
       return absl::OkStatus();
     })
     .Doc("The counters of Memory::Statistics, in their order.");

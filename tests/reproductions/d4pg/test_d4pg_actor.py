@@ -15,7 +15,7 @@ from common.learning.update_loop import Batch
 from common.networks import packing
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.actor import D4PGActor, D4PGEvaluator
+from reproductions.d4pg.actor import D4PGActor
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -32,10 +32,20 @@ def make_batch_environment(seed=0):
     return BatchedEnvironment([environments.make(name, seed + i) for i, name in enumerate(names)])
 
 
+def sizes_of(environment):
+    """Of observations and actions."""
+    spec = EnvironmentSpec.of(environment)
+    return spec.observation_size, spec.action_size
+
+
 def randomize(variables, seed, scale=0.5):
     generator = np.random.default_rng(seed)
     for variable in variables:
         variable.assign(generator.normal(scale=scale, size=variable.shape))
+
+
+def make_evaluator(config):
+    return D4PG(config).make_evaluator(EnvironmentSpec(3, 2), 1)
 
 
 def act(loop_steps, actor, config, environment=None):
@@ -56,12 +66,12 @@ def act(loop_steps, actor, config, environment=None):
 def test_initial_priorities_are_the_learners(length, critic):
     """The learner's own formula, its targets being the online networks (equations 15 and 16)."""
     config = make_config(n_step=length, critic=critic)
-    spec = EnvironmentSpec.of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, *spec)
+    sizes = sizes_of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, *sizes)
     randomize(learner.networks.variables, seed=1)
     for source, target in zip(learner.networks.variables, learner.target_networks.variables):
         target.assign(source)
-    actor = D4PGActor(config, *spec, seed=2)
+    actor = D4PGActor(config, *sizes, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
 
     transitions = act(40, actor, config)
@@ -78,10 +88,10 @@ def test_initial_priorities_are_the_learners(length, critic):
 
 def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     config = make_config(critic="mixture", num_target_samples=4_000, min_variance=0.1)
-    spec = EnvironmentSpec.of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, *spec)
+    sizes = sizes_of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, *sizes)
     randomize(learner.networks.variables, seed=1)
-    actor = D4PGActor(config, *spec, seed=2)
+    actor = D4PGActor(config, *sizes, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
     transitions = act(20, actor, config)
     steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
@@ -97,11 +107,11 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     """Weights that arrive in between change where a transition ends, not where it began."""
     config = make_config(n_step=1)
     environment = make_batch_environment()
-    spec = EnvironmentSpec.of(environment)
-    old, new = (learner_lib.D4PGLearner(config, *spec) for _ in range(2))
+    sizes = sizes_of(environment)
+    old, new = (learner_lib.D4PGLearner(config, *sizes) for _ in range(2))
     randomize(old.networks.variables, seed=1)
     randomize(new.networks.variables, seed=2)
-    actor = D4PGActor(config, *spec, seed=3)
+    actor = D4PGActor(config, *sizes, seed=3)
     found = []
     adder = n_step.NStepAdder(K, 1, config.discount)
     loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
@@ -154,7 +164,7 @@ def test_actions_stay_in_bounds():
 def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next():
     config = make_config(noise="ou", noise_sigma=0.01, ou_theta=0.1)
     actor = D4PGActor(config, 3, 2, seed=0)
-    quiet = D4PGEvaluator(config, 3, 2)
+    quiet = make_evaluator(config)
     parameters = packing.pack(learner_lib.D4PGLearner(config, 3, 2).actor_variables).numpy()
     actor.load(parameters)
     quiet.load(parameters)
@@ -177,7 +187,7 @@ def test_evaluator_is_the_policy_without_noise():
     config = make_config()
     learner = learner_lib.D4PGLearner(config, 3, 2)
     randomize(learner.networks.variables, seed=4)
-    evaluator = D4PGEvaluator(config, 3, 2)
+    evaluator = make_evaluator(config)
     evaluator.load(packing.pack(learner.actor_variables).numpy())
     observation = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
     action, state, extras = evaluator(observation)
@@ -229,14 +239,14 @@ class OverwritingActor:
 
 def test_stored_transitions_are_copies():
     config = make_config(n_step=3)
-    spec = EnvironmentSpec.of(make_batch_environment())
-    first, second = (D4PGActor(config, *spec, seed=0) for _ in range(2))
-    parameters = packing.pack(learner_lib.D4PGLearner(config, *spec).actor_variables).numpy()
+    sizes = sizes_of(make_batch_environment())
+    first, second = (D4PGActor(config, *sizes, seed=0) for _ in range(2))
+    parameters = packing.pack(learner_lib.D4PGLearner(config, *sizes).actor_variables).numpy()
     first.load(parameters)
     second.load(parameters)
     expected = act(12, first, config)
     environment, actor = OverwritingEnvironment(make_batch_environment()), OverwritingActor(second)
     actual = act(12, actor, config, environment)
     tree.map_structure(np.testing.assert_array_equal, actual, expected)
-    per_step = expected.observation_tm1.reshape(-1, K, spec.observation_size)
+    per_step = expected.observation_tm1.reshape(-1, K, sizes[0])
     assert np.all(np.abs(np.diff(per_step, axis=0)).max(axis=(1, 2)) > 0)

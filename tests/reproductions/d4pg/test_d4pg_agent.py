@@ -7,9 +7,11 @@ import tensorflow as tf
 from common.acting.n_step import Transitions
 from common.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
+from common.learning.transition import Transition
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay.process import make_memory
+from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.agent import D4PG
@@ -58,7 +60,7 @@ def test_a_stored_step_is_the_transition_without_the_actors_values():
     memory = make_filled_memory(agent)
     found, steps = memory.read(np.arange(4))
     assert np.all(found)
-    assert steps._fields == learner_lib.Transition._fields
+    assert steps._fields == Transition._fields
     for name in steps._fields:
         np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
     assert memory.signature.bytes_per_step == 4 * (3 + 2 + 1 + 1 + 3)
@@ -76,7 +78,7 @@ def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha)
     np.testing.assert_allclose(frequencies, expected, atol=0.03)
 
     # R is the number of transitions in the memory, also before it is full.
-    weights = learner_lib.importance_weights(
+    weights = importance_weights(
         tf.cast(p, tf.float32), tf.cast(sample.count, tf.float32), 1.0
     )
     assert int(sample.count) == 4
@@ -132,7 +134,7 @@ def test_new_priorities_are_the_learners_distances():
 
     loop = UpdateLoop(learner.update, 1, 64, jit_compile=False)
     replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), prefetch=False
+        memory, loop, learner.steps, schedule_for(agent), prefetch=0
     )
     assert replay_learner.step() is not None
     assert int(memory.statistics().updated) == 64  # all four keys, many times

@@ -9,11 +9,15 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.learning.actor_critic import METRICS
+from common.learning.transition import Transition
 from common.learning.update_loop import Batch, UpdateLoop
 from common.networks import packing
 from common.replay.memory import Sample
 from common.values import categorical
 from common.values import gaussian_mixture
+from common.values.prioritization import importance_weights
+from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.config import D4PGConfig
@@ -49,59 +53,24 @@ def make_batch(seed=0, size=M):
     rewards[:3] = 5.0, -5.0, 0.3
     discounts = np.full(size, GAMMA**N)
     discounts[2:4] = 0.0, GAMMA
-    transition = learner_lib.Transition(
+    transition = Transition(
         observation_tm1=generator.normal(size=[size, X]),
         action_tm1=generator.uniform(-1, 1, [size, A]),
         n_step_reward=rewards,
         n_step_discount=discounts,
         observation_t=generator.normal(size=[size, X]),
     )
-    transition = learner_lib.Transition(*(tf.constant(c, tf.float32) for c in transition))
+    transition = Transition(*(tf.constant(c, tf.float32) for c in transition))
     p = generator.uniform(0.2, 2, size) / R
     return Batch(transition, tf.constant(p, tf.float32), tf.constant(float(R)))
 
 
-class Twin:
-    """(theta, w) as float64 arrays that can be changed one number at a time."""
-
-    def __init__(self, networks):
-        self._networks = networks
-        self._values = {v.ref(): v.numpy().astype(np.float64) for v in networks.variables}
-
-    def of(self, variable):
-        """The array of a variable."""
-        return self._values[variable.ref()]
-
-    def _run(self, layers, h):
-        for layer in layers:
-            if isinstance(layer, snt.Linear):
-                h = h @ self.of(layer.w) + self.of(layer.b)
-            elif isinstance(layer, snt.LayerNorm):
-                h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
-                h = h * self.of(layer.scale) + self.of(layer.offset)
-            elif layer is tf.tanh:
-                h = np.tanh(h)
-            else:
-                assert layer is tf.nn.elu
-                h = np.where(h > 0, h, np.exp(np.minimum(h, 0)) - 1)
-        return h
-
-    def pi(self, x):
-        """pi_theta(x)."""
-        return self._run(self._networks.policy.layers, x)
-
-    def outputs(self, x, a):
-        """Of the critic's last layer, [B, F]."""
-        critic = self._networks.critic
-        return self._run([*critic.torso.layers, *critic.head.layers], np.concatenate([x, a], 1))
+class Twin(Float64Networks):
+    """With what the outputs of D4PG's critics mean."""
 
     def z(self, x, a):
         """Probabilities p_i(x, a) of the atoms of Z_w (equations 9 and 14)."""
         return softmax(self.outputs(x, a))
-
-    def q(self, x, a):
-        """Q_w(x, a) of a scalar critic."""
-        return self.outputs(x, a)[:, 0]
 
     def mixture(self, x, a):
         """(omega, mu, sigma^2) of a mixture (appendix A)."""
@@ -214,28 +183,6 @@ class MixtureMaths:
 MATHS = {"categorical": CategoricalMaths, "scalar": ScalarMaths, "mixture": MixtureMaths}
 
 
-def numeric_gradient(function, array, step=1e-6):
-    """Central differences of a scalar in each number of `array`."""
-    gradient = np.zeros_like(array)
-    for index in np.ndindex(array.shape):
-        original = array[index]
-        array[index] = original + step
-        above = function()
-        array[index] = original - step
-        gradient[index] = (above - function()) / (2 * step)
-        array[index] = original
-    return gradient
-
-
-def values_of(variables):
-    return [variable.numpy() for variable in variables]
-
-
-def assert_all_equal(actual, expected):
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_array_equal(a, e)
-
-
 def test_target_distribution():
     learner, batch = make_learner(), make_batch()
     z = atoms(make_config())
@@ -254,7 +201,7 @@ def test_target_distribution():
 @pytest.mark.parametrize("exponent", [1.0, 0.4, 0.0])
 def test_importance_weights(exponent):
     p = np.array([0.001, 0.025, 0.5], np.float32)
-    actual = learner_lib.importance_weights(tf.constant(p), tf.constant(float(R)), exponent)
+    actual = importance_weights(tf.constant(p), tf.constant(float(R)), exponent)
     np.testing.assert_allclose(actual, (1 / (R * p.astype(np.float64))) ** exponent, rtol=1e-5)
     if exponent == 1.0:
         np.testing.assert_allclose(actual, [25, 1, 0.05], rtol=1e-5)  # no maximum, no norm
@@ -323,7 +270,7 @@ def test_update_is_lines_5_to_8(values):
         "critic_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_w)),
         "policy_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_theta)),
     }
-    assert tuple(metrics) == learner_lib.METRICS and metrics.keys() == expected.keys()
+    assert tuple(metrics) == METRICS and metrics.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 

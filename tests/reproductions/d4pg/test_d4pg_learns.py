@@ -1,77 +1,12 @@
 """All the parts of D4PG together learn a small task in seconds, in one process."""
 
-import dm_env
-from dm_env import specs
-import numpy as np
-
-from common.acting.evaluate import run_episodes
-from common.environments.batch import BatchedEnvironment
 from one_process import OneProcessRun
+from point_task import THRESHOLD, RandomPolicy, make_environments, mean_return
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 8
 NUM_CALLS = 500
-EPISODE_STEPS = 20
-THRESHOLD = 14.0
-"""Of about 18 at best: it takes 4 to 6 steps to the target, then each gives 1."""
-
-
-class Point(dm_env.Environment):
-    """A point on a line goes to a target on its other side; a time limit ends the episode.
-
-    Observes (position, target); an action in [-1, 1] moves by up to 0.2. The reward is 1 on the
-    target and falls to 0 at a distance of 1.2, about the farthest where a point begins.
-    """
-
-    def __init__(self, seed):
-        self._generator = np.random.default_rng(seed)
-        self._left = 0
-
-    def _observation(self):
-        return np.array([self._position, self._target], np.float32)
-
-    def reset(self):
-        side = self._generator.choice([-1.0, 1.0])
-        self._position = -side * self._generator.uniform(0.4, 0.6)
-        self._target = side * self._generator.uniform(0.4, 0.6)
-        self._left = EPISODE_STEPS
-        return dm_env.restart(self._observation())
-
-    def step(self, action):
-        if not self._left:
-            return self.reset()
-        self._left -= 1
-        self._position = float(np.clip(self._position + 0.2 * action[0], -1, 1))
-        reward = max(0.0, 1 - abs(self._position - self._target) / 1.2)
-        if self._left:
-            return dm_env.transition(reward, self._observation())
-        return dm_env.truncation(reward, self._observation())
-
-    def observation_spec(self):
-        return specs.Array((2,), np.float32)
-
-    def action_spec(self):
-        return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
-
-
-def make_environments(seed, count=NUM_ACTORS):
-    return BatchedEnvironment([Point(seed + i) for i in range(count)])
-
-
-def mean_return(policy):
-    """Of 32 episodes on other seeds than those of training."""
-    return run_episodes(make_environments(seed=1_000, count=32), policy, 32).mean()
-
-
-class RandomPolicy:
-    """Uniform actions."""
-
-    def __init__(self):
-        self._generator = np.random.default_rng(0)
-
-    def __call__(self, observation, state):
-        return self._generator.uniform(-1, 1, (len(observation), 1)).astype(np.float32), state, {}
 
 
 def test_mini_run_learns():
@@ -81,7 +16,7 @@ def test_mini_run_learns():
         min_replay_size=500, updates_per_call=8, send_batch=1, samples_per_insert=16.0,
     )
     agent = D4PG(config)
-    run = OneProcessRun(agent, make_environments(seed=0))
+    run = OneProcessRun(agent, make_environments(0, NUM_ACTORS))
     assert mean_return(RandomPolicy()) < 0.5 * THRESHOLD
     assert mean_return(run.evaluator(32)) < 0.5 * THRESHOLD
     run.train(NUM_CALLS)

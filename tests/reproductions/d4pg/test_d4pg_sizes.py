@@ -25,7 +25,7 @@ CONFIGS = {
 def test_they_are_those_of_the_agent(config, spec):
     agent = D4PG(config)
     learner = agent.make_learner(spec, seed=0)
-    found = sizes(config, *spec)
+    found = sizes(config, spec.observation_size, spec.action_size)
     assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
     assert found.bytes_per_step == Signature(agent.step_specs(spec)).bytes_per_step
     assert found.replay_capacity == agent.replay_capacity

@@ -1,14 +1,15 @@
 """Actors, memory and learner in one process, in turns: enough for a task of seconds."""
 
+import numpy as np
 import tensorflow as tf
 
+from common.acting.items import as_items
 from common.acting.loop import ActingLoop
 from common.acting.n_step import NStepAdder
 from common.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
-from common.replay import keys
 from common.replay.process import make_memory
 
 
@@ -16,7 +17,7 @@ class OneProcessRun:
     """An agent that acts in a batch of environments and learns from what it did there.
 
     Args:
-      agent: as `binaries.d4pg` makes it.
+      agent: as a program in `binaries` makes it.
       environments: a `BatchedEnvironment`, an actor for each.
     """
 
@@ -29,21 +30,23 @@ class OneProcessRun:
         )
         self._schedule = schedule_for(agent)
         self._replay_learner = ReplayLearner(
-            self.memory, loop, self.learner.steps, self._schedule, prefetch=False
+            self.memory, loop, self.learner.steps, self._schedule, prefetch=0,
+            decode=agent.decode, removal_period=agent.removal_period,
         )
         self._pack = tf.function(lambda: packing.pack(self.learner.actor_variables))
         num_actors = environments.num_environments
-        self._actor = agent.make_actor(self._spec, num_actors, seed=2)
+        self._actors = np.arange(num_actors)
+        self._actor = agent.make_actor(self._spec, range(num_actors), num_actors, seed=2)
         self._actor.load(self._pack().numpy())
         self._acting = ActingLoop(
-            environments, self._actor, NStepAdder(num_actors, agent.n_step, agent.discount),
-            self._add, lambda *_: None,
+            environments, self._actor,
+            NStepAdder(num_actors, agent.n_step, agent.discount, reward_clip=agent.reward_clip),
+            self._add, lambda *_: None, self._actor.initial_state(num_actors), encode=agent.encode,
         )
 
     def _add(self, transitions):
         self.memory.insert(
-            keys.make_keys(0, transitions.environment_index, 0, transitions.step),
-            self._agent.steps(transitions), self._actor.initial_priorities(transitions),
+            *as_items(self._agent, self._actor, transitions, self._actors, 0, 0)
         )
 
     def evaluator(self, count):

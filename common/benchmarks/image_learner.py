@@ -1,0 +1,110 @@
+"""How fast the learner of Ape-X DQN is, with a prioritised memory in its own process.
+
+The network and the batch size as configured, on Pong as an untrained actor plays it. The memory
+holds PNG files; they are drawn and decoded in the background, `prefetch` batches ahead, and get the
+new priorities back, all of it part of what is timed. TensorFlow may use all cores.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from common import environments
+from common.acting.items import as_items
+from common.acting.loop import ActingLoop
+from common.acting.n_step import NStepAdder
+from common.agent import Agent, EnvironmentSpec, schedule_for
+from common.benchmarks.report import Row, interleave, rate, say
+from common.benchmarks.roles import Program
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import Batch, UpdateLoop
+from common.replay.memory import Memory
+from common.replay.process import make_memory
+
+_ENVIRONMENT = "atari:pong"
+_PEER = "TensorFlow alone, one fixed batch"
+_PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much is measured; rates are independent of it.
+
+    items: in the memory, from so many games. updates: of each repeat.
+    """
+
+    items: int = 5_000
+    games: int = 32
+    updates: int = 8
+
+
+QUICK = Sizes(items=1_000, games=8, updates=2)
+
+
+def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+    """Returns the rows of the image learner suite, updates a second in each precision.
+
+    The peer makes the same updates of a learner of the same precision, always on one batch that is
+    decoded already: neither memory nor decoding nor another thread beside them.
+    """
+    memory, spec = _filled_memory(program.make_agent(), sizes)
+    say(f"filled a memory with {sizes.items} transitions of {_ENVIRONMENT}")
+    candidates: dict[str, Callable[[], float]] = {}
+    learners = []
+    for precision in _PRECISIONS:
+        agent = program.make_agent(min_replay_size=1, precision=precision)
+        learners.append(_replay_learner(agent, memory, spec))
+        alone = _fixed_batch_step(agent, memory, spec)
+        for name, step in (("memory", learners[-1].step), ("alone", alone)):
+            candidates[f"{precision} {name}"] = _rate_of(step, sizes)
+    speeds = interleave("learner/apex_dqn", candidates, repeats)
+    for learner in learners:
+        learner.close()
+    name = f"learner/apex_dqn_batch{agent.batch_size}"
+    return [
+        Row(row, speeds[f"{of} memory"], "updates/s", _PEER, speeds[f"{of} alone"])
+        for row, of in zip((name, f"{name}_bfloat16"), _PRECISIONS)
+    ]
+
+
+def _rate_of(step: Callable[[], object], sizes: Sizes) -> Callable[[], float]:
+    return lambda: rate(step, sizes.updates)
+
+
+def _filled_memory(agent: Agent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]:
+    """A memory with what untrained actors do in so many games."""
+    games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
+    spec, actors = EnvironmentSpec.of(games), range(sizes.games)
+    actor = agent.make_actor(spec, actors, sizes.games, seed=0)
+    memory = make_memory(agent, spec, seed=0)
+    loop = ActingLoop(
+        games, actor,
+        NStepAdder(sizes.games, agent.n_step, agent.discount, reward_clip=agent.reward_clip),
+        lambda transitions: memory.insert(
+            *as_items(agent, actor, transitions, np.asarray(actors), 0, 0)
+        ),
+        lambda *_: None, encode=agent.encode,
+    )
+    while memory.statistics().items < sizes.items:
+        loop.step()
+    games.close()
+    return memory, spec
+
+
+def _replay_learner(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
+    learner = agent.make_learner(spec, seed=0)
+    loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
+    return ReplayLearner(
+        memory, loop, learner.steps, schedule_for(agent), agent.prefetch, decode=agent.decode,
+        removal_period=agent.removal_period,
+    )
+
+
+def _fixed_batch_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable:
+    sample = memory.sample(agent.batch_size)
+    probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
+    batch = Batch(agent.decode(sample.steps), probabilities, tf.cast(sample.count, tf.float32))
+    update = tf.function(agent.make_learner(spec, seed=0).update)
+    return lambda: update(batch)[0].numpy()

@@ -1,0 +1,234 @@
+"""Atari 2600 games in ALE's emulator: a name is the game's in snake case, such as "ms_pacman".
+
+An agent step is 4 frames with the same action (Ape-X section 4.1, appendix C). What is seen is
+DQN's preprocessing as `gymnasium.wrappers.AtariPreprocessing` has it: the brighter of the step's
+last two grey frames, averaged down to 84 x 84, stacked with those of the three steps before, which
+are black before an episode. Rewards are the game's own: who clips them does so later.
+
+Not in the paper: all 18 actions (R2D2: "like Ape-X"; 9 in Skiing and Lost Luggage, of which ALE has
+no more), none of them sticky; 0 to 30 frames without action before an episode in training, too
+("no-op starts", which it names for the evaluation). A lost life is a MID step with discount 0,
+which cuts returns while the game goes on (R2D2 says that Ape-X had it). An episode that runs out of
+frames ends with the discount as it was: nothing ended but the time.
+"""
+
+from collections.abc import Sequence
+
+from ale_py import roms
+from ale_py.vector_env import AtariVectorEnv
+import dm_env
+from dm_env import specs
+import numpy as np
+
+FRAMES_PER_STEP = 4
+
+TRAINING_FRAMES = 50_000
+"""Of an episode at most: Ape-X section 4.1."""
+
+EVALUATION_FRAMES = 108_000
+"""Half an hour. Not in the paper, which says "longer"; usual since Mnih et al. 2015."""
+
+# The 57 games of Ape-X, table 2.
+GAMES = tuple("""
+    alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk
+    bowling boxing breakout centipede chopper_command crazy_climber defender demon_attack
+    double_dunk enduro fishing_derby freeway frostbite gopher gravitar hero ice_hockey jamesbond
+    kangaroo krull kung_fu_master montezuma_revenge ms_pacman name_this_game phoenix pitfall pong
+    private_eye qbert riverraid road_runner robotank seaquest skiing solaris space_invaders
+    star_gunner surround tennis time_pilot tutankham up_n_down venture video_pinball wizard_of_wor
+    yars_revenge zaxxon
+""".split())
+
+# ALE knows these for two players only and ends the process that asks for one.
+_FOR_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
+
+_MAX_NOOPS = 30
+_STACK = 4
+_SIZE = 84
+_STEP_SECONDS = FRAMES_PER_STEP / 60
+
+_FIRST = int(dm_env.StepType.FIRST)
+_MID = int(dm_env.StepType.MID)
+_LAST = int(dm_env.StepType.LAST)
+
+
+def names() -> list[str]:
+    """Returns the games of the paper, then ALE's others."""
+    others = set(roms.get_all_rom_ids()) - set(GAMES) - _FOR_TWO_PLAYERS
+    return [*GAMES, *sorted(others)]
+
+
+def why_unknown(name: str) -> str | None:
+    """What to say of a name with parameters, which no game has."""
+    if ":" not in name and "=" not in name:
+        return None
+    return f"a game has no parameters, and a step is always {FRAMES_PER_STEP} frames"
+
+
+def make(name: str, seed: int, evaluation: bool = False) -> "AtariEnvironment":
+    """Builds the game called `name`, one of `names()`; `seed` in [0, 2**32)."""
+    return AtariEnvironment(make_batch(name, [seed], evaluation))
+
+
+def make_batch(name: str, seeds: Sequence[int], evaluation: bool = False) -> "AtariBatch":
+    """Builds a game for each of the seeds, with the limit of training or of evaluation."""
+    return AtariBatch(name, seeds, EVALUATION_FRAMES if evaluation else TRAINING_FRAMES)
+
+
+class AtariBatch:
+    """K games as one: see `common.environments.batch.EnvironmentBatch`.
+
+    Observation: uint8 [84, 84, 4], the newest frame last. Action: int32, an index
+    into ALE's full set.
+    """
+
+    def __init__(self, game: str, seeds: Sequence[int], max_frames: int):
+        """Makes a game for each of the seeds, each in [0, 2**32).
+
+        Args:
+          max_frames: of an episode, without those before its first step.
+
+        Raises:
+          ValueError: there are no seeds.
+        """
+        if not len(seeds):
+            raise ValueError("AtariBatch needs at least one seed")
+        # ALE's numbers are int32; a negative seed would be none.
+        self._seeds: np.ndarray | None = np.array(seeds, np.int64) % 2**31
+        self._environment = AtariVectorEnv(
+            game,
+            len(seeds),
+            num_threads=1,  # the process has one core (Ape-X section 4.1: one for each actor)
+            max_num_frames_per_episode=max_frames,
+            full_action_space=True,
+            img_height=_SIZE,
+            img_width=_SIZE,
+            stack_num=_STACK,
+            frameskip=FRAMES_PER_STEP,
+            noop_max=_MAX_NOOPS + 1,  # ALE draws less than this
+            # Lost lives are read from `lives`: this flag would mix them with the end of the game.
+            life_loss_info=False,
+            reward_clipping=False,
+            use_fire_reset=False,
+            repeat_action_probability=0.0,
+        )
+        self._num_actions = int(self._environment.single_action_space.n)
+        self._has_ended = np.zeros(len(seeds), bool)
+        self._lives = np.zeros(len(seeds), np.int32)
+
+    @property
+    def num_environments(self) -> int:
+        """K."""
+        return len(self._has_ended)
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of one game's observation."""
+        return specs.Array((_SIZE, _SIZE, _STACK), np.uint8, name="observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """Returns the spec of one game's action, an index into ALE's full set."""
+        return specs.DiscreteArray(self._num_actions, np.int32, name="action")
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each game."""
+        frames, info = self._environment.reset(seed=self._seeds)
+        self._seeds = None  # a second reset goes on from there, instead of repeating the episodes
+        k = self.num_environments
+        self._has_ended = np.zeros(k, bool)
+        self._lives = info["lives"].copy()
+        return dm_env.TimeStep(
+            np.full(k, _FIRST, np.int32), np.zeros(k, np.float32), np.ones(k, np.float32),
+            _channels_last(frames),
+        )
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes an action, int32 [K], in each game.
+
+        Raises:
+          ValueError: there is not exactly one action for each game, or one that games do not have.
+        """
+        actions = np.asarray(actions)
+        # ALE would wait for ever for a game that has failed.
+        if actions.shape != (self.num_environments,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be {self.num_environments} integers, got {actions.dtype} "
+                f"{list(actions.shape)}"
+            )
+        if actions.min() < 0 or actions.max() >= self._num_actions:
+            raise ValueError(f"actions must be in [0, {self._num_actions}), got {actions.tolist()}")
+        frames, reward, game_over, out_of_frames, info = self._environment.step(
+            actions.astype(np.int32)
+        )
+        # ALE gives a step of its own to the start of the next episode, where it ignores the action.
+        starts = self._has_ended
+        self._has_ended = game_over | out_of_frames
+        lost_life = info["lives"] < self._lives
+        self._lives = info["lives"].copy()
+        step_type = np.where(self._has_ended, _LAST, np.where(starts, _FIRST, _MID))
+        discount = np.where((game_over | lost_life) & ~starts, 0, 1)
+        return dm_env.TimeStep(
+            step_type.astype(np.int32), np.where(starts, 0, reward).astype(np.float32),
+            discount.astype(np.float32), _channels_last(frames),
+        )
+
+    def close(self) -> None:
+        """Frees the emulators."""
+        self._environment.close()
+
+
+class AtariEnvironment(dm_env.Environment):
+    """One game. Observation: uint8 [84, 84, 4], the newest frame last. Action: int32, an index
+    into ALE's full set."""
+
+    def __init__(self, batch: AtariBatch):
+        """Shows a batch of one as its environment."""
+        self._batch = batch
+        self._frame = np.zeros((_SIZE, _SIZE), np.uint8)
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._single(self._batch.reset())
+
+    def step(self, action: int | np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step it starts an episode and ignores the action."""
+        return self._single(self._batch.step(np.reshape(action, 1)))
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the stacked frames."""
+        return self._batch.observation_spec()
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """Returns the spec of the action, an index into ALE's full set."""
+        return self._batch.action_spec()
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds."""
+        return _STEP_SECONDS
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns the newest frame as the agent sees it, enlarged, uint8 [height, width, 3]."""
+        rows = np.arange(height) * _SIZE // height
+        columns = np.arange(width) * _SIZE // width
+        return np.repeat(self._frame[rows[:, None], columns, None], 3, axis=2)
+
+    def close(self) -> None:
+        """Frees the emulator."""
+        self._batch.close()
+
+    def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
+        observation = batched.observation[0]
+        self._frame = observation[..., -1]
+        step_type = dm_env.StepType(int(batched.step_type[0]))
+        if step_type == dm_env.StepType.FIRST:
+            return dm_env.restart(observation)
+        return dm_env.TimeStep(
+            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
+        )
+
+
+def _channels_last(frames: np.ndarray) -> np.ndarray:
+    """[K, 4, 84, 84] -> a new [K, 84, 84, 4]; a quarter of the time of `np.ascontiguousarray`."""
+    stacked = np.empty((len(frames), _SIZE, _SIZE, _STACK), np.uint8)
+    for channel in range(_STACK):
+        stacked[..., channel] = frames[:, channel]
+    return stacked

@@ -1,0 +1,1 @@
+"""Ape-X DPG: deterministic policy gradients on a distributed prioritised replay."""

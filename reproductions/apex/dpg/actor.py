@@ -1,0 +1,31 @@
+"""Ape-X DPG: the actor (algorithm 1, appendix D)."""
+
+import numpy as np
+
+from common.acting.actor_critic import ActorCriticActor
+from common.acting.n_step import Transitions
+from common.acting.noise import GaussianNoise
+from reproductions.apex.dpg import networks as networks_lib
+from reproductions.apex.dpg.config import DPGConfig
+
+
+class DPGActor(ActorCriticActor):
+    """a = pi(S, phi) + N(0, sigma^2 I), clipped to the bounds (eq 18), the same for all actors."""
+
+    def __init__(self, config: DPGConfig, observation_size: int, action_size: int, seed: int):
+        super().__init__(
+            networks_lib.make_networks(config, observation_size, action_size),
+            action_size,
+            GaussianNoise(config.noise_sigma, seed),
+        )
+        self._priority_floor = config.priority_floor
+
+    def initial_priorities(self, transitions: Transitions) -> np.ndarray:
+        """|R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)|, [M] float32 (eqs 13, 19).
+
+        By the actor's online copy of (phi, psi) as it was when each state was seen, and raised by
+        their floor.
+        """
+        bootstrap = transitions.n_step_discount * transitions.extras_t["bootstrap"]
+        errors = transitions.n_step_reward + bootstrap - transitions.extras_tm1["taken"]
+        return (np.abs(errors) + self._priority_floor).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Ape-X DQN: double Q-learning with a dueling network on images."""

@@ -1,0 +1,115 @@
+"""Ape-X DQN for the shared programs: configuration, actor and learner in one object."""
+
+from collections.abc import Mapping
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from common.acting.n_step import Transitions
+from common.agent import Agent, EnvironmentSpec
+from common.environments.requirements import require_images
+from common.learning import trained
+from common.learning.transition import Transition
+from common.replay import distributions
+from common.replay import png
+from common.replay.memory import Bytes
+from reproductions.apex.dqn import actor as actor_lib
+from reproductions.apex.dqn import learner as learner_lib
+from reproductions.apex.dqn import settings
+from reproductions.apex.dqn.config import DQNConfig
+
+
+class ApexDQN(Agent):
+    """See `common.agent.Agent`. Observations are sent and kept as PNG files (section 4.1)."""
+
+    name = "apex"
+    metrics = learner_lib.METRICS
+    updates_per_call = 1
+    jit_compile = False  # XLA slows convolutions on a CPU
+
+    def __init__(self, config: DQNConfig):
+        self._config = config
+        self.n_step = config.n_step
+        self.discount = config.discount
+        self.batch_size = config.batch_size
+        self.actor_period = config.actor_period
+        self.send_batch = config.send_batch
+        self.replay_capacity = config.replay_capacity
+        self.min_replay_size = config.min_replay_size
+        self.samples_per_insert = config.samples_per_insert or None
+        self.removal_period = config.removal_period
+        self.prefetch = config.prefetch
+        self.reward_clip = config.reward_clip or None
+        self.num_copies = config.num_copies
+        self.setting = settings.name_of(config)
+
+    def require(self, spec: EnvironmentSpec) -> None:
+        """Images, discrete actions."""
+        require_images(spec)
+
+    def encode(self, observation: np.ndarray) -> np.ndarray:
+        """uint8 [K, H, W, C] -> PNG files, an object array [K]."""
+        return png.encode(observation)
+
+    def decode(self, steps: Transition) -> Transition:
+        """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
+        return steps._replace(**{
+            name: png.decode(getattr(steps, name), name)
+            for name in ("observation_tm1", "observation_t")
+        })
+
+    def step_specs(self, spec: EnvironmentSpec) -> Transition:
+        """An n-step transition; both observations are stored (appendix F)."""
+        image = Bytes(png.max_bytes(spec.image_shape))
+        return Transition(
+            observation_tm1=image,
+            action_tm1=tf.TensorSpec([], tf.int32),
+            n_step_reward=tf.TensorSpec([]),
+            n_step_discount=tf.TensorSpec([]),
+            observation_t=image,
+        )
+
+    def steps(self, transitions: Transitions) -> Transition:
+        """Drops what only the initial priority needed."""
+        return Transition.of(transitions)
+
+    def distributions(self):
+        """P ~ p^alpha, or uniform; removal first in, first out (section 4.1)."""
+        exponent = self._config.priority_exponent
+        sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
+        return {"sample": sample, "remove": distributions.Fifo()}, "remove"
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DQNLearner:
+        """Algorithm 2."""
+        tf.random.set_seed(seed)
+        return learner_lib.DQNLearner(self._config, spec)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> actor_lib.DQNActor:
+        """Algorithm 1."""
+        return actor_lib.make_actor(self._config, spec, actors, num_actors, seed)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> actor_lib.DQNActor:
+        """The same policy with an epsilon of its own."""
+        return actor_lib.make_evaluator(self._config, spec, num_environments)
+
+
+def from_config(values: Mapping[str, Any]) -> ApexDQN:
+    """The agent of a run, from the "config" of its config.json.
+
+    Raises:
+      TypeError or ValueError: that is no configuration of Ape-X DQN.
+    """
+    return ApexDQN(trained.configuration(DQNConfig, values))
+
+
+def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
+    """The policy of a run's newest checkpoint, `policy(observation) -> action`.
+
+    Raises:
+      As `common.learning.trained.load`.
+    """
+    return trained.TrainedPolicy(trained.load(workdir, from_config))

@@ -1,0 +1,95 @@
+"""Ape-X DQN, algorithm 2: the learner (Horgan et al. 2018; equations as in the README)."""
+
+import tensorflow as tf
+
+from common.agent import EnvironmentSpec
+from common.learning import optimizers
+from common.learning import targets
+from common.learning.transition import Transition
+from common.learning.update_loop import Batch
+from common.networks.atari import DuelingNetwork
+from common.values import double_q
+from common.values import prioritization
+from reproductions.apex.dqn import networks as networks_lib
+from reproductions.apex.dqn.config import DQNConfig
+
+METRICS = (
+    "loss", "mean_q", "q_max", "priority_mean", "priority_max", "importance_weight_mean",
+    "gradient_norm",
+)
+"""What an update reports, with its columns in learner.csv."""
+
+
+def td_targets(
+    transition: Transition, online: DuelingNetwork, target: DuelingNetwork
+) -> tf.Tensor:
+    """G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B], without a gradient (eq 5).
+
+    a* = argmax_a q(S_{t+n}, a, theta) (eq 4).
+    """
+    state = transition.observation_t
+    return double_q.double_q_target(
+        transition.n_step_reward, transition.n_step_discount,
+        q_value=target(state), q_selector=online(state),
+    )
+
+
+def losses(errors: tf.Tensor) -> tf.Tensor:
+    """l_t = 1/2 delta_t^2 (eq 7): a square, whose gradient is the error itself, unbounded."""
+    return 0.5 * tf.square(errors)
+
+
+class DQNLearner(tf.Module):
+    """theta, theta^-, centred RMSProp, and the update of algorithm 2, lines 5 to 8."""
+
+    def __init__(self, config: DQNConfig, spec: EnvironmentSpec):
+        super().__init__()
+        self._config = config
+        dtype = tf.as_dtype(config.precision)
+        self.network = networks_lib.make_network(config, spec, dtype)
+        self.target_network = networks_lib.make_network(config, spec, dtype)
+        self.optimizer = networks_lib.make_optimizer(config)
+        theta = self.network.trainable_variables
+        targets.copy(theta, self.target_network.trainable_variables)
+        optimizers.create_variables(self.optimizer, theta)
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
+
+    @property
+    def actor_variables(self) -> tuple:
+        """What the actors copy: the online theta."""
+        return self.network.trainable_variables
+
+    def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """One learner step on B transitions, whose observations are uint8 [B, H, W, C].
+
+        Returns:
+          The new priorities |delta| and the floor [B] (eq 9), without the weights; the METRICS.
+        """
+        transition: Transition = batch.steps
+        theta = self.network.trainable_variables
+        weights = prioritization.normalize_by_max(prioritization.importance_weights(
+            batch.probabilities, batch.size, self._config.importance_exponent
+        ))
+        target = td_targets(transition, self.network, self.target_network)
+        with tf.GradientTape() as tape:
+            q = self.network(transition.observation_tm1)
+            errors = target - double_q.of_action(q, transition.action_tm1)  # delta_t (eq 6)
+            loss = tf.reduce_mean(weights * losses(errors))  # eq 12
+        gradients = tape.gradient(loss, theta)
+        norm = tf.linalg.global_norm(gradients)
+        if self._config.max_gradient_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm, norm)
+        self.optimizer.apply(gradients, theta)
+
+        self.steps.assign_add(1)
+        tf.cond(
+            tf.equal(self.steps % self._config.target_period, 0),
+            lambda: targets.copy(theta, self.target_network.trainable_variables),
+            lambda: None,
+        )
+        priorities = tf.abs(errors) + self._config.priority_floor
+        metrics = (
+            loss, tf.reduce_mean(tf.reduce_max(q, axis=1)), tf.reduce_max(q),
+            tf.reduce_mean(priorities), tf.reduce_max(priorities), tf.reduce_mean(weights), norm,
+        )
+        return priorities, dict(zip(METRICS, metrics, strict=True))

@@ -1,0 +1,154 @@
+"""Tests of common.networks.atari."""
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from common.networks import atari
+
+ATARI, SMALL = (84, 84, 4), (36, 40, 3)
+
+
+def count(variables):
+    return sum(variable.shape.num_elements() for variable in variables)
+
+
+def images(shape, size=5):
+    return np.random.default_rng(0).integers(0, 256, (size, *shape), dtype=np.uint8)
+
+
+def test_numbers_of_parameters():
+    network = atari.DuelingNetwork(ATARI, 18)
+    torso = [count(layer.trainable_variables) for layer in network.torso.layers]
+    assert torso == [8_224, 32_832, 36_928]
+    assert network.torso.output_size == 3136
+    for stream, outputs in ((network.value, 1), (network.advantage, 18)):
+        assert count(stream.hidden.trainable_variables) == 1_606_144
+        assert count(stream.output.trainable_variables) == 513 * outputs
+    assert count(network.trainable_variables) == 3_300_019
+
+
+def test_feature_maps_have_no_padding():
+    """20, 9 and 7 on a side, as DQN's; SAME padding gives 21, 11 and 11."""
+    maps = tf.zeros([1, *ATARI])
+    sides = []
+    for layer in atari.AtariTorso(ATARI).layers:
+        maps = layer(maps, 1.0)
+        sides.append(maps.shape[1:].as_list())
+    assert sides == [[20, 20, 32], [9, 9, 64], [7, 7, 64]]
+
+
+def numpy_convolution(inputs, layer, stride):
+    """VALID convolution, position by position."""
+    w, b = (variable.numpy().astype(np.float64) for variable in (layer.w, layer.b))
+    kernel = w.shape[0]
+    height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
+    outputs = np.empty((len(inputs), height, width, w.shape[3]))
+    for y in range(height):
+        for x in range(width):
+            rows, columns = slice(y * stride, None), slice(x * stride, None)
+            patch = inputs[:, rows, columns][:, :kernel, :kernel]
+            outputs[:, y, x] = np.tensordot(patch, w, 3) + b
+    return outputs
+
+
+def numpy_network(network, observation):
+    """The dueling network in float64."""
+    features = observation / 255
+    for layer, stride in zip(network.torso.layers, (4, 2, 1)):
+        features = np.maximum(numpy_convolution(features, layer, stride), 0)
+    features = features.reshape(len(features), -1)
+
+    def linear(inputs, layer):
+        return inputs @ layer.w.numpy().astype(np.float64) + layer.b.numpy()
+
+    value, advantage = (
+        linear(np.maximum(linear(features, stream.hidden), 0), stream.output)
+        for stream in (network.value, network.advantage)
+    )
+    return value + advantage - advantage.mean(axis=1, keepdims=True)
+
+
+def make_small(seed=0, **options):
+    """A small network whose biases are not zero."""
+    tf.random.set_seed(seed)
+    network = atari.DuelingNetwork(SMALL, 6, **options)
+    generator = np.random.default_rng(seed)
+    for variable in network.trainable_variables:
+        if len(variable.shape) == 1:
+            variable.assign(generator.normal(size=variable.shape, scale=0.1))
+    return network
+
+
+def test_equals_numpy():
+    network, observation = make_small(), images(SMALL)
+    q = network(observation)
+    assert q.dtype == tf.float32 and q.shape == (5, 6)
+    np.testing.assert_allclose(q, numpy_network(network, observation), rtol=1e-4, atol=1e-5)
+
+
+def test_the_mean_advantage_is_zero():
+    """So the mean of q over the actions is V."""
+    network, observation = make_small(), images(SMALL)
+    q, value = network(observation), network.value(network.torso(observation))
+    np.testing.assert_allclose(tf.reduce_mean(q, axis=1), value[:, 0], atol=1e-5)
+    assert np.ptp(q.numpy(), axis=1).min() > 1e-4
+
+
+def test_weights_begin_uniform_by_their_inputs():
+    tf.random.set_seed(0)
+    network = atari.DuelingNetwork(ATARI, 18)
+    layers = [*network.torso.layers, network.value.hidden, network.advantage.output]
+    for layer, inputs in zip(layers, (256, 512, 576, 3136, 512), strict=True):
+        bound = inputs**-0.5
+        assert np.abs(layer.w).max() <= bound
+        np.testing.assert_allclose(np.std(layer.w), bound / 3**0.5, rtol=0.05)
+        assert not np.any(layer.b)
+
+
+def gradients(network, observation):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(network(observation)))
+    return tape.gradient(loss, network.trainable_variables)
+
+
+def test_rescaling_divides_what_enters_the_convolutions_by_the_root_of_two():
+    observation = images(SMALL)
+    plain, rescaled = make_small(), make_small(rescale_gradient=True)
+    np.testing.assert_allclose(rescaled(observation), plain(observation), rtol=1e-5)
+    in_torso = {variable.ref() for variable in rescaled.torso.trainable_variables}
+    for variable, expected, actual in zip(
+        rescaled.trainable_variables, gradients(plain, observation),
+        gradients(rescaled, observation), strict=True,
+    ):
+        scale = 2**-0.5 if variable.ref() in in_torso else 1.0
+        np.testing.assert_allclose(actual, scale * expected, rtol=1e-3, atol=1e-5)
+
+
+def test_bfloat16_computes_the_layers_below_the_heads():
+    """Variables, last layers and their arithmetic stay float32: errors stay small beside a large V.
+
+    The whole in bfloat16, whose numbers are 0.5 apart at 100, could not tell these actions apart.
+    """
+    exact, rounded = make_small(), make_small(dtype=tf.bfloat16)
+    for network in (exact, rounded):
+        network.value.output.b.assign([100.0])
+    observation = images(SMALL)
+    assert rounded.torso(observation).dtype == tf.bfloat16
+    q = rounded(observation)
+    assert q.dtype == tf.float32
+    np.testing.assert_allclose(q, exact(observation), atol=0.01)
+    assert 0.01 < np.ptp(q.numpy(), axis=1).min() < 0.5
+    for variable, gradient in zip(rounded.trainable_variables, gradients(rounded, observation)):
+        assert variable.dtype == gradient.dtype == tf.float32
+
+
+def test_it_is_a_sonnet_module_whose_variables_are_there_from_the_start():
+    assert isinstance(atari.DuelingNetwork(SMALL, 6), snt.Module)
+    assert len(atari.DuelingNetwork(SMALL, 6).trainable_variables) == 14
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_any_batch(size):
+    assert make_small()(images(SMALL, size)).shape == (size, 6)

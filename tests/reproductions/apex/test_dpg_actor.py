@@ -1,0 +1,103 @@
+"""The actor and the evaluator."""
+
+import numpy as np
+import tensorflow as tf
+
+from common.acting.n_step import Transitions
+from common.agent import EnvironmentSpec
+from common.learning.update_loop import Batch
+from common.networks import packing
+from reproductions.apex.dpg.agent import ApexDPG
+from reproductions.apex.dpg.config import DPGConfig
+
+SPEC = EnvironmentSpec(observation_size=3, action_size=2)
+
+
+def make_agent(**values):
+    return ApexDPG(DPGConfig(policy_sizes=(16, 8), critic_sizes=(16, 8), **values))
+
+
+def make_learner(agent, seed=1):
+    """Its targets are the online networks, none of which is near zero."""
+    learner = agent.make_learner(SPEC, seed)
+    generator = np.random.default_rng(seed)
+    for online, target in zip(learner.networks.variables, learner.target_networks.variables):
+        online.assign(generator.normal(scale=0.5, size=online.shape))
+        target.assign(online)
+    return learner
+
+
+def make_actor(agent, learner, seed=0):
+    actor = agent.make_actor(SPEC, range(4), 64, seed)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    return actor
+
+
+def observations(seed, size):
+    return np.random.default_rng(seed).normal(size=(size, 3)).astype(np.float32)
+
+
+def test_initial_priorities_are_the_learners():
+    """|delta| and its floor, by the values of the time when each state was seen (eq 13)."""
+    agent = make_agent()
+    learner = make_learner(agent)
+    actor = make_actor(agent, learner)
+    size = 50
+    first, last = observations(0, size), observations(1, size)
+    action, _, extras_tm1 = actor(first)
+    _, _, extras_t = actor(last)
+    transitions = Transitions(
+        environment_index=np.zeros(size, np.int32), step=np.arange(size), observation_tm1=first,
+        action_tm1=action, n_step_reward=np.linspace(-1, 1, size, dtype=np.float32),
+        n_step_discount=np.where(np.arange(size) % 5 == 0, 0, 0.95).astype(np.float32),
+        observation_t=last, extras_tm1=extras_tm1, extras_t=extras_t,
+    )
+    actor.load(np.zeros(packing.pack(learner.actor_variables).shape, np.float32))  # later ones
+    priorities = actor.initial_priorities(transitions)
+    assert priorities.dtype == np.float32 and priorities.shape == (size,)
+    steps = tf.nest.map_structure(tf.constant, agent.steps(transitions))
+    expected, _ = learner.update(Batch(steps, tf.fill([size], 1 / size), tf.constant(50.0)))
+    np.testing.assert_allclose(priorities, expected, atol=1e-4)
+    assert np.ptp(priorities) > 0.5
+
+
+def test_an_error_of_zero_has_a_priority():
+    agent = make_agent(priority_floor=1e-3)
+    zeros = {name: np.zeros(2, np.float32) for name in ("n_step_reward", "n_step_discount")}
+    transitions = Transitions(
+        environment_index=None, step=None, observation_tm1=None, action_tm1=None,
+        observation_t=None, extras_tm1={"taken": np.array([0, 2], np.float32)},
+        extras_t={"bootstrap": np.ones(2, np.float32)}, **zeros,
+    )
+    priorities = make_actor(agent, make_learner(agent)).initial_priorities(transitions)
+    np.testing.assert_allclose(priorities, [1e-3, 2.001])
+
+
+def test_noise_is_gaussian_of_the_papers_std_and_clipped():
+    agent = make_agent()
+    learner = agent.make_learner(SPEC, 0)  # its policy starts near 0
+    actor = make_actor(agent, learner)
+    still = observations(0, 5_000)
+    noise = np.concatenate([
+        actor(still)[0] - learner.networks.policy(still).numpy() for _ in range(2)
+    ], 1)  # as correlated over dimensions as from step to step: not at all
+    is_clipped = 1.0  # at 1, more than 3 sigma
+    assert np.abs(noise).max() <= is_clipped + 0.1
+    np.testing.assert_allclose(noise.std(0), 0.3, atol=0.01)
+    np.testing.assert_allclose(np.mean(np.abs(noise) < 0.3), 0.6827, atol=0.02)
+    assert np.abs(np.corrcoef(noise.T) - np.eye(4)).max() < 0.06
+    action = make_actor(make_agent(noise_sigma=3.0), learner)(still)[0]
+    assert action.min() == -1 and action.max() == 1
+    other = make_actor(agent, learner, seed=1)
+    assert np.abs(other(still)[0] - make_actor(agent, learner)(still)[0]).max() > 0.1
+
+
+def test_evaluator_is_the_policy_without_noise():
+    agent = make_agent(activation="tanh")
+    learner = make_learner(agent)
+    evaluator = agent.make_evaluator(SPEC, 10)
+    evaluator.load(packing.pack(learner.actor_variables).numpy())
+    seen = observations(0, 10)
+    action, state, extras = evaluator(seen, evaluator.initial_state(10))
+    np.testing.assert_allclose(action, learner.networks.policy(seen), atol=1e-5)
+    assert np.ptp(action) > 0.1 and state == () and extras == {}

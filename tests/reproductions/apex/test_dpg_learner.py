@@ -1,0 +1,245 @@
+"""The learner against the paper's equations, written down in NumPy (float64).
+
+The gradients of the twin are finite differences of what equations 16 and 17 differentiate, so they
+share nothing with those of TensorFlow.
+"""
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from common.learning.actor_critic import METRICS
+from common.learning.transition import Transition
+from common.learning.update_loop import Batch
+from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
+from reproductions.apex.dpg import learner as learner_lib
+from reproductions.apex.dpg.config import DPGConfig
+
+S, A, B, N_MEM = 3, 2, 6, 40  # sizes of observations and actions, batch and memory
+GAMMA, N = 0.9, 3
+
+
+def make_config(**values):
+    defaults = dict(
+        n_step=N, discount=GAMMA, batch_size=B, policy_sizes=(5, 4), critic_sizes=(6, 5),
+        learning_rate=1e-2,
+    )
+    return DPGConfig(**{**defaults, **values})
+
+
+def make_learner(seed=0, **values):
+    """A learner whose four networks all differ, none of them near zero, some dq/da beyond 1."""
+    learner = learner_lib.DPGLearner(make_config(**values), S, A)
+    generator = np.random.default_rng(seed)
+    for variable in (*learner.networks.variables, *learner.target_networks.variables):
+        variable.assign(generator.normal(scale=0.8, size=variable.shape))
+    head = learner.networks.critic.head.layers[0]
+    head.w.assign(4 * head.w)
+    return learner
+
+
+def make_batch(seed=0, size=B):
+    """With a true end (discount 0), a cut tail and unequal probabilities."""
+    generator = np.random.default_rng(seed)
+    discounts = np.full(size, GAMMA**N)
+    discounts[2:4] = 0.0, GAMMA
+    transition = Transition(
+        observation_tm1=generator.normal(size=[size, S]),
+        action_tm1=generator.uniform(-1, 1, [size, A]),
+        n_step_reward=generator.normal(size=size),
+        n_step_discount=discounts,
+        observation_t=generator.normal(size=[size, S]),
+    )
+    transition = Transition(*(tf.constant(column, tf.float32) for column in transition))
+    p = generator.uniform(0.2, 2, size) / N_MEM
+    return Batch(transition, tf.constant(p, tf.float32), tf.constant(float(N_MEM)))
+
+
+def float64(transition):
+    return Transition(*(np.asarray(column, np.float64) for column in transition))
+
+
+def returns(transition, target):
+    """G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n}, phi^-), psi^-) (equation 15)."""
+    s = transition.observation_t
+    bootstrap = target.q(s, target.pi(s))
+    return transition.n_step_reward + transition.n_step_discount * bootstrap
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"max_gradient_norm": 0.05},
+        {"max_gradient_norm": 0.0, "dqda_clip": 0.3, "importance_exponent": 1.0},
+        {"dqda_clip": 0.0, "layer_norm": True, "activation": "tanh"},
+    ],
+    ids=str,
+)
+def test_update_is_the_papers_equations(values):
+    """With steps of plain SGD of size 1 the change of the weights is the gradient, sign and all."""
+    config, learner = make_config(**values), make_learner(**values)
+    learner.policy_optimizer = snt.optimizers.SGD(1.0)
+    learner.critic_optimizer = snt.optimizers.SGD(1.0)
+    batch = make_batch()
+    steps = float64(batch.steps)
+    s, a = steps.observation_tm1, steps.action_tm1
+    online, target = Float64Networks(learner.networks), Float64Networks(learner.target_networks)
+    p = batch.probabilities.numpy().astype(np.float64)
+    weights = (1 / (N_MEM * p)) ** config.importance_exponent
+    weights /= weights.max()  # equation 11
+    g = returns(steps, target)
+
+    def critic_objective():
+        return np.mean(weights * 0.5 * (g - online.q(s, a)) ** 2)
+
+    action = online.pi(s)
+    dqda = numeric_gradient(lambda: online.q(s, action).sum(), action)
+    if config.dqda_clip:
+        is_clipped = np.abs(dqda) > config.dqda_clip
+        assert is_clipped.any() and not is_clipped.all()
+        dqda = np.clip(dqda, -config.dqda_clip, config.dqda_clip)
+
+    def policy_objective():  # its gradient is that of equation 17, dq/da given
+        return np.mean(np.sum(dqda * online.pi(s), 1))
+
+    # Both of the same (phi, psi): `online` is what they were before the update.
+    phi = learner.networks.policy.trainable_variables
+    psi = learner.networks.critic.trainable_variables
+    delta_phi = [numeric_gradient(policy_objective, online.of(v)) for v in phi]
+    delta_psi = [numeric_gradient(critic_objective, online.of(v)) for v in psi]
+    norm = np.sqrt(sum(np.sum(d**2) for d in delta_psi))
+    scale = min(1, config.max_gradient_norm / norm) if config.max_gradient_norm else 1
+    assert scale < 1 or config.max_gradient_norm != 0.05
+    priorities, metrics = learner.update(batch)
+
+    for variable, delta in zip(phi, delta_phi):  # ascends
+        change = variable.numpy() - online.of(variable)
+        np.testing.assert_allclose(change, delta, rtol=2e-3, atol=2e-5)
+        assert np.abs(delta).max() > 1e-4
+    for variable, delta in zip(psi, delta_psi):  # descends
+        change = variable.numpy() - online.of(variable)
+        np.testing.assert_allclose(change, -scale * delta, rtol=2e-3, atol=2e-5)
+        assert np.abs(delta).max() > 1e-4
+
+    # Priorities are the absolute errors, without the weights; the metrics are what they are called.
+    expected_priorities = np.abs(g - online.q(s, a)) + 1e-6
+    np.testing.assert_allclose(priorities, expected_priorities, rtol=2e-4)
+    expected = {
+        "critic_loss": critic_objective(),
+        "mean_q": online.q(s, online.pi(s)).mean(),
+        "priority_mean": expected_priorities.mean(),
+        "importance_weight_mean": weights.mean(),
+        "importance_weight_max": 1.0,
+        "critic_gradient_norm": norm,
+        "policy_gradient_norm": np.sqrt(sum(np.sum(d**2) for d in delta_phi)),
+    }
+    assert tuple(metrics) == METRICS and metrics.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
+
+
+def test_a_hand_worked_error():
+    """G = 2.9701 + 0.970299 q', for q' = q = the bias of the last layer: weights of 0."""
+    learner = make_learner()
+    for networks, bias in ((learner.networks, 3.0), (learner.target_networks, 10.0)):
+        for variable in networks.variables:
+            variable.assign(tf.zeros_like(variable))
+        networks.critic.head.layers[0].b.assign([bias])
+    steps = make_batch(size=4).steps._replace(
+        n_step_reward=tf.constant([2.9701, 1.99, 0.0, 3.0]),
+        n_step_discount=tf.constant([0.970299, 0.0, 0.970299, 0.0]),
+    )
+    errors = learner_lib.td_errors(steps, learner.networks, learner.target_networks)
+    np.testing.assert_allclose(errors, [9.67309, -1.01, 6.70299, 0.0], rtol=1e-5)
+    loss = learner_lib.critic_loss(errors, tf.constant([1.0, 0.5, 0.0, 1.0]))
+    np.testing.assert_allclose(loss, (0.5 * 9.67309**2 + 0.25 * 1.01**2) / 4, rtol=1e-5)
+
+    # An error of 0 leaves a priority with which it can be drawn again.
+    uniform = Batch(steps, tf.fill([4], 0.25), tf.constant(4.0))
+    priorities, _ = learner.update(uniform)
+    np.testing.assert_allclose(priorities, [9.673091, 1.010001, 6.702991, 1e-6], rtol=1e-5)
+
+
+def test_gradients_that_are_none():
+    learner, batch = make_learner(), make_batch()
+    phi = learner.networks.policy.trainable_variables
+    psi = learner.networks.critic.trainable_variables
+    targets = learner.target_networks.variables
+    with tf.GradientTape(persistent=True) as tape:
+        errors = learner_lib.td_errors(batch.steps, learner.networks, learner.target_networks)
+        critic_loss = learner_lib.critic_loss(errors, tf.ones([B]))
+        # The online networks as their own target: even then nothing flows through the target.
+        own = learner_lib.td_errors(batch.steps, learner.target_networks, learner.networks)
+        policy_loss, _ = learner_lib.policy_loss(
+            batch.steps.observation_tm1, learner.networks, 1.0
+        )
+    for loss, variables in (
+        (critic_loss, phi), (critic_loss, targets), (own, (*phi, *psi)),
+        (policy_loss, psi), (policy_loss, targets),
+    ):
+        assert set(tape.gradient(loss, variables)) == {None}
+    assert None not in tape.gradient(critic_loss, psi)
+    assert None not in tape.gradient(policy_loss, phi)
+
+
+def test_critic_descends_and_policy_ascends():
+    learner, batch = make_learner(target_period=10**6), make_batch()
+    learner.policy_optimizer = snt.optimizers.SGD(0.0)
+    losses = [float(learner.update(batch)[1]["critic_loss"]) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+    learner.policy_optimizer = snt.optimizers.Adam(1e-2)
+    learner.critic_optimizer = snt.optimizers.SGD(0.0)
+    q = [float(learner.update(batch)[1]["mean_q"]) for _ in range(30)]
+    assert q[-1] > q[0] + 0.02
+
+
+def test_policy_goes_by_the_first_state_alone():
+    """Neither S_{t+n}, nor rewards, nor probabilities move phi (equation 17)."""
+    first, second = make_learner(), make_learner()
+    batch, other = make_batch(seed=0), make_batch(seed=1)
+    first.update(batch)
+    steps = other.steps._replace(observation_tm1=batch.steps.observation_tm1)
+    second.update(other._replace(steps=steps))
+    assert_all_equal(
+        values_of(first.networks.policy.trainable_variables),
+        values_of(second.networks.policy.trainable_variables),
+    )
+
+
+def test_optimisers_are_adam_at_the_configured_rate():
+    """Adam's first step is the learning rate times the gradient's sign."""
+    learner = make_learner(learning_rate=1e-3)
+    before = values_of(learner.networks.variables)
+    learner.update(make_batch())
+    for b, variable in zip(before, learner.networks.variables):
+        change = np.abs(variable.numpy() - b)
+        assert change.max() <= 1.001e-3
+        np.testing.assert_allclose(np.median(change), 1e-3, rtol=1e-2)
+
+
+def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks():
+    learner = make_learner(target_period=3)
+    assert [v.ref() for v in learner.actor_variables] == [
+        v.ref() for v in learner.networks.variables
+    ]
+    before = values_of(learner.target_networks.variables)
+    for step in range(1, 5):
+        learner.update(make_batch(seed=step))
+        if step == 3:
+            before = values_of(learner.networks.variables)
+        assert_all_equal(values_of(learner.target_networks.variables), before)
+
+
+@pytest.mark.parametrize("spec, expected", [
+    ((67, 21), (84_821, 156_201)),  # 68 * 300 + 301 * 200 + 201 * 21, 89 * 400 + 401 * 300 + 301
+    ((44, 5), (74_705, 140_601)),
+], ids=["humanoid", "bring_ball"])
+def test_networks_are_those_of_appendix_d(spec, expected):
+    networks = learner_lib.DPGLearner(DPGConfig(), *spec).networks
+    for module, count in zip(networks, expected):
+        assert sum(np.prod(v.shape) for v in module.trainable_variables) == count
+    kinds = [layer for layer in networks.critic.torso.layers if not isinstance(layer, snt.Module)]
+    assert kinds == [tf.tanh, tf.nn.elu]

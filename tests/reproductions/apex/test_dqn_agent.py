@@ -1,0 +1,219 @@
+"""Ape-X DQN's actors, and the agent on a real memory: what is stored, drawn, weighted, removed."""
+
+import dm_env
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.acting.n_step import NStepAdder, Transitions
+from common.agent import EnvironmentSpec, schedule_for
+from common.cluster.errors import ClusterError
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import UpdateLoop
+from common.networks import packing
+from common.replay.process import make_memory
+from reproductions.apex.dqn.agent import ApexDQN, from_config
+from reproductions.apex.dqn.config import DQNConfig
+
+SHAPE, A, K = (36, 36, 4), 3, 5
+SPEC = EnvironmentSpec(36 * 36 * 4, A, image_shape=SHAPE, is_discrete=True)
+PRIORITIES = np.array([1, 2, 4, 0.5], np.float32)
+
+
+def make_agent(**values):
+    defaults = dict(batch_size=4, min_replay_size=4, replay_capacity=4, send_batch=1)
+    return ApexDQN(DQNConfig(**{**defaults, **values}))
+
+
+def images(size, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (size, *SHAPE), dtype=np.uint8)
+
+
+def make_transitions(agent, size=4, seed=0):
+    generator = np.random.default_rng(seed)
+
+    def normal():
+        return generator.normal(size=size).astype(np.float32)
+
+    return Transitions(
+        environment_index=np.zeros(size, np.int32), step=np.arange(size),
+        observation_tm1=agent.encode(images(size, seed)),
+        action_tm1=generator.integers(0, A, size).astype(np.int32), n_step_reward=normal(),
+        n_step_discount=normal(), observation_t=agent.encode(images(size, seed + 1)),
+        extras_tm1={"q_taken": normal(), "q_max": normal()},
+        extras_t={"q_taken": normal(), "q_max": normal()},
+    )
+
+
+def make_filled_memory(agent):
+    memory = make_memory(agent, SPEC, seed=1)
+    memory.insert(np.arange(4), agent.steps(make_transitions(agent)), PRIORITIES)
+    return memory
+
+
+def test_stored_images_come_back_as_they_were():
+    agent = make_agent()
+    transitions = make_transitions(agent)
+    found, steps = make_filled_memory(agent).read(np.arange(4))
+    assert np.all(found)
+    assert steps.observation_tm1.dtype == tf.string
+    steps = agent.decode(steps)
+    np.testing.assert_array_equal(steps.observation_tm1, images(4))
+    np.testing.assert_array_equal(steps.observation_t, images(4, seed=1))
+    for name in ("action_tm1", "n_step_reward", "n_step_discount"):
+        np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
+
+
+def test_noise_fits_into_the_columns():
+    """The largest files there are; a column's bound is of the largest."""
+    agent = make_agent()
+    specs = agent.step_specs(SPEC)
+    for name in ("observation_tm1", "observation_t"):
+        longest = max(map(len, getattr(make_transitions(agent), name)))
+        assert longest <= getattr(specs, name).max_bytes < 2 * np.prod(SHAPE)
+
+
+def test_a_stored_image_that_is_none_is_named():
+    """With its column and its key."""
+    agent = make_agent()
+    memory = make_memory(agent, SPEC, seed=1)
+    steps = agent.steps(make_transitions(agent))
+    steps.observation_t[3] = b"no image"
+    memory.insert(np.arange(100, 104), steps, np.array([0, 0, 0, 1], np.float32))
+    replay_learner = make_replay_learner(agent, memory, agent.make_learner(SPEC, seed=0))
+    with pytest.raises(ClusterError, match="observation_t of row 0 is no image: 8 bytes, key 103"):
+        replay_learner.step()
+
+
+def make_replay_learner(agent, memory, learner):
+    return ReplayLearner(
+        memory, UpdateLoop(learner.update, 1, agent.batch_size, agent.jit_compile), learner.steps,
+        schedule_for(agent), prefetch=0, decode=agent.decode, removal_period=agent.removal_period,
+    )
+
+
+def test_probabilities_are_of_the_paper():
+    """Priorities 1, 2, 4, 0.5 with alpha 0.6 (../shared/papers/apex.md, pitfall 15)."""
+    expected = {0.6: [0.182720, 0.276951, 0.419779, 0.120550], 0.0: [0.25] * 4}
+    for alpha, probabilities in expected.items():
+        sample = make_filled_memory(make_agent(priority_exponent=alpha)).sample(100, seed=3)
+        p = (sample.masses / sample.total_mass).numpy()
+        np.testing.assert_allclose(p, np.array(probabilities)[sample.keys], atol=1e-6)
+
+
+def test_the_capacity_is_soft_and_the_oldest_go_every_period():
+    agent = make_agent(removal_period=2)
+    memory = make_filled_memory(agent)
+    memory.insert(np.arange(4, 8), agent.steps(make_transitions(agent)), PRIORITIES)
+    learner = agent.make_learner(SPEC, seed=0)
+    replay_learner = make_replay_learner(agent, memory, learner)
+    for size in (8, 4):
+        assert replay_learner.step() is not None
+        assert memory.statistics().items == size
+    assert np.flatnonzero(memory.read(np.arange(8))[0]).tolist() == [4, 5, 6, 7]
+
+
+def test_new_priorities_are_the_learners_errors():
+    """Unweighted and without the exponent, which the memory applies (once)."""
+    agent = make_agent(batch_size=64, min_replay_size=1, replay_capacity=64)
+    memory, learner = make_filled_memory(agent), agent.make_learner(SPEC, seed=0)
+    steps = agent.decode(memory.read(np.arange(4))[1])
+    rows = np.arange(4)
+    q = learner.network(steps.observation_tm1).numpy()[rows, steps.action_tm1]
+    q_t = learner.network(steps.observation_t).numpy().max(axis=1)  # the target is a copy yet
+    errors = np.abs(steps.n_step_reward + steps.n_step_discount * q_t - q)
+    assert make_replay_learner(agent, memory, learner).step() is not None
+    sample = memory.sample(200)
+    np.testing.assert_allclose(sample.masses, (errors + 1e-6)[sample.keys] ** 0.6, rtol=1e-3)
+
+
+def test_each_actor_has_its_step_of_the_runs_ladder():
+    """Whatever process it lives in: here the last three of eight."""
+    agent = make_agent()
+    actor = agent.make_actor(SPEC, range(5, 8), 8, seed=0)
+    np.testing.assert_allclose(
+        actor._explore._epsilons, [0.004096, 0.0016384, 0.00065536], rtol=1e-6)
+    alone = agent.make_actor(SPEC, range(1), 1, seed=0)
+    assert alone._explore._epsilons.tolist() == [0.4]
+
+
+def test_a_fixed_set_of_epsilons_goes_round():
+    agent = make_agent(epsilons=(0.4, 0.1, 0.0))
+    actor = agent.make_actor(SPEC, range(4, 8), 8, seed=0)
+    assert actor._explore._epsilons.tolist() == [0.1, 0.0, 0.4, 0.1]
+
+
+def make_loaded(agent, learner):
+    actor = agent.make_actor(SPEC, range(K), K, seed=0)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    return actor
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_an_actor_buffers_the_values_of_its_action_and_the_largest(epsilon):
+    agent = make_agent(epsilons=(epsilon,))
+    learner = agent.make_learner(SPEC, seed=1)
+    actor, observation = make_loaded(agent, learner), images(K)
+    action, state, extras = actor(observation, actor.initial_state(K))
+    q = learner.network(observation).numpy()
+    assert action.dtype == np.int32 and action.shape == (K,) and state == ()
+    np.testing.assert_allclose(extras["q_max"], q.max(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(extras["q_taken"], q[np.arange(K), action], rtol=1e-5)
+    assert np.all(action == q.argmax(axis=1)) == (epsilon == 0.0)
+
+
+def test_initial_priorities_are_by_the_values_of_the_time_each_state_was_seen():
+    agent = make_agent()
+    actor = agent.make_actor(SPEC, range(K), K, seed=0)
+    transitions = make_transitions(agent)._replace(
+        n_step_reward=np.array([1.0, 0.5, 0.0, -2.0], np.float32),
+        n_step_discount=np.array([0.5, 0.0, 1.0, 0.5], np.float32),
+        extras_tm1={"q_taken": np.array([0.0, 0.5, 3.0, 0.0], np.float32)},
+        extras_t={"q_max": np.array([4.0, 9.0, 1.0, 2.0], np.float32)},
+    )
+    priorities = actor.initial_priorities(transitions)
+    assert priorities.dtype == np.float32
+    np.testing.assert_allclose(priorities, [3 + 1e-6, 1e-6, 2 + 1e-6, 1 + 1e-6], rtol=1e-6)
+    # New parameters change nothing in what is buffered.
+    actor.load(np.ones_like(packing.pack(actor._network.trainable_variables)))
+    np.testing.assert_array_equal(actor.initial_priorities(transitions), priorities)
+
+
+def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
+    q = np.zeros((100, A), np.float32)
+    q[:, 0] = 1
+    evaluators = [make_agent(evaluation_epsilon=0.5).make_evaluator(SPEC, 100) for _ in range(2)]
+    first, second = (evaluator._explore(q) for evaluator in evaluators)
+    assert 20 < np.count_nonzero(first) < 50  # a random action may be the greedy one
+    np.testing.assert_array_equal(first, second)
+    assert make_agent().make_evaluator(SPEC, 3)._explore._epsilons.tolist() == [0.001] * 3
+
+
+def test_rewards_are_clipped_before_they_are_summed():
+    """3 steps of rewards 5, -0.5, -7 are 1 - 0.5 gamma - gamma^2."""
+    agent = make_agent()
+    adder = NStepAdder(1, agent.n_step, agent.discount, reward_clip=agent.reward_clip)
+    assert (agent.n_step, agent.reward_clip) == (3, 1.0)
+    assert make_agent(reward_clip=0.0).reward_clip is None
+    finished = None
+    for step, reward in enumerate((0.0, 5.0, -0.5, -7.0)):
+        timestep = dm_env.TimeStep(
+            np.array([0 if step == 0 else 1], np.int32), np.array([reward], np.float32),
+            np.ones(1, np.float32), np.zeros((1, 2), np.float32))
+        finished = adder.observe(timestep, {})
+        adder.act(timestep, np.zeros(1, np.int32), {})
+    np.testing.assert_allclose(finished.n_step_reward, [1 - 0.5 * 0.99 - 0.99**2], rtol=1e-6)
+    np.testing.assert_allclose(finished.n_step_discount, [0.970299], rtol=1e-6)
+
+
+def test_what_the_programs_ask_it_for():
+    agent = from_config({"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]})
+    assert (agent.name, agent.n_step, agent.num_copies) == ("apex", 5, 8)
+    assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
+    assert (agent.samples_per_insert, agent.single_process, agent.jit_compile) == (
+        None, False, False)
+    agent.require(SPEC)
+    with pytest.raises(ValueError, match="--environment has flat .* needs images"):
+        agent.require(EnvironmentSpec(3, 2))
+    with pytest.raises(ValueError, match="no hyperparameter n_stp"):
+        from_config({"n_stp": 1})

@@ -1,0 +1,136 @@
+"""Tests of Ape-X DQN's settings, of the experiments made of them, and of its sizes."""
+
+from absl import flags
+from ml_collections import config_flags
+import pytest
+
+from common import environments
+from common.agent import EnvironmentSpec
+from common.cluster import setting_flags
+from common.networks import packing
+from reproductions.apex.dqn import experiments
+from reproductions.apex.dqn import settings
+from reproductions.apex.dqn.agent import ApexDQN
+from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
+from reproductions.apex.dqn.sizes import sizes
+
+ATARI = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_a_setting_is_named_by_its_configuration(setting):
+    config = settings.configuration(setting)
+    assert settings.name_of(config) == setting
+    assert ApexDQN(config).setting == setting
+
+
+def test_the_default_is_the_papers():
+    """Section 4.1 and appendix C."""
+    c = settings.configuration("dqn")
+    assert (c.n_step, c.batch_size, c.learning_rate) == (3, 512, 6.25e-5)
+    assert (c.rmsprop_decay, c.rmsprop_epsilon, c.max_gradient_norm) == (0.95, 1.5e-7, 40.0)
+    assert (c.target_period, c.replay_capacity, c.removal_period) == (2500, 2_000_000, 100)
+    assert (c.priority_exponent, c.importance_exponent) == (0.6, 0.4)
+    assert (c.min_replay_size, c.send_batch, c.actor_period, c.prefetch) == (50_000, 50, 100, 16)
+    assert (c.epsilon, c.epsilon_alpha, c.epsilons, c.reward_clip) == (0.4, 7.0, (), 1.0)
+    assert (c.samples_per_insert, c.num_copies, c.discount, NUM_ACTORS) == (0.0, 1, 0.99, 360)
+
+
+def changed(setting):
+    """What a setting changes of the default."""
+    return dict(settings.SETTINGS[setting])
+
+
+def test_the_studies_change_what_they_study():
+    assert [changed(name).get("replay_capacity") for name in settings.FIGURE_5] == [
+        250_000, 500_000, 1_000_000, None]
+    assert changed("dqn_replay_1m_copies8") == {"replay_capacity": 1_000_000, "num_copies": 8}
+    six = changed("dqn_six_epsilons")["epsilons"]
+    assert len(six) == 6 and (six[0], six[-1]) == (0.4, pytest.approx(0.4**8))
+    assert {changed(name)["evaluation_epsilon"] for name in settings.FIGURE_7} == {0.4**7}
+    assert changed("dqn_uniform") == {"priority_exponent": 0.0, "learning_rate": 0.00025}
+    rates = {
+        (bool(c.priority_exponent), c.learning_rate)
+        for c in map(settings.configuration, (*settings.FIGURE_14, *settings.FIGURE_14_TRIED))
+    }
+    assert rates == {(p, rate) for p in (False, True) for rate in (6.25e-5, 0.00025)}
+
+
+def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
+    config = DQNConfig(
+        n_step=5, rescale_gradient=True, epsilons=(0.1,), precision="bfloat16",
+        min_replay_size=2_000, samples_per_insert=8.0, prefetch=2, removal_period=10,
+    )
+    assert settings.name_of(config) == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}
+    assert settings.name_of(DQNConfig(**values)) == "dqn_two_cores_lr0.0003"
+    uniform = DQNConfig(priority_exponent=0.0, learning_rate=0.00025, importance_exponent=0.0)
+    assert settings.name_of(uniform) == "dqn_uniform"
+
+
+def test_small_settings_have_few_actors_and_the_papers_360():
+    assert settings.num_actors("dqn") == 360
+    assert {settings.num_actors(name) for name in settings.TWO_CORES} == {8}
+
+
+def all_runs():
+    e = experiments
+    return (
+        *e.figure_2(), *e.figure_4(), *e.figure_5(), *e.figure_6(), *e.figure_7(), *e.figure_13(),
+        *e.figure_14(), *e.appendix_e(),
+    )
+
+
+def test_experiments():
+    assert len(experiments.figure_2()) == len(set(experiments.figure_2())) == 57
+    assert {run.num_actors for run in experiments.figure_4()} == {8, 16, 32, 64, 128, 256}
+    assert len(experiments.figure_5()) == 4 * 6
+    assert {(run.num_actors, run.config.num_copies) for run in experiments.figure_6()} == {
+        (32, 1), (32, 8), (256, 1)}
+    assert len(experiments.figure_14()) == 4 * 9 * 6
+    names = set(environments.names())
+    assert {run.environment for run in all_runs()} <= names
+    assert {run.setting for run in all_runs()} == (
+        set(settings.SETTINGS) - {"dqn_uniform", "dqn_bfloat16", *settings.TWO_CORES})
+
+
+@pytest.mark.parametrize("setting", ["dqn", "dqn_six_epsilons", "dqn_replay_1m_copies8"])
+def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
+    run = next(run for run in all_runs() if run.setting == setting)
+    argv = ["program", *run.flags, "--config.discount=0.9"]
+    monkeypatch.setattr("sys.argv", argv)
+    assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
+    values = flags.FlagValues()
+    config = config_flags.DEFINE_config_dataclass(
+        "config", settings.configuration(setting), flag_values=values, sys_argv=argv
+    )
+    for name in ("environment", "setting", "num_actors"):
+        flags.DEFINE_string(name, None, "", flag_values=values)
+    values(argv)
+    assert config.value == DQNConfig(**settings.SETTINGS[setting], discount=0.9)
+    assert values.num_actors == str(run.num_actors)
+
+
+def test_epsilons_as_a_flag():
+    values = flags.FlagValues()
+    argv = ["program", "--config.epsilons=(0.4,0.1)"]
+    config = config_flags.DEFINE_config_dataclass(
+        "config", DQNConfig(), flag_values=values, sys_argv=argv
+    )
+    values(argv)
+    assert config.value.epsilons == (0.4, 0.1)
+
+
+def test_sizes_are_those_of_the_agent():
+    config = DQNConfig()
+    learner = ApexDQN(config).make_learner(ATARI, seed=0)
+    found = sizes(config, ATARI.observation_size, ATARI.action_size)
+    assert found.parameters == 3_300_019
+    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
+    stored = sum(v.shape.num_elements() * v.dtype.size for v in learner.variables)
+    assert found.learner_bytes == pytest.approx(stored, abs=1000)
+    assert (found.replay_capacity, found.soft_capacity) == (2_000_000, True)
+    # 16 batches ahead and one at work, each of 512 pairs of 28,224 bytes.
+    assert found.ahead_bytes == 17 * 512 * 2 * 28_224
+    # Between Pong's 800 bytes an image and a tenth of the raw ones.
+    assert 2 * 800 < found.bytes_per_step < 2 * 2_822

@@ -1,0 +1,74 @@
+"""What the README of a reproduction says, to be compared with the code."""
+
+import ast
+import dataclasses
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def names_in(path):
+    """Functions, classes and Class.method of a Python file."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = (n.name for n in node.body if isinstance(n, ast.FunctionDef))
+            found |= {f"{node.name}.{method}" for method in methods}
+    return found
+
+
+class Readme:
+    """The README.md of a directory below `reproductions`."""
+
+    def __init__(self, directory):
+        self._here = ROOT / "reproductions" / directory
+        self.text = (self._here / "README.md").read_text()
+
+    def section(self, title):
+        """The text under a heading."""
+        return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+    def check_hyperparameters(self, config):
+        """Their table is the configuration: names, order, values, and what is not in the paper."""
+        rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", self.section("Hyperparameters"),
+                          re.M)
+        fields = {field.name: field for field in dataclasses.fields(config)}
+        assert [name for name, _, _ in rows] == list(fields)
+        for name, value, source in rows:
+            assert ast.literal_eval(value) == fields[name].default, name
+            in_config = "Not in the paper" in fields[name].metadata["help"]
+            assert ("Not in the paper" in source) == in_config, name
+
+    def check_flags(self, config, settings):
+        """What `--config.` and `--setting=` name exists, and there is some of both."""
+        fields = {field.name for field in dataclasses.fields(config)}
+        named = re.findall(r"--config\.(\w+)=", self.text)
+        assert named and set(named) <= fields
+        chosen = re.findall(r"--setting=([\w.-]+)", self.text)
+        assert chosen and set(chosen) <= set(settings)
+
+    def check_places(self, title):
+        """The functions and classes that a section names exist; returns how many there are."""
+        places = re.findall(r"`([\w/]+\.py):([\w.]+)`", self.section(title))
+        for file, name in places:
+            path = ROOT / file if "/" in file else self._here / file
+            assert name in names_in(path), f"{file}:{name}"
+        return len(places)
+
+    def check_tests(self):
+        """The tests that it names exist; returns their names."""
+        there = set()
+        for path in (ROOT / "tests").rglob("test_*.py"):
+            there |= names_in(path)
+        named = set(re.findall(r"`(test_\w+)`", self.text))
+        assert named <= there, named - there
+        for file in re.findall(r"tests/[\w/]+\.py", self.text):
+            assert (ROOT / file).exists(), file
+        return named
+
+    def numbers(self, title):
+        """Of the items of a section's list."""
+        return [int(number) for number in re.findall(r"^(\d+)\. ", self.section(title), re.M)]
