@@ -1,10 +1,10 @@
-# make setup | make test | make train
+# make setup | make test | make train | make results
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup test train soak peers clean
+.PHONY: setup test train results soak peers clean
 
 setup: $(VENV)/.built
 
@@ -24,6 +24,13 @@ test: setup
 
 train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
+
+# Every figure and table of results/, and its overview, from results/runs, reported and benchmarks.
+results: setup
+	rm -rf results/figures results/tables
+	$(RUN) -m binaries.figures --all
+	$(RUN) -m binaries.tables --all
+	$(RUN) -m binaries.claims --output=results/tables --overview=results/README.md
 
 # Ten minutes of training whose roles are killed at random.
 soak: setup

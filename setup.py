@@ -68,6 +68,8 @@ setuptools.setup(
         "numpy>=2.0",
         "pandas>=2.2",
         "rich>=13",
+        "scipy>=1.13",
+        "tabulate>=0.9",
         "tensorboard>=2.20",
         "tensorflow==2.21.0",
         "tensorflow-probability==0.25.0",

@@ -129,12 +129,16 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
 
 def _human_normalised(environment: str, mean: float) -> float | None:
     """The human-normalised score of a mean return; None where there is nothing to compare with."""
-    from common.reporting import atari_scores
+    import pandas
 
+    from common.reporting import reported, scores
+
+    players = reported.atari_scores()
     suite, _, game = environment.partition(":")
-    if suite != "atari" or atari_scores.players(game) is None:
+    if suite != "atari" or game not in players.index:
         return None
-    return atari_scores.human_normalised(game, mean)
+    score = pandas.DataFrame({"score": mean}, index=[game])
+    return float(scores.human_normalised(score, players["random"], players["human"]).squeeze())
 
 
 def main(argv: list[str] | None = None) -> None:

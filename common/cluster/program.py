@@ -96,6 +96,14 @@ _REPLAY = flags.DEFINE_enum(
     "With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X "
     "section 3), or in that of the learner, which saves the way between them.",
 )
+_SCALE = flags.DEFINE_string(
+    "scale", None,
+    "How the run's size relates to the paper's, for run.json: binaries.experiment names its "
+    "scale here. Default: the number of actors.",
+)
+_SCALE_CHANGES = flags.DEFINE_string(
+    "scale_changes", "", "What that changes from the paper's run, in words, for run.json.",
+)
 _REPLAY_SHARDS = flags.DEFINE_integer(
     "replay_shards", 1,
     "With --role=local, processes that share the memory among them; each actor process adds to one "
@@ -443,7 +451,10 @@ def _run_local(paper: Paper) -> None:
         max_learner_steps=_MAX_LEARNER_STEPS.value, min_replay_size=paper.config.min_replay_size,
     )
     with directory.hold():
-        directory.write_run_record(seed=_SEED.value, scale=f"{paper.num_actors} actors")
+        directory.write_run_record(
+            seed=_SEED.value, scale=_SCALE.value or f"{paper.num_actors} actors",
+            scale_changes=_SCALE_CHANGES.value,
+        )
         print(needed, file=sys.stderr, flush=True)
         local_run.run(title=f"{paper.agent or paper.name} on {_ENVIRONMENT.value}")
 

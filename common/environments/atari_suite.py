@@ -20,6 +20,8 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments.atari_games import GAMES
+
 FRAMES_PER_STEP = 4
 
 TRAINING_FRAMES = 50_000
@@ -27,17 +29,6 @@ TRAINING_FRAMES = 50_000
 
 EVALUATION_FRAMES = 108_000
 """Half an hour. Not in the paper, which says "longer"; usual since Mnih et al. 2015."""
-
-# The 57 games of Ape-X, table 2.
-GAMES = tuple("""
-    alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk
-    bowling boxing breakout centipede chopper_command crazy_climber defender demon_attack
-    double_dunk enduro fishing_derby freeway frostbite gopher gravitar hero ice_hockey jamesbond
-    kangaroo krull kung_fu_master montezuma_revenge ms_pacman name_this_game phoenix pitfall pong
-    private_eye qbert riverraid road_runner robotank seaquest skiing solaris space_invaders
-    star_gunner surround tennis time_pilot tutankham up_n_down venture video_pinball wizard_of_wor
-    yars_revenge zaxxon
-""".split())
 
 # ALE knows these for two players only and ends the process that asks for one.
 _FOR_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.reporting import palette
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
 
@@ -93,8 +94,8 @@ def _label(row: "pandas.Series", varying: Sequence[str]) -> str:
 
 
 def _draw(axes, positions, line, number: int, label: str) -> None:
-    color = f"C{number % 10}"
-    style = ("-", "--", ":", "-.")[number // 10 % 4]
+    color = palette.ORDER[number % len(palette.ORDER)]
+    style = ("-", "--", ":", "-.")[number // len(palette.ORDER) % 4]
     mean, std = line["episode_return_mean"], line["episode_return_std"]
     axes.fill_between(positions, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
     marker = "o" if len(line) < 3 else None  # one or two points would make no visible line

@@ -1,86 +1,156 @@
-"""A figure with a panel a task, as papers arrange them: a colour a setting, a thin line a run."""
+"""Learning curves, a panel a task, as papers arrange them."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
+import dataclasses
+import pathlib
 
 import numpy as np
 
-from common.reporting.curves import evaluator_rows
-
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's: told apart also by the colour-blind."""
-_PANEL_INCHES = (2.9, 2.2)
+from common.reporting.palette import Style
 
 
-def by_task(
-    runs: Sequence[str | os.PathLike],
-    output_png: str | os.PathLike,
-    title: str,
-    maximum: float | None = None,
-) -> None:
-    """Draws evaluated return against wall-clock minutes, a panel for each environment.
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A method on a task.
 
-    A thin line is a run, a thick one the mean of a setting's runs as long as all of them last. The
-    same setting has the same colour in all panels.
-
-    Args:
-      runs: run directories.
-      output_png: the figure; its directory is made if it does not exist.
-      title: the figure's.
-      maximum: the largest return that there can be, for all panels; by default each has its own.
-
-    Raises:
-      ValueError: a run has no evaluation.
+    label, style: the same in all panels.
+    x: [P] positions. middle: [P]. low, high: [P] of what is shaded, or None.
     """
+
+    label: str
+    style: Style
+    x: np.ndarray
+    middle: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A task. Without curves only its name is shown.
+
+    end: where our runs end, marked if the axis goes on; None without curves.
+    lines: horizontal ones of reported numbers, as (value, label).
+    """
+
+    title: str
+    curves: tuple[Curve, ...] = ()
+    end: float | None = None
+    lines: tuple[tuple[float, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """The panels' axes.
+
+    x_column: what x is: "wall_seconds", "actor_steps", "learner_steps", "environment_frames".
+    x_limit: where the horizontal axis ends in all panels; None: in each where its runs end.
+    y_label: of the vertical one. y_limits: of all vertical ones; None: each its own.
+    """
+
+    x_column: str
+    x_limit: float | None
+    y_label: str
+    y_limits: tuple[float, float] | None = None
+
+
+END_LABEL = "end of our runs"
+
+_LINE_STYLES = ("--", ":", "-.")
+_X_LABELS = {
+    "actor_steps": "actor steps",
+    "learner_steps": "learner steps",
+    "environment_frames": "environment frames",
+}
+_TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+_COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_MARGIN = 1.02
+
+
+def draw(
+    panels: Sequence[Panel],
+    axes: Axes,
+    title: str,
+    caption: str,
+    path: pathlib.Path,
+) -> list[pathlib.Path]:
+    """Draws the panels in rows, and returns the files: `path` with .png and .pdf for a suffix."""
     # Here, because drawing is no business of most processes that import this package.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    rows = evaluator_rows(runs)
-    environments = list(dict.fromkeys(rows["environment"]))
-    colors = dict(zip(sorted(set(rows["setting"])), _COLORS * 2))
-    num_columns = min(3, len(environments))
-    num_rows = -(-len(environments) // num_columns)
-    width, height = _PANEL_INCHES
-    figure = Figure((width * num_columns, height * num_rows + 0.6), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(num_rows, num_columns, squeeze=False).ravel()
-    handles = {}
-    for axes, environment in zip(panels, environments):
-        of_task = rows[rows["environment"] == environment]
-        for setting, of_setting in of_task.groupby("setting", sort=True):
-            runs_of = [run.sort_values("wall_seconds") for _, run in of_setting.groupby("seed")]
-            handles[setting] = _draw(axes, runs_of, colors[setting], setting)
-        axes.set_title(environment.partition(":")[2].replace(":", " ").replace("_", " "), size=9)
-        axes.set_xlim(left=0)
-        axes.set_ylim(0, None if maximum is None else 1.02 * maximum)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(True, color="0.92", linewidth=0.6)
-        axes.tick_params(labelsize=7)
-    for axes in panels[len(environments):]:
-        axes.set_axis_off()
-    for axes in panels[max(0, len(environments) - num_columns) : len(environments)]:
-        axes.set_xlabel("wall-clock time (minutes)", fontsize=8)
-    for axes in panels[::num_columns]:
-        axes.set_ylabel("episode return", fontsize=8)
-    figure.suptitle(title, fontsize=10)
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles),
-        fontsize=8, frameon=False,
-    )
-    Path(output_png).parent.mkdir(parents=True, exist_ok=True)
-    # Without the library's version in it, the same rows give the same file.
-    figure.savefig(output_png, metadata={"Software": None})
+    from common.reporting import figure_page
+
+    columns = _columns(len(panels))
+    rows = -(-len(panels) // columns)
+    share = axes.x_limit is not None and axes.y_limits is not None
+    page = figure_page.Page(rows, columns, share=share)
+    unit, size = _unit(axes, panels)
+    legend, marks = {}, {}
+    for number, (place, panel) in enumerate(zip(page.axes, panels)):
+        place.set_title(
+            panel.title, pad=3, color="black" if panel.curves else figure_page.GREY,
+            fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL)
+        legend |= _draw_curves(place, panel, size)
+        limit = axes.x_limit or panel.end or size
+        if panel.end is not None and panel.end * _MARGIN < limit:
+            marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
+        if not panel.curves:
+            place.text(0.5, 0.5, "no runs", transform=place.transAxes, ha="center", va="center",
+                       fontsize=figure_page.SMALL, color="0.7")
+            place.grid(False)
+            if not share:
+                place.set_yticks([])
+        place.set_xlim(0, _MARGIN * limit / size)
+        if axes.y_limits is not None:
+            low, high = axes.y_limits
+            place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
+        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
+        if size == 1:
+            place.xaxis.set_major_formatter(_count)
+        if number % columns == 0:
+            place.set_ylabel(axes.y_label, fontsize=figure_page.NORMAL)
+        if number + columns >= len(panels):
+            place.set_xlabel(unit, fontsize=figure_page.NORMAL)
+            place.tick_params(labelbottom=True)
+    for place in page.axes[len(panels):]:
+        place.set_axis_off()
+    return page.save(title, legend | marks, caption, path)
 
 
-def _draw(axes, runs, color: str, setting: str):
-    """Draws the runs of one setting and returns the thick line."""
-    times = [run["wall_seconds"].to_numpy() / 60 for run in runs]
-    returns = [run["episode_return_mean"].to_numpy() for run in runs]
-    if len(runs) > 1:
-        for time, values in zip(times, returns):
-            axes.plot(time, values, color=color, linewidth=0.6, alpha=0.6)
-    grid = np.linspace(max(t[0] for t in times), min(t[-1] for t in times), 200)
-    mean = np.mean([np.interp(grid, *one) for one in zip(times, returns)], axis=0)
-    return axes.plot(grid, mean, color=color, linewidth=1.6, label=setting)[0]
+def _columns(count: int) -> int:
+    """Of a grid that leaves few places empty; four if that does not matter."""
+    if count <= 3:
+        return count
+    return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
+
+
+def _draw_curves(place, panel: Panel, size: float) -> dict:
+    """Draws what a panel shows, and returns {label: line}."""
+    drawn = {}
+    for curve in panel.curves:
+        x = curve.x / size
+        if curve.low is not None:
+            place.fill_between(x, curve.low, curve.high, color=curve.style.color, linewidth=0,
+                               alpha=0.16 if len(panel.curves) <= 5 else 0.09)
+        drawn[curve.label] = place.plot(
+            x, curve.middle, color=curve.style.color, linestyle=curve.style.line,
+            linewidth=curve.style.width, marker="o" if len(x) < 3 else None, markersize=3)[0]
+    for style, (value, label) in zip(_LINE_STYLES * len(panel.lines), panel.lines):
+        drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    return drawn
+
+
+def _unit(axes: Axes, panels: Sequence[Panel]) -> tuple[str, float]:
+    """The label of the horizontal axis and the size of its unit."""
+    if axes.x_column in _X_LABELS:
+        return _X_LABELS[axes.x_column], 1
+    limit = axes.x_limit or max(panel.end or 0 for panel in panels)
+    name, size = next(one for one in _TIMES if limit >= 2 * one[1] or one[1] == 1)
+    return f"training time ({name})", size
+
+
+def _count(value: float, _: int) -> str:
+    for size, name in _COUNTS:
+        if abs(value) >= size:
+            return f"{value / size:g}{name}"
+    return f"{value:g}"

@@ -129,13 +129,15 @@ class RunDirectory:
         return self._hold("learner", self.checkpoints / "learner.lock")
 
     def write_run_record(
-        self, *, seed: int, scale: str, command: Sequence[str] | None = None
+        self, *, seed: int, scale: str, scale_changes: str = "",
+        command: Sequence[str] | None = None,
     ) -> None:
         """Adds the entry of this start to run.json; one process of a run does so.
 
         Args:
           seed: of the run.
           scale: how the run's size relates to the paper's, e.g. "paper" or "laptop".
+          scale_changes: what that changes from the paper's run, in words.
           command: the command line; that of this process if not given.
         """
         start = {
@@ -144,6 +146,7 @@ class RunDirectory:
             "outcome": None,
             "seed": seed,
             "scale": scale,
+            "scale_changes": scale_changes,
             "command": list(sys.orig_argv if command is None else command),
             "git": provenance.git(),
             "versions": provenance.versions(),

@@ -1,10 +1,11 @@
-"""The paper's experiments as lists of runs. The environments of figures 3, 5, 6 are not public."""
+"""The paper's figures and tables as lists of runs, and the sizes that these can have."""
 
 from collections.abc import Iterable
-import dataclasses
 
+from common.experiments.registry import Experiment, Paper, Program, Run
+from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Budget, Change, Scale
 from reproductions.d4pg import settings
-from reproductions.d4pg.config import D4PGConfig
 
 CONTROL_SUITE = tuple(
     f"control:{task}"
@@ -44,39 +45,146 @@ FIGURE_8_TASKS = tuple(
 )
 """The eight tasks of figure 8 (appendix C)."""
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One run: `python -m binaries.d4pg --workdir=DIR`, then `flags`.
+MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
+"""Figure 3 (section 4.2)."""
 
-    figure: of the paper.
-    setting: the curve, one of `settings.SETTINGS`.
-    environment: as given to `common.environments.make`.
-    """
+PROGRAM = Program("D4PG", "binaries.d4pg", parameters=257_472)  # humanoid's, with LayerNorm
 
-    figure: str
-    setting: str
-    environment: str
-
-    @property
-    def config(self) -> D4PGConfig:
-        """The run's hyperparameters."""
-        return settings.configuration(self.setting)
-
-    @property
-    def flags(self) -> list[str]:
-        """The run's arguments for the binary; the number of actors is its default."""
-        return [f"--setting={self.setting}", f"--environment={self.environment}"]
+_BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
+"""What sections 4 to 4.3 change beyond the Control Suite."""
+_BEYOND = "_lr5e-05_batch512"
+_HUMANOID_PARKOUR = "_lr5e-05_batch512_atoms101"
+_NO_DDPG = tuple(name for name in settings.FIGURE_2 if name != "ddpg")
 
 
-def figure_2() -> list[Run]:
-    """Nine curves on 16 tasks: 144 runs a seed, 12 hours each."""
-    return _runs("figure 2", settings.FIGURE_2, CONTROL_SUITE)
+def _suite_runs(names: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
+    return tuple(_run(name, environment) for name in names for environment in environments)
 
 
-def figure_8() -> list[Run]:
-    """The mixture of Gaussians at two learning rates beside the categorical distribution."""
-    return _runs("figure 8", settings.FIGURE_8, FIGURE_8_TASKS)
+def _run(setting: str, environment: str) -> Run:
+    flags = (f"--setting={setting}",)
+    if setting == "ddpg":  # one actor, and an update of a batch for each step, whatever the scale
+        flags += ("--num_actors=1", "--config.samples_per_insert=256")
+    return Run(PROGRAM, setting, environment, flags)
 
 
-def _runs(figure: str, names: Iterable[str], environments: Iterable[str]) -> list[Run]:
-    return [Run(figure, name, environment) for name in names for environment in environments]
+def _runs_beyond_suite(
+    names: Iterable[str], environments: Iterable[str], suffix: str, *flags: str
+) -> tuple[Run, ...]:
+    return tuple(
+        Run(PROGRAM, name + suffix, environment, (f"--setting={name}", *_BEYOND_SUITE, *flags))
+        for name in names for environment in environments
+    )
+
+
+_HALF_A_DAY = Budget(minutes=12 * 60)
+_A_DAY = Budget(minutes=24 * 60)
+_NO_PARKOUR = "the parkour environments are not public, and PPO is not implemented"
+_CORRIDORS = "dm_control's corridors have other bodies, sensors and rewards"
+_DRAWING = "a drawing, nothing to run"
+
+EXPERIMENTS = (
+    Experiment("d4pg", "figure 1", "the networks", unavailable=_DRAWING),
+    Experiment(
+        "d4pg", "figure 2", "Control Suite: D4PG, its ablations and DDPG",
+        runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE), budget=_HALF_A_DAY,
+        note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
+    ),
+    Experiment(
+        "d4pg", "figure 3", "manipulation: D4PG and its ablations",
+        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND), budget=_A_DAY,
+        unavailable="the hand environments are not public",
+    ),
+    Experiment("d4pg", "figure 4", "frames of the parkour domains", unavailable="pictures only"),
+    Experiment(
+        "d4pg", "figure 5", "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
+        runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
+        budget=Budget(minutes=22 * 60), note=_CORRIDORS, unavailable=_NO_PARKOUR,
+    ),
+    Experiment(
+        "d4pg", "figure 6", "humanoid parkour: D4PG, its ablations and PPO, N = 5",
+        runs=_runs_beyond_suite(
+            [name for name in _NO_DDPG if name.endswith("n5")], ("parkour:humanoid",),
+            _HUMANOID_PARKOUR, "--config.num_atoms=101",
+        ),
+        budget=_A_DAY, note=_CORRIDORS, unavailable=_NO_PARKOUR,
+    ),
+    Experiment("d4pg", "figure 7", "the output layers", unavailable=_DRAWING),
+    Experiment(
+        "d4pg", "figure 8", "Control Suite: mixtures of Gaussians beside the categorical",
+        runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS), budget=_HALF_A_DAY,
+        note="that its curves are prioritised with N = 5 is not in the paper",
+    ),
+    Experiment("d4pg", "figure 9", "the Control Suite's domains", unavailable="pictures only"),
+    Experiment("d4pg", "figure 10", "the manipulation tasks", unavailable="pictures only"),
+    Experiment(
+        "d4pg", "table 1", "dimensions of the Control Suite's domains",
+        unavailable="sizes of environments, nothing to run",
+    ),
+    Experiment(
+        "d4pg", "table 2", "observations of the manipulation tasks",
+        unavailable="sizes of environments that are not public, nothing to run",
+    ),
+    Experiment(
+        "d4pg", "section 4", "Ornstein-Uhlenbeck beside Gaussian noise",
+        runs=(
+            *_suite_runs(["d4pg_prioritized_n5"], CONTROL_SUITE),
+            *(Run(PROGRAM, "d4pg_prioritized_n5_ou", environment,
+                  ("--setting=d4pg_prioritized_n5", "--config.noise=ou"))
+              for environment in CONTROL_SUITE),
+        ),
+        budget=_HALF_A_DAY,
+        note="the paper says that it tried this, not where: here on the tasks of figure 2",
+    ),
+)
+
+SCALES = (
+    PAPER_SCALE,
+    Scale("workstation", "an hour a run, for some 16 cores and no GPU", Budget(minutes=60)),
+    Scale(
+        "two_cores", "the quickstart's five minutes a run, for two cores", Budget(minutes=5),
+        (
+            Change("--num_actors=8", "8 actors instead of 32"),
+            Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
+            Change("--config.min_replay_size=2000",
+                   "2,000 transitions before the first update instead of our 10,000"),
+            Change("--evaluation_seconds=30", "an evaluation every 30 s instead of our 60"),
+            Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
+        ),
+    ),
+    Scale(
+        "smoke", "a minute a run, to see that it works: its returns say nothing", Budget(minutes=1),
+        (
+            Change("--num_actors=4", "4 actors instead of 32"),
+            Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
+            Change("--config.min_replay_size=1000",
+                   "1,000 transitions before the first update instead of our 10,000"),
+            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
+            Change("--evaluation_episodes=2", "of 2 episodes instead of our 10"),
+        ),
+    ),
+)
+
+
+def _labels() -> dict[str, str]:
+    """The legends of figures 2, 3, 5, 6 and 8."""
+    labels = {}
+    for name in _NO_DDPG:
+        agent, replay, n = name.split("_")
+        words = "Prioritized" if replay == "prioritized" else "Non-Prioritized"
+        labels[name] = f"{agent.upper()}, {words}, N = {n[1:]}"
+        for suffix in (_BEYOND, _HUMANOID_PARKOUR):
+            labels[name + suffix] = labels[name]
+    return labels | {
+        "ddpg": "DDPG",
+        "d4pg_prioritized_n5_lr5e-05": "Categorical, 5e-5",
+        "d4pg_mixture_prioritized_n5_lr5e-05": "Mixture of Gaussians, 5e-5",
+        "d4pg_mixture_prioritized_n5": "Mixture of Gaussians, 1e-4",
+        "d4pg_prioritized_n5_ou": "Ornstein-Uhlenbeck noise",
+    }
+
+
+PAPER = Paper(
+    name="d4pg", title="D4PG", citation="Barth-Maron et al. 2018", programs=(PROGRAM,),
+    experiments=EXPERIMENTS, scales=SCALES, labels=_labels(),
+)

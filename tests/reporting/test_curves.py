@@ -41,7 +41,7 @@ def test_figure_shows_each_run(tmp_path):
     pixels = imread(figure)[..., :3]
     assert pixels.shape[1] > pixels.shape[0] > 400
     colors = np.unique((pixels.reshape(-1, 3) * 255).astype(np.uint8), axis=0).astype(int)
-    for color in ((31, 119, 180), (255, 127, 14), (44, 160, 44)):
+    for color in ((0, 114, 178), (213, 94, 0), (0, 158, 115)):
         assert (np.abs(colors - color).max(axis=1) <= 3).any()
 
     again = tmp_path / "again.png"

@@ -1,11 +1,10 @@
-"""Tests of Ape-X DPG's settings, of the experiments made of them, and of its sizes."""
+"""Tests of Ape-X DPG's settings and of its sizes."""
 
 import pytest
 
 from common.agent import EnvironmentSpec
 from common.networks import packing
 from common.replay.memory import Signature
-from reproductions.apex.dpg import experiments
 from reproductions.apex.dpg import settings
 from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import NUM_ACTORS, DPGConfig
@@ -39,22 +38,6 @@ def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
     assert settings.name_of(config) == "dpg_n3_tanh_layer_norm_clip0_remove_by_fifo"
     uniform = DPGConfig(priority_exponent=0.0, importance_exponent=0.0, learning_rate=1e-3)
     assert settings.name_of(uniform) == "dpg_uniform_lr0.001"
-
-
-def test_figure_3_is_four_numbers_of_actors_on_four_tasks():
-    runs = experiments.figure_3()
-    assert len({(run.num_actors, run.environment) for run in runs}) == len(runs) == 16
-    assert {run.setting for run in runs} == {"dpg"}
-    assert runs[-1].flags == [
-        "--setting=dpg", "--environment=control:humanoid:run", "--num_actors=64"
-    ]
-
-
-def test_the_studies_have_a_curve_for_each_setting():
-    runs = experiments.appendix_d() + experiments.appendix_e()
-    assert {run.setting for run in runs} == set(settings.SETTINGS)
-    assert {run.num_actors for run in runs} == {64}
-    assert {run.environment for run in runs} == set(experiments.TASKS)
 
 
 @pytest.mark.parametrize("values", [{}, {"layer_norm": True, "policy_sizes": (30,)}], ids=str)

@@ -1,14 +1,12 @@
-"""Tests of Ape-X DQN's settings, of the experiments made of them, and of its sizes."""
+"""Tests of Ape-X DQN's settings and of its sizes."""
 
 from absl import flags
 from ml_collections import config_flags
 import pytest
 
-from common import environments
 from common.agent import EnvironmentSpec
 from common.cluster import setting_flags
 from common.networks import packing
-from reproductions.apex.dqn import experiments
 from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
@@ -73,42 +71,18 @@ def test_small_settings_have_few_actors_and_the_papers_360():
     assert {settings.num_actors(name) for name in settings.TWO_CORES} == {8}
 
 
-def all_runs():
-    e = experiments
-    return (
-        *e.figure_2(), *e.figure_4(), *e.figure_5(), *e.figure_6(), *e.figure_7(), *e.figure_13(),
-        *e.figure_14(), *e.appendix_e(),
-    )
-
-
-def test_experiments():
-    assert len(experiments.figure_2()) == len(set(experiments.figure_2())) == 57
-    assert {run.num_actors for run in experiments.figure_4()} == {8, 16, 32, 64, 128, 256}
-    assert len(experiments.figure_5()) == 4 * 6
-    assert {(run.num_actors, run.config.num_copies) for run in experiments.figure_6()} == {
-        (32, 1), (32, 8), (256, 1)}
-    assert len(experiments.figure_14()) == 4 * 9 * 6
-    names = set(environments.names())
-    assert {run.environment for run in all_runs()} <= names
-    assert {run.setting for run in all_runs()} == (
-        set(settings.SETTINGS) - {"dqn_uniform", "dqn_bfloat16", *settings.TWO_CORES})
-
-
 @pytest.mark.parametrize("setting", ["dqn", "dqn_six_epsilons", "dqn_replay_1m_copies8"])
-def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
-    run = next(run for run in all_runs() if run.setting == setting)
-    argv = ["program", *run.flags, "--config.discount=0.9"]
+def test_a_flag_changes_one_value_of_a_setting(setting, monkeypatch):
+    argv = ["program", f"--setting={setting}", "--config.discount=0.9"]
     monkeypatch.setattr("sys.argv", argv)
     assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_dataclass(
         "config", settings.configuration(setting), flag_values=values, sys_argv=argv
     )
-    for name in ("environment", "setting", "num_actors"):
-        flags.DEFINE_string(name, None, "", flag_values=values)
+    flags.DEFINE_string("setting", None, "", flag_values=values)
     values(argv)
     assert config.value == DQNConfig(**settings.SETTINGS[setting], discount=0.9)
-    assert values.num_actors == str(run.num_actors)
 
 
 def test_epsilons_as_a_flag():

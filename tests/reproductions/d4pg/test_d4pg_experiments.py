@@ -14,16 +14,19 @@ from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 
+FIGURE_2 = experiments.PAPER.experiment("figure 2")
+FIGURE_8 = experiments.PAPER.experiment("figure 8")
+
+
 def test_figure_2_is_nine_curves_on_sixteen_tasks():
-    runs = experiments.figure_2()
-    assert len({(run.setting, run.environment) for run in runs}) == len(runs) == 9 * 16
-    assert {run.figure for run in runs} == {"figure 2"}
+    assert len({(run.setting, run.environment) for run in FIGURE_2.runs}) == 9 * 16
+    assert FIGURE_2.settings == tuple(settings.FIGURE_2)
     assert len(set(experiments.CONTROL_SUITE)) == 16
 
 
 def test_figure_8_is_three_curves_on_eight_tasks():
-    runs = experiments.figure_8()
-    assert len({(run.setting, run.environment) for run in runs}) == len(runs) == 3 * 8
+    assert len({(run.setting, run.environment) for run in FIGURE_8.runs}) == 3 * 8
+    assert FIGURE_8.settings == tuple(settings.FIGURE_8)
     assert set(experiments.FIGURE_8_TASKS) < set(experiments.CONTROL_SUITE)
 
 
@@ -80,9 +83,7 @@ def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
 
 @pytest.mark.parametrize("setting", settings.SETTINGS)
 def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
-    run = next(
-        r for r in experiments.figure_2() + experiments.figure_8() if r.setting == setting
-    )
+    run = next(r for r in FIGURE_2.runs + FIGURE_8.runs if r.setting == setting)
     argv = ["program", *run.flags]
     monkeypatch.setattr("sys.argv", argv)
     assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
@@ -90,8 +91,7 @@ def test_the_flags_of_a_run_give_its_configuration(setting, monkeypatch):
     config = config_flags.DEFINE_config_dataclass(
         "config", settings.configuration(setting), flag_values=values, sys_argv=argv
     )
-    for name in ("environment", "setting"):
+    for name in ("setting", "num_actors"):
         flags.DEFINE_string(name, None, "", flag_values=values)
     values(argv)
-    assert values.environment == run.environment
-    assert config.value == run.config
+    assert config.value == settings.configuration(setting)

@@ -1,0 +1,128 @@
+"""Says which of the papers' claims hold, by the runs, tables and benchmarks that are here.
+
+    python -m binaries.claims
+    python -m binaries.claims --paper=d4pg --scale=two_cores
+    python -m binaries.claims --output=results/tables --overview=results/README.md
+
+Each verdict is computed by a rule that is printed with it; nothing is typed in. Runs that are still
+going on, or were killed, are not counted.
+"""
+
+import argparse
+import pathlib
+import textwrap
+
+import pandas
+
+from common.experiments import claims, overview, selection
+from common.experiments.checked_rows import Once
+from common.experiments.claims import Verdict
+from common.experiments.pairs import MARGIN
+from common.experiments.registry import Paper, UnknownError, paper, paper_names
+from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.runs import KeptRuns
+from common.reporting import reported
+from common.reporting.command_line import Parser, fail
+
+_HEAD = "# What the papers claim, and what holds\n\n" + textwrap.fill(
+    "Computed by `python -m binaries.claims`. A verdict is about what was run: the evidence says "
+    "on how many tasks, with how many seeds and for how long. A final return is "
+    f"{selection.FINAL}; methods are compared at the time that all runs of a task reach. "
+    "Differences are in returns (Control Suite), percent of a human's score (Atari) or percent of "
+    f"the larger value; {MARGIN:.0%} of the scale is the margin within which two count as level.",
+    100)
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="python -m binaries.claims", description=__doc__)
+    parser.add_argument("--paper", metavar="PAPER", help=f'one of {", ".join(paper_names())}')
+    parser.add_argument("--scale", metavar="SCALE",
+                        help="of the runs; default for each claim the nearest to the paper's with "
+                             "two seeds of what it compares")
+    results = pathlib.Path("results")
+    for name, what in (("runs", "runs are"), ("benchmarks", "benchmarks wrote")):
+        parser.add_argument(f"--{name}", type=pathlib.Path, default=results / name, metavar="DIR",
+                            help=f"where the {what}; default results/{name}")
+    parser.add_argument("--reported", type=pathlib.Path, default=reported.DIRECTORY, metavar="DIR",
+                        help="where the reported numbers are; default this code's results/reported")
+    parser.add_argument("--output", type=pathlib.Path, metavar="DIR",
+                        help="write claims.md and claims.csv there instead of printing")
+    parser.add_argument("--overview", type=pathlib.Path, metavar="FILE",
+                        help="renew the overview in this file, for example results/README.md")
+    arguments = parser.parse_args(argv)
+    if arguments.overview is not None and (arguments.paper or arguments.scale):
+        fail("--overview is of all papers and scales: leave --paper and --scale out")
+    return arguments
+
+
+def _rows(papers: list[Paper], findings: overview.Findings) -> pandas.DataFrame:
+    return pandas.DataFrame([
+        {"paper": of.title, "claim": claim.name, "what it says": claim.text,
+         "source": claim.source, "tested by": claim.experiment or "-",
+         "verdict": str(finding.verdict), "evidence": finding.evidence, "rule": claim.test.rule}
+        for of in papers for claim, finding in findings[of.name]
+    ])
+
+
+def _markdown(rows: pandas.DataFrame) -> str:
+    rules = {rule: number for number, rule in enumerate(dict.fromkeys(rows["rule"]), start=1)}
+    parts = [_HEAD, _count(rows)]
+    for title, of in rows.groupby("paper", sort=False):
+        table = of.assign(rule=[str(rules[rule]) for rule in of["rule"]]).drop(columns="paper")
+        parts.append(f"## {title}\n\n" + _plain_grid(table))
+    numbered = "\n".join(f"{number}. {rule}" for rule, number in rules.items())
+    return "\n\n".join([*parts, f"## Rules\n\n{numbered}"]) + "\n"
+
+
+def _plain_grid(rows: pandas.DataFrame) -> str:
+    """A Markdown table without padding: cells are sentences."""
+    lines = [list(rows), ["---"] * len(rows.columns), *rows.to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
+                     for line in lines)
+
+
+def _count(rows: pandas.DataFrame) -> str:
+    counts = rows["verdict"].value_counts()
+    held, failed, undecided = (counts.get(verdict, 0) for verdict in Verdict)
+    return f"{len(rows)} claims: {held} hold, {failed} do not, {undecided} are not yet decided."
+
+
+def _print(rows: pandas.DataFrame) -> None:
+    for row in rows.to_dict("records"):
+        print(f'{row["paper"]} {row["claim"]} ({row["source"]}): {row["verdict"].upper()}')
+        for label in ("what it says", "evidence", "rule"):
+            print(textwrap.indent(textwrap.fill(row[label], 100), "    "))
+    print(_count(rows))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Judges, and prints or writes; ends with one line on a user's mistake."""
+    arguments = _arguments(argv)
+    kept = KeptRuns(arguments.runs, Once())
+    numbers = ReportedNumbers(kept.warn, arguments.reported)
+    evidence = claims.Evidence(kept, arguments.scale, numbers, arguments.benchmarks, kept.warn)
+    try:
+        papers = [paper(name) for name in ([arguments.paper] if arguments.paper else paper_names())]
+        for of in papers if arguments.paper else ():
+            selection.check_scale(of, kept, arguments.scale)
+        findings = {of.name: [(claim, claim.judge(of, evidence)) for claim in claims.of(of.name)]
+                    for of in papers}
+        rows = _rows(papers, findings)
+        if arguments.output is None:
+            _print(rows)
+        else:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            texts = {"claims.md": _markdown(rows), "claims.csv": rows.to_csv(
+                index=False, lineterminator="\n")}
+            for name, text in texts.items():
+                (arguments.output / name).write_text(text)
+                print(arguments.output / name)
+        if arguments.overview is not None:
+            overview.renew(arguments.overview, overview.text(papers, kept, findings))
+            print(arguments.overview)
+    except (UnknownError, overview.OverviewError, OSError) as error:
+        fail(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The papers' figures, tables and claims: which runs they are made of, and what these decide."""

@@ -1,0 +1,78 @@
+"""How sure a difference between two methods is, from a few seeds on a few tasks."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+_RESAMPLES = 9_999
+_RANDOM_STATE = 0
+"""Fixed, so that the same runs always give the same interval."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """The difference of two methods, mean over tasks, and where it lies with 95 % confidence.
+
+    low, high: the bootstrap's interval.
+    t_low, t_high: Student's, which distrusts a spread that only two or three seeds show.
+    """
+
+    difference: float
+    low: float
+    high: float
+    t_low: float
+    t_high: float
+
+    def is_above(self, value: float) -> bool:
+        """Whether both intervals lie above `value`."""
+        return min(self.low, self.t_low) > value
+
+    def is_below(self, value: float) -> bool:
+        """Whether both intervals lie below `value`."""
+        return max(self.high, self.t_high) < value
+
+
+def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Interval:
+    """The interval of the mean over tasks of `mean of ours - mean of theirs`.
+
+    The bootstrap draws the tasks anew and, on each, each method's seeds (percentiles). Two equal
+    methods of two seeds each it would call different once in three times; hence Student's interval
+    for these tasks beside it, with one variance for all methods and tasks.
+
+    Args:
+      ours, theirs: [task][seed], a number for each run.
+
+    Raises:
+      ValueError: there is no task, or a method has less than two seeds on one.
+    """
+    if not ours or len(ours) != len(theirs) or min(map(len, [*ours, *theirs])) < 2:
+        raise ValueError("each method needs two or more seeds on each task")
+    samples = [np.asarray(seeds, float) for pair in zip(ours, theirs) for seeds in pair]
+    tasks = np.resize(np.arange(len(ours)), max(2, len(ours)))  # a lone task: drawn for certain
+
+    def mean_over_tasks(*data: np.ndarray, axis: int) -> np.ndarray:
+        *drawn_seeds, drawn_tasks = data
+        means = [seeds.mean(axis) for seeds in drawn_seeds]
+        by_task = np.stack([a - b for a, b in zip(means[::2], means[1::2])], axis=-1)
+        return np.take_along_axis(by_task, drawn_tasks.astype(int), axis=-1).mean(-1)
+
+    bootstrap = stats.bootstrap(
+        (*samples, tasks), mean_over_tasks, axis=-1, vectorized=True,
+        confidence_level=CONFIDENCE, n_resamples=_RESAMPLES, method="percentile",
+        rng=np.random.default_rng(_RANDOM_STATE),
+    ).confidence_interval
+    means = [seeds.mean() for seeds in samples]
+    observed = float(np.mean(np.subtract(means[::2], means[1::2])))
+    student = _student(observed, samples, len(ours))
+    return Interval(observed, float(bootstrap.low), float(bootstrap.high), *student)
+
+
+def _student(observed: float, samples: list[np.ndarray], num_tasks: int) -> tuple[float, float]:
+    freedom = sum(len(seeds) - 1 for seeds in samples)
+    variance = sum(((seeds - seeds.mean()) ** 2).sum() for seeds in samples) / freedom
+    error = np.sqrt(variance * sum(1 / len(seeds) for seeds in samples)) / num_tasks
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
+    return observed - float(reach), observed + float(reach)

@@ -1,0 +1,223 @@
+"""The papers' figures, from the runs that are kept."""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+
+import numpy as np
+import pandas
+
+from common.experiments import scales, selection
+from common.experiments.captions import caption
+from common.experiments.registry import Band, Experiment, OverTasks, Paper, Run
+from common.experiments.runs import KeptRun, frames_per_step
+from common.reporting import bars, palette, panels, reported
+
+ALL_RUNS = "runs"
+"""The name of the figure of all that was run at a scale."""
+
+Lines = Mapping[tuple[str, str, int], pandas.Series]
+"""{(panel, setting, seed): values by their positions}."""
+
+_GRID_POINTS = 200
+_PAPERS_AXIS_FROM = 0.2
+"""The paper's horizontal axis is drawn whole if our runs cover this much of it."""
+_CONTROL_SUITE_LIMITS = (0.0, 1000.0)
+"""Rewards are in [0, 1], episodes have 1000 steps."""
+_Y_LABELS = {
+    "episode_return_mean": "episode return",
+    "actor_steps_per_second": "actor steps/s",
+    "kl_divergence": "KL divergence",
+    "wall_seconds": "training time (s)",
+}
+
+
+def file_name(paper: str, figure: str, scale: str) -> str:
+    """Without suffix: "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
+    name = paper if figure == ALL_RUNS else f'{paper}_{figure.replace(" ", "_")}'
+    return name if scale == scales.PAPER.name else f"{name}_{scale}"
+
+
+def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
+    """A figure of everything that was run at a scale: a panel a task, against time."""
+    return Experiment(
+        paper.name, ALL_RUNS, f"everything run at the scale {scale}",
+        tuple(Run(paper.programs[0], run.setting, run.environment, ()) for run in runs),
+    )
+
+
+def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
+    """What there is to draw at a scale: all runs, and if the paper lists the scale, its figures.
+
+    Args:
+      runs: of that scale.
+    """
+    listed = scale in [one.name for one in paper.scales]
+    return [all_runs(paper, scale, runs)] * bool(runs) + [
+        one for one in paper.experiments
+        if listed and one.name.startswith("figure") and selection.runs_of(one, runs)
+    ]
+
+
+def draw(
+    paper: Paper,
+    experiment: Experiment,
+    scale: str,
+    runs: Sequence[KeptRun],
+    directory: pathlib.Path,
+    whole_axis: bool = False,
+) -> list[pathlib.Path]:
+    """Draws a figure from the runs of one scale, and returns the files.
+
+    Args:
+      scale: of the runs.
+      runs: of which those are drawn that the experiment lists.
+      directory: for the files.
+      whole_axis: draw the paper's horizontal axis even where our runs cover little of it.
+
+    Raises:
+      ValueError: none of the runs has anything to draw.
+    """
+    lines = _lines(experiment, runs)
+    if not lines:
+        raise ValueError(f"no run of {experiment.name} at the scale {scale} has anything to draw")
+    settings = [name for name in experiment.settings if any(name == key[1] for key in lines)]
+    styles = palette.styles(experiment.settings)
+    looks = {name: (paper.label(name), styles[name]) for name in settings}
+    title = f"{paper.title}: {experiment.title}"
+    if experiment.name != ALL_RUNS:
+        title = f"{paper.title}, {experiment.name}. {experiment.title}"
+    words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
+    path = directory / file_name(paper.name, experiment.name, scale)
+    references = _references(paper, experiment)
+    if not experiment.x:
+        groups = {panel_title(name): _bars(lines, name, looks, experiment.band)
+                  for name in dict.fromkeys(key[0] for key in lines)}
+        return bars.draw(groups, _y_label(experiment), references, title, words, path)
+    names = (experiment.environments if experiment.over_tasks is OverTasks.APART
+             else tuple(dict.fromkeys(key[0] for key in lines)))
+    drawn = [_panel(lines, name, looks, experiment.band, references) for name in names]
+    return panels.draw(drawn, _axes(experiment, lines, whole_axis), title, words, path)
+
+
+def panel_title(environment: str) -> str:
+    """A task for people: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
+    name = environment.partition(":")[2] or environment
+    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
+
+
+def _lines(experiment: Experiment, runs: Sequence[KeptRun]) -> Lines:
+    x = selection.clock(experiment)
+    lines = {}
+    for run in selection.runs_of(experiment, runs):
+        points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
+        if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED and len(points):
+            points = 100 * selection.human_normalised(run.environment, points)
+        if len(points):
+            lines[run.environment, run.setting, run.seed] = points
+    return lines if experiment.over_tasks is OverTasks.APART else _over_tasks(experiment, lines)
+
+
+def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
+    """A line a setting and seed, over the tasks that all of them have."""
+    having = {}
+    for task, setting, seed in lines:
+        having.setdefault((setting, seed), set()).add(task)
+    if not having:
+        return {}
+    tasks = [one for one in experiment.environments if one in set.intersection(*having.values())]
+    panel = f"{len(tasks)} of {len(experiment.environments)} tasks"
+    combine = np.median if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED else np.mean
+    return {
+        (panel, setting, seed): _combined([lines[one, setting, seed] for one in tasks], combine)
+        for setting, seed in having if tasks
+    }
+
+
+def _combined(lines: Sequence[pandas.Series], combine) -> pandas.Series:
+    grid, values = _on_grid(lines)
+    return pandas.Series(combine(values, axis=0), index=grid)
+
+
+def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
+    """Positions [P] that all lines have, and their values [len(lines), P] there."""
+    if len(lines) == 1:
+        return lines[0].index.to_numpy(), lines[0].to_numpy()[np.newaxis]
+    start, end = max(line.index[0] for line in lines), min(line.index[-1] for line in lines)
+    grid = np.linspace(min(start, end), end, _GRID_POINTS)
+    return grid, np.array([np.interp(grid, line.index, line.to_numpy()) for line in lines])
+
+
+def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """What is shaded: [P] each, from [seeds, P]; nothing with one seed."""
+    if len(values) == 1:
+        return None, None
+    if band is Band.PERCENTILES_20_80:
+        return tuple(np.percentile(values, (20, 80), axis=0))
+    if band is Band.STANDARD_ERROR:
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        return values.mean(axis=0) - error, values.mean(axis=0) + error
+    return values.min(axis=0), values.max(axis=0)
+
+
+def _panel(lines: Lines, name: str, looks, band: Band, references) -> panels.Panel:
+    curves = []
+    for setting, (label, style) in looks.items():
+        of_seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
+        if of_seeds:
+            grid, values = _on_grid(of_seeds)
+            curves.append(panels.Curve(label, style, grid, values.mean(axis=0),
+                                       *_band(values, band)))
+    ends = [line.index[-1] for key, line in lines.items() if key[0] == name]
+    return panels.Panel(panel_title(name), tuple(curves), max(ends, default=None),
+                        references if curves else ())
+
+
+def _bars(lines: Lines, name: str, looks, band: Band) -> list[bars.Bar]:
+    drawn = []
+    for setting, (label, style) in looks.items():
+        finals = [selection.final(line) for key, line in lines.items()
+                  if key[:2] == (name, setting)]
+        if finals:
+            low, high = _band(np.array(finals)[:, np.newaxis], band)
+            ends = (None, None) if low is None else (float(low[0]), float(high[0]))
+            drawn.append(bars.Bar(label, style, float(np.mean(finals)), *ends))
+    return drawn
+
+
+def _references(paper: Paper, experiment: Experiment) -> tuple[tuple[float, str], ...]:
+    """What the paper reports, as (value, label), the largest first."""
+    values = ((reported.number(paper.name, one.source, one.row, one.column), one.label)
+              for one in experiment.references)
+    return tuple((value, f"{label}, reported: {value:g}")
+                 for value, label in sorted(values, reverse=True))
+
+
+def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes:
+    ours = float(max(line.index[-1] for line in lines.values()))
+    papers = papers_limit(experiment)
+    limit = None if experiment.name == ALL_RUNS else ours
+    if papers is not None and (whole_axis or ours >= _PAPERS_AXIS_FROM * papers):
+        limit = max(papers, ours)
+    in_suite = all(one.startswith("control:") for one in experiment.environments)
+    has_limits = in_suite and experiment.y == "episode_return_mean"
+    return panels.Axes(experiment.x, limit, _y_label(experiment),
+                       _CONTROL_SUITE_LIMITS if has_limits else None)
+
+
+def papers_limit(experiment: Experiment) -> float | None:
+    """Where the paper's runs end on the horizontal axis; None where that is not known."""
+    budget = experiment.budget
+    if experiment.x == "wall_seconds":
+        return None if budget.minutes is None else 60 * budget.minutes
+    if experiment.x == "learner_steps":
+        return budget.learner_steps
+    if budget.actor_steps is None or experiment.x == "actor_steps":
+        return budget.actor_steps
+    return budget.actor_steps * max(map(frames_per_step, experiment.environments))
+
+
+def _y_label(experiment: Experiment) -> str:
+    is_return = experiment.y == "episode_return_mean"
+    if is_return and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
+        return "median human-normalised score (%)"
+    return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))

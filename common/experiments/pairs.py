@@ -1,0 +1,162 @@
+"""Two settings beside each other on the tasks that both were run on."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+
+import numpy as np
+import pandas
+
+from common.experiments import bootstrap, selection
+from common.experiments.figures import panel_title
+from common.experiments.runs import KeptRun
+from common.experiments.scales import duration
+
+MARGIN = 0.05
+"""Smaller differences count as none: a part of the scale, see `Unit`."""
+LATE = 2 / 3
+"""A method that gains more than the margin after this part of its runs is still learning."""
+
+Measure = Callable[[pandas.Series], float]
+"""Of a run's values, in their order."""
+Lines = Mapping[tuple[str, str], Sequence[pandas.Series]]
+"""{(setting, environment): a run's values by their positions, for each seed}."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What differences are counted in: returns of the Control Suite, whose largest is 1000, percent
+    of a human's score on Atari, percent of the larger of both values elsewhere."""
+
+    name: str
+    largest: float
+
+    @classmethod
+    def of(cls, environment: str, y: str) -> "Unit":
+        suite = environment.partition(":")[0] if y == "episode_return_mean" else ""
+        return {"control": cls("", 1000.0), "atari": cls(" % of a human", 100.0)}.get(
+            suite, cls(" %", 100.0))
+
+    @property
+    def margin(self) -> float:
+        """See `MARGIN`."""
+        return MARGIN * self.largest
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Both settings on a task, at the time that all runs of it reach.
+
+    first, second: a value a seed, as measured. gain: of the one that gained more after `LATE` of
+    the time. end: that time. factor: makes values the unit's.
+    """
+
+    environment: str
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    gain: float
+    end: float
+    factor: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are two seeds of each."""
+        return min(len(self.first), len(self.second)) >= 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two settings.
+
+    tasks: that both were run on; those with two seeds of each if there are any. interval: of the
+    first's values less the second's, mean over tasks; None if no task has two seeds of each.
+    """
+
+    first: str
+    second: str
+    tasks: tuple[Task, ...]
+    unit: Unit
+    interval: bootstrap.Interval | None
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether one of them still gains more than the margin when its runs end."""
+        return float(np.mean([task.factor * task.gain for task in self.tasks])) > self.unit.margin
+
+    def words(self, x: str) -> str:
+        """Both, with their numbers; `x` is the column that `Task.end` is of."""
+        text = f"{self.first} - {self.second}"
+        if self.interval is not None:
+            one = self.interval
+            bounds = [_signed(value) for value in dataclasses.astuple(one)]
+            text += (f" = {bounds[0]}{self.unit.name} (bootstrap {bounds[1]} to {bounds[2]}, "
+                     f"Student {bounds[3]} to {bounds[4]})")
+        tasks = [f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
+                 f"after {_position(task.end, x)}" for task in self.tasks]
+        return f'{text}: {", ".join(tasks)}'
+
+
+def compare(
+    first: str, second: str, environments: Iterable[str], lines: Lines, y: str, measure: Measure
+) -> Pair:
+    """Compares two settings.
+
+    Args:
+      environments: the tasks to look at.
+      y: the column that the values are of.
+      measure: of each run.
+    """
+    tasks, unit = [], Unit("", 1000.0)
+    for environment in environments:
+        both = lines.get((first, environment), ()), lines.get((second, environment), ())
+        if all(both):
+            tasks.append(_task(environment, both, y, measure))
+            unit = Unit.of(environment, y)
+    enough = [task for task in tasks if task.is_enough]
+    interval = None
+    if enough:
+        scaled = ([[task.factor * value for value in getattr(task, side)] for task in enough]
+                  for side in ("first", "second"))
+        interval = bootstrap.difference(*scaled)
+    return Pair(first, second, tuple(enough or tasks), unit, interval)
+
+
+def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns) -> Lines:
+    """The values of runs that have ended; see `KeptRun.points` for the arguments."""
+    lines: dict[tuple[str, str], list[pandas.Series]] = {}
+    for run in runs:
+        points = run.points(x, y, returns) if run.has_ended else ()
+        if len(points):
+            lines.setdefault((run.setting, run.environment), []).append(points.set_index(x)[y])
+    return lines
+
+
+def _task(environment: str, both, y: str, measure: Measure) -> Task:
+    end = max(min(line.index[-1] for side in both for line in side),
+              max(line.index[0] for side in both for line in side))
+    values, gains = [], []
+    for side in both:
+        cut = [line[line.index <= end] for line in side]
+        early = [line[line.index <= max(LATE * end, line.index[0])] for line in cut]
+        values.append(tuple(measure(line) for line in cut))
+        gains.append(np.mean(values[-1]) - np.mean([measure(line) for line in early]))
+    factor = 100 / (max(abs(np.mean(side)) for side in values) or 1.0)
+    if y == "episode_return_mean" and environment.startswith("control:"):
+        factor = 1.0
+    elif y == "episode_return_mean" and environment.startswith("atari:"):
+        factor = selection.percent_of_human(environment)
+    return Task(environment, *values, float(max(gains)), float(end), float(factor))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.2g}"
+
+
+def _values(values: Sequence[float]) -> str:
+    seeds = "1 seed" if len(values) == 1 else f"{len(values)} seeds"
+    return f"{np.mean(values):.4g} ({seeds})"
+
+
+def _position(end: float, x: str) -> str:
+    if x == "wall_seconds":
+        return duration(round(end / 60, 1))
+    return f'{end:,.0f} {x.replace("_", " ")}'

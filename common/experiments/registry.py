@@ -1,0 +1,227 @@
+"""What a paper's figures and tables are made of: named lists of runs.
+
+The lists themselves are in `reproductions/<paper>/experiments.py`, as `PAPER`. A run is kept in
+
+    <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import enum
+import functools
+import importlib
+import importlib.util
+import pathlib
+
+from common.experiments.scales import Budget, Scale
+import reproductions
+
+RESULTS = pathlib.Path(reproductions.__file__).resolve().parents[1] / "results"
+"""The repository's: `runs/` is the root of the runs that are kept."""
+
+EXPERIMENTS_FILE = "experiments.py"
+
+
+class UnknownError(ValueError):
+    """There is no paper, experiment, scale, task or setting of that name; lists those there are."""
+
+
+class Returns(enum.StrEnum):
+    """Whose episodes a figure or a table shows."""
+
+    EVALUATOR = "evaluations without exploration"  # evaluator.csv
+    GREEDIEST_ACTOR = "training episodes of the greediest actor"  # acting.csv, the last actor
+    ALL_ACTORS = "training episodes of all actors"  # acting.csv
+
+
+class Band(enum.StrEnum):
+    """What the paper shades around a curve, or draws at a bar; of ours it is over seeds."""
+
+    UNSTATED = "not said"
+    PERCENTILES_20_80 = "20th to 80th percentile"
+    STANDARD_ERROR = "standard error"
+
+
+class OverTasks(enum.StrEnum):
+    """How a figure or a table brings its tasks together."""
+
+    APART = "a panel, bar or row each"
+    MEAN = "mean over tasks"
+    MEDIAN_NORMALISED = "median over games of human-normalised scores"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """An agent's program.
+
+    title: of the agent. module: in `binaries`. parameters: of its networks together, at most, for
+    the estimate of disk.
+    """
+
+    title: str
+    module: str
+    parameters: int
+
+    @functools.cached_property
+    def exists(self) -> bool:
+        """Whether the agent is implemented."""
+        return importlib.util.find_spec(self.module) is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A curve on one environment; with a scale and a seed it is a run directory.
+
+    setting: names the curve and its directory, and is unique for what `flags` say.
+    environment: as given to `common.environments.make`.
+    flags: what makes the setting: arguments of the program beside environment, seed, workdir,
+      limits and what the scale adds, over which they win.
+    budget: the paper's, where it is not that of the whole experiment.
+    """
+
+    program: Program
+    setting: str
+    environment: str
+    flags: tuple[str, ...]
+    budget: Budget | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A number of the paper to draw a line at: where results/reported/<paper>.csv has it.
+
+    source, row, column: of that file. label: for the legend.
+    """
+
+    source: str
+    row: str
+    column: str
+    label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A figure or a table of a paper, or what a section tells without either.
+
+    paper: directory in `reproductions`.
+    name: "figure 2", "table 1", "section E".
+    title: what it shows, a phrase.
+    runs: of one seed, in the order of the paper's legend and panels. Empty where there is nothing
+      to run.
+    budget: of a run, the paper's.
+    returns: whose episodes; `x`: column of evaluator.csv on the horizontal axis (a table, or a
+      figure of final performance, has none: ""); `y`: column of evaluator.csv on the vertical one,
+      "episode_return_mean", or of learner.csv. What is read from acting.csv has the same names.
+    over_tasks, band: how tasks are brought together, what is shaded.
+    seeds: how many the paper has; None where it does not say.
+    references: lines of reported numbers.
+    note: what the paper's text leaves open, and what was taken.
+    unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
+    """
+
+    paper: str
+    name: str
+    title: str
+    runs: tuple[Run, ...] = ()
+    budget: Budget = Budget()
+    returns: Returns = Returns.EVALUATOR
+    x: str = "wall_seconds"
+    y: str = "episode_return_mean"
+    over_tasks: OverTasks = OverTasks.APART
+    band: Band = Band.UNSTATED
+    seeds: int | None = None
+    references: tuple[Reference, ...] = ()
+    note: str = ""
+    unavailable: str = ""
+
+    def budget_of(self, run: Run) -> Budget:
+        """The paper's budget of one of the runs."""
+        return self.budget if run.budget is None else run.budget
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The curves, in their order."""
+        return tuple(dict.fromkeys(run.setting for run in self.runs))
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """The panels, in their order."""
+        return tuple(dict.fromkeys(run.environment for run in self.runs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A paper's experiments.
+
+    name: directory in `reproductions`. title: of the agent, "D4PG". citation: "Author et al. 2018".
+    programs: all that its runs use. experiments: figures, tables, sections, in the paper's order.
+    scales: that its runs can have, the paper's own first.
+    labels: a setting's text in legends, as the paper has it where it has one.
+    """
+
+    name: str
+    title: str
+    citation: str
+    programs: tuple[Program, ...]
+    experiments: tuple[Experiment, ...]
+    scales: tuple[Scale, ...]
+    labels: Mapping[str, str]
+
+    def experiment(self, name: str) -> Experiment:
+        """The experiment called `name`, e.g. "figure 2".
+
+        Raises:
+          UnknownError: there is none; the message lists all.
+        """
+        return _named(name, self.experiments, f"{self.title} has no {name}")
+
+    def scale(self, name: str) -> Scale:
+        """The scale called `name`.
+
+        Raises:
+          UnknownError: there is none; the message lists all.
+        """
+        return _named(name, self.scales, f"{self.title} has no scale {name}")
+
+    def label(self, setting: str) -> str:
+        """The setting's text in legends: its name where the paper has none."""
+        return self.labels.get(setting, setting)
+
+    def obstacle(self, experiment: Experiment) -> str:
+        """Why `experiment` cannot be run, or ""."""
+        used = tuple(dict.fromkeys(run.program for run in experiment.runs)) or self.programs
+        missing = [program.title for program in used if not program.exists]
+        words = [f'not yet implemented: {", ".join(missing)}'] if missing else []
+        return "; ".join(words + [experiment.unavailable] * bool(experiment.unavailable))
+
+
+def paper_names() -> tuple[str, ...]:
+    """Every paper that has experiments, sorted."""
+    folders = (folder for root in reproductions.__path__ for folder in pathlib.Path(root).iterdir())
+    return tuple(sorted(one.name for one in folders if (one / EXPERIMENTS_FILE).exists()))
+
+
+def paper(name: str) -> Paper:
+    """The paper of that name.
+
+    Raises:
+      UnknownError: there is none; the message lists all.
+    """
+    if name not in paper_names():
+        raise UnknownError(f'unknown paper "{name}": there are {", ".join(paper_names())}')
+    return importlib.import_module(f"reproductions.{name}.experiments").PAPER
+
+
+def run_path(paper_name: str, scale: str, setting: str, environment: str, seed: int,
+             ) -> pathlib.PurePath:
+    """Where a run is kept, below `RESULTS / "runs"` or any other root of runs."""
+    folder = environment.replace(":", "-")
+    return pathlib.PurePath(paper_name, scale, setting, folder, f"seed_{seed}")
+
+
+def _named(name: str, candidates: tuple, problem: str):
+    for candidate in candidates:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(candidate.name for candidate in candidates)
+    raise UnknownError(f"{problem}: there are {names}")

@@ -1,0 +1,54 @@
+"""Claims that a speed grows in proportion to something."""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+from scipy import stats
+
+from common.experiments import pairs, selection
+from common.experiments.bootstrap import CONFIDENCE
+from common.experiments.claims import Evidence, Finding, Verdict
+from common.experiments.comparison import nothing
+from common.experiments.registry import Experiment, Paper
+
+_TOLERANCE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Proportional:
+    """Whether what the experiment shows is proportional to a number that its settings have.
+
+    sizes: {setting: that number}.
+    """
+
+    sizes: Mapping[str, float]
+
+    rule = ("the slope of log value over log size, a run a point, with its 95 % interval: holds "
+            f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside")
+
+    def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
+        """See `claims.Test`."""
+        scales = [evidence.scale] if evidence.scale else selection.scales_of(paper, evidence.kept)
+        for scale in scales:
+            runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
+            lines = pairs.lines_of(runs, selection.clock(experiment), experiment.y,
+                                   experiment.returns)
+            points = [(self.sizes[setting], selection.final(line))
+                      for (setting, _), of in lines.items() if setting in self.sizes for line in of]
+            if len({size for size, _ in points}) >= 3:
+                return self._conclude(np.log(np.array(points)), scale)
+        return Finding(Verdict.OPEN, nothing(paper, experiment))
+
+    def _conclude(self, points: np.ndarray, scale: str) -> Finding:
+        line = stats.linregress(points[:, 0], points[:, 1])
+        reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr
+        low, high = line.slope - reach, line.slope + reach
+        words = (f"The value grows as the size to the power {line.slope:.2f} ({low:.2f} to "
+                 f"{high:.2f}), {len(points)} runs. Scale {scale}.")
+        verdict = Verdict.OPEN
+        if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
+            verdict = Verdict.HOLDS
+        elif high < 1 - _TOLERANCE or low > 1 + _TOLERANCE:
+            verdict = Verdict.FAILS
+        return Finding(verdict, words)

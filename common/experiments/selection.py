@@ -1,0 +1,85 @@
+"""Which of the runs that are kept a figure, a table or a claim takes."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pandas
+
+from common.experiments.registry import Experiment, Paper
+from common.experiments.runs import KeptRun, KeptRuns
+from common.reporting import reported, scores
+
+FINAL = "the mean of a run's last tenth of values, at least two"
+"""What a final return is."""
+
+
+def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
+    """Those of `runs` that the experiment lists, in its order of settings, environments, seeds."""
+    order = {(run.setting, run.environment): number for number, run in enumerate(experiment.runs)}
+    listed = [run for run in runs if (run.setting, run.environment) in order]
+    return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
+
+
+def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
+    """The scales with runs, those nearest to the paper's first, ones that it does not list last."""
+    there = kept.scales(paper.name)
+    listed = [scale.name for scale in paper.scales if scale.name in there]
+    return (*listed, *(name for name in there if name not in listed))
+
+
+def check_scale(paper: Paper, kept: KeptRuns, scale: str | None) -> None:
+    """Refuses a scale that the paper does not list and of which there are no runs.
+
+    Raises:
+      UnknownError: it is such a scale; the message lists the others.
+    """
+    if scale is not None and scale not in kept.scales(paper.name):
+        paper.scale(scale)
+
+
+def nearest_scale(
+    paper: Paper, kept: KeptRuns, is_enough: Callable[[Sequence[KeptRun]], bool]
+) -> str | None:
+    """The scale nearest to the paper's whose runs are enough; None if there is none."""
+    for scale in scales_of(paper, kept):
+        if is_enough(kept.of(paper.name, scale)):
+            return scale
+    return None
+
+
+def clock(experiment: Experiment) -> str:
+    """The column that an experiment's runs are followed along, even if its figure has no axis."""
+    return experiment.x or ("wall_seconds" if experiment.budget.actor_steps is None
+                            else "actor_steps")
+
+
+def final(values: pandas.Series) -> float:
+    """The final value of a run, as `FINAL` says.
+
+    Args:
+      values: one or more, in the order of the run.
+    """
+    return float(values.tail(max(2, len(values) // 10)).mean())
+
+
+def human_normalised(environment: str, returns: pandas.Series) -> pandas.Series:
+    """Scores of an Atari game as parts of a human's: 0 is random play, 1 a human.
+
+    Args:
+      environment: "atari:GAME".
+      returns: unclipped.
+
+    Raises:
+      ValueError: random and human scores of the game are not known.
+    """
+    game = environment.removeprefix("atari:")
+    references = reported.atari_scores()
+    normalised = scores.human_normalised(
+        pandas.DataFrame([returns.to_numpy()], index=[game]), references["random"],
+        references["human"])
+    return pandas.Series(normalised.loc[game].array, index=returns.index)
+
+
+def percent_of_human(environment: str) -> float:
+    """What a point of an Atari game's score is, in percent of a human's."""
+    none, one = human_normalised(environment, pandas.Series([0.0, 1.0]))
+    return 100 * (one - none)

@@ -1,0 +1,62 @@
+"""Final values as bars, in groups."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import pathlib
+
+from common.reporting.palette import Style
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """A method in a group: its mean, and the ends of its error bar, None with one seed."""
+
+    label: str
+    style: Style
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def draw(
+    groups: Mapping[str, Sequence[Bar]],
+    y_label: str,
+    lines: Sequence[tuple[float, str]],
+    title: str,
+    caption: str,
+    path: pathlib.Path,
+) -> list[pathlib.Path]:
+    """Draws the groups beside each other, and returns the files, as `panels.draw` does.
+
+    Args:
+      groups: {name: bars}. With one group each bar has its name below it and there is no legend.
+      y_label: of the vertical axis, which begins at 0 if no value is below.
+      lines: reported numbers, as (value, label).
+    """
+    # Here, because drawing is no business of most processes that import this package.
+    from common.reporting import figure_page
+
+    page = figure_page.Page(1, 1, share=True, wide=len(groups) > 3)
+    (place,) = page.axes
+    place.grid(False, axis="x")
+    legend, ticks = {}, {}
+    for number, (name, bars) in enumerate(groups.items()):
+        width = 0.84 / max(1, len(bars))
+        for index, bar in enumerate(bars):
+            position = number + (index - (len(bars) - 1) / 2) * width
+            drawn = place.bar(position, bar.value, 0.9 * width, color=bar.style.color,
+                              hatch="////" if bar.style.line != "-" else None, edgecolor="white")
+            if bar.low is not None:
+                place.errorbar(position, bar.value, [[bar.value - bar.low], [bar.high - bar.value]],
+                               color="0.2", linewidth=0.9, capsize=2)
+            legend[bar.label] = drawn
+            ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
+    for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):
+        legend[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
+    place.set_xticks(list(ticks), ticks.values(), rotation=30 if long else 0,
+                     ha="right" if long else "center")
+    place.set_ylabel(y_label, fontsize=figure_page.NORMAL)
+    if len(groups) == 1:
+        legend = {label: legend[label] for _, label in lines}
+    return page.save(title, legend, caption, path)

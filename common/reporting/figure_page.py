@@ -1,0 +1,88 @@
+"""A page of panels with its title above, legend and explanation below, written as PNG and PDF.
+
+Whoever draws imports this only then: most processes of a run have no use for matplotlib.
+"""
+
+from collections.abc import Mapping
+import pathlib
+import textwrap
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
+"""Points of type on a page that is as wide as a column of text on a screen."""
+GREY = "0.45"
+
+_WIDTH = {1: 4.6, 2: 6.0}
+_FULL_WIDTH = 7.2
+_PANEL_HEIGHT = {1: 2.7, 2: 2.2, 3: 1.8, 4: 1.45, 5: 1.3, 6: 1.2}
+_DPI = 150
+_TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
+
+
+class Page:
+    """A grid of axes.
+
+    Args:
+      rows: of the grid. columns: 1 to 6.
+      share: whether all panels have the same axes.
+      wide: whether the page is as wide as text, whatever its columns.
+    """
+
+    def __init__(self, rows: int, columns: int, *, share: bool, wide: bool = False):
+        self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
+        self._grid_height = rows * _PANEL_HEIGHT[columns] + 0.3
+        self._figure = Figure(dpi=_DPI, layout="constrained")
+        FigureCanvasAgg(self._figure)
+        self.axes: list[Axes] = list(self._figure.subplots(
+            rows, columns, squeeze=False, sharex=share, sharey=share).ravel())
+        for axes in self.axes:
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color(GREY)
+            axes.grid(True, color="0.92", linewidth=0.6)
+            axes.set_axisbelow(True)
+            axes.tick_params(labelsize=SMALL, color=GREY, length=2.5)
+
+    def save(
+        self, title: str, legend: Mapping[str, Artist], caption: str, path: pathlib.Path
+    ) -> list[pathlib.Path]:
+        """Writes `path` with .png and .pdf for a suffix, and returns both.
+
+        The same contents give the same bytes: no dates and no versions are in the files.
+
+        Args:
+          title: of the page.
+          legend: {label: what has it}, in order.
+          caption: a sentence or more, broken into lines here.
+          path: its directory is made if it does not exist.
+        """
+        longest = max(map(len, legend), default=1)
+        columns = max(1, int(self._width * 72 / (longest * NORMAL * 0.52 + 40)))
+        legend_height = _LEGEND_LINE * -(-len(legend) // columns)
+        lines = textwrap.wrap(caption, int(self._width * 72 / (SMALL * 0.55)))
+        caption_height = _CAPTION_LINE * len(lines) + 0.08
+        below = legend_height + caption_height + 0.05
+        titles = textwrap.wrap(title, int(self._width * 72 / (LARGE * 0.52)))
+        height = self._grid_height + below + _TITLE_LINE * len(titles) + 0.06
+        self._figure.set_size_inches(self._width, height)
+        self._figure.get_layout_engine().set(
+            rect=(0, below / height, 1, self._grid_height / height), w_pad=0.04, h_pad=0.03)
+        self._figure.text(0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top",
+                          fontsize=LARGE)
+        if legend:
+            self._figure.legend(
+                legend.values(), legend.keys(), loc="lower center", ncols=columns,
+                bbox_to_anchor=(0.5, caption_height / height), borderaxespad=0, borderpad=0,
+                fontsize=NORMAL, frameon=False, handlelength=2.4, columnspacing=1.5,
+                labelspacing=0.35)
+        self._figure.text(0.012, 0.06 / height, "\n".join(lines), ha="left", va="bottom",
+                          fontsize=SMALL, color=GREY, linespacing=1.25)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files = [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "pdf")]
+        nothing = ({"Software": None}, {"Creator": None, "Producer": None, "CreationDate": None})
+        for file, metadata in zip(files, nothing):
+            self._figure.savefig(file, metadata=metadata)
+        return files

@@ -1,0 +1,253 @@
+"""What the paper says about its results, and what decides each statement."""
+
+import re
+
+from common.experiments.atari_scores import MedianReached, references
+from common.experiments.claims import Check, Claim, Evidence
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.scaling import Proportional
+from common.reporting import scores
+from reproductions.apex.experiments import (
+    CAPACITIES, CONTROL_TASKS, FIGURE_3_ACTORS, FIGURE_4_ACTORS, SIX_GAMES
+)
+
+_NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"
+_AGENT = "Ape-X DQN"
+
+
+def _dqn(actors: int, capacity: str = "1m") -> str:
+    return f"dqn_{actors}_actors_replay_{capacity}"
+
+
+def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
+    """Each beside the one before it."""
+    return tuple(zip(names[1:], names))
+
+
+def _median_434(evidence: Evidence) -> tuple[bool, str]:
+    printed = evidence.reported.number("apex", "table 1", _AGENT, _NO_OP)
+    table = evidence.reported.table("apex", "table 2")[["No-op starts"]]
+    median = 100 * scores.human_normalised(table, *references(evidence))["No-op starts"].median()
+    return (round(median) == printed,
+            f"Table 2's {len(table)} scores give {median:.2f} %, table 1 prints {printed:.0f} %.")
+
+
+def _above_baselines(evidence: Evidence) -> tuple[bool, str]:
+    table = evidence.reported.table("apex", "table 1")
+    others, words, holds = table.drop(index=_AGENT), [], True
+    for column in (_NO_OP, _HUMAN):
+        best = others[column].idxmax()
+        holds &= table.at[_AGENT, column] > others.at[best, column]
+        words.append(f"{column}: {table.at[_AGENT, column]:.0f} %, the best other, {best}, "
+                     f"{others.at[best, column]:.0f} %")
+    return bool(holds), f'{"; ".join(words)}.'
+
+
+def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
+    """Against the best baseline whose training time table 1 has."""
+    table = evidence.reported.table("apex", "table 1")[["Training time", _NO_OP]].dropna()
+    best = table.drop(index=_AGENT)[_NO_OP].idxmax()
+    ours, theirs = table.loc[_AGENT], table.loc[best]
+    return (bool(ours["Training time"] < theirs["Training time"] and ours[_NO_OP] > theirs[_NO_OP]),
+            f'{ours[_NO_OP]:.0f} % after {ours["Training time"]:g} days, {best} '
+            f'{theirs[_NO_OP]:.0f} % after {theirs["Training time"]:g}.')
+
+
+def _rates(evidence: Evidence) -> tuple[bool, str]:
+    """Section 4's rates are each other's products."""
+    def dqn(column):
+        return evidence.reported.number("apex", "section 4.1", _AGENT, column)
+
+    def dpg(column):
+        return evidence.reported.number("apex", "section 4.2", "Ape-X DPG", column)
+
+    products = (
+        (dqn("actors") * dqn("frames per second of an actor"),
+         dqn("frames per second of all actors"), "frames/s"),
+        (dqn("frames per second of all actors") / dqn("action repeat"),
+         dqn("transitions per second of all actors"), "transitions/s"),
+        (dqn("batches per second") * dqn("batch size"),
+         dqn("transitions learned from per second"), "transitions learned/s"),
+        (dpg("batches per second") * dpg("batch size"),
+         dpg("transitions learned from per second"), "transitions learned/s (DPG)"),
+    )
+    return (all(abs(ours / printed - 1) < 0.01 for ours, printed, _ in products),
+            "; ".join(f"{ours:,.0f} {unit}, printed {printed:,.0f}"
+                      for ours, printed, unit in products) + ".")
+
+
+def _replay_size(evidence: Evidence) -> tuple[bool, str]:
+    """Between removals the memory exceeds its limit by half of what comes in, on average."""
+    def number(column):
+        return evidence.reported.number("apex", "section 4.1", _AGENT, column)
+
+    capacity, median = number("replay capacity (soft)"), number("median size of the replay")
+    cycle = number("period of removals") / number("batches per second")
+    expected = number("transitions per second of all actors") * cycle / 2
+    return (bool(abs((median - capacity) / expected - 1) < 0.1),
+            f"The rates give {capacity + expected:,.0f}, the paper says {median:,.0f}.")
+
+
+def _kills(evidence: Evidence, role: str) -> tuple[list, dict, str] | None:
+    """The soak's kills of a role, its end, and a sentence on them; None without a record."""
+    soak = evidence.benchmark("soak")
+    kills = [kill for kill in soak["kills"] if kill["role"] == role] if soak else []
+    if not kills:
+        return None
+    back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
+    words = (f"{len(kills)} killed, {len(back)} back after {min(back, default=0):.0f} to "
+             f"{max(back, default=0):.0f} s; ")
+    return kills, soak["end"], words
+
+
+def _no_soak() -> tuple[None, str]:
+    return None, "No record: make soak."
+
+
+def _actors_may_die(evidence: Evidence) -> tuple[bool | None, str]:
+    found = _kills(evidence, "actor")
+    if found is None:
+        return _no_soak()
+    kills, end, words = found
+    holds = (all(kill["recovered"] is not None for kill in kills)
+             and end["actor_steps"] == end["accepted_from_all_lives"] and end["exit_code"] == 0)
+    return holds, (f'{words}learning went on to {end["learner_steps"]:,} steps and a return of '
+                   f'{end["return"]:.0f}; {end["actor_steps"]:,} actor steps counted, '
+                   f'{end["accepted_from_all_lives"]:,} transitions accepted '
+                   "(results/benchmarks/soak.json, D4PG on this system).")
+
+
+def _replay_may_die(evidence: Evidence) -> tuple[bool | None, str]:
+    found = _kills(evidence, "replay")
+    if found is None:
+        return _no_soak()
+    kills, _, words = found
+    sizes = [re.match(r"([\d,]+) items, ([\d,]+) when learning went on", kill["note"])
+             for kill in kills]
+    if not all(sizes):
+        return False, f"{words}learning did not go on after each."
+    before, after = ([int(size[part].replace(",", "")) for size in sizes] for part in (1, 2))
+    return (all(0 < now < then for now, then in zip(after, before)),
+            f"{words}memories of {_listed(before)} were lost, learning went on with "
+            f"{_listed(after)} (results/benchmarks/soak.json).")
+
+
+def _learner_may_die(evidence: Evidence) -> tuple[bool | None, str]:
+    found = _kills(evidence, "learner")
+    if found is None:
+        return _no_soak()
+    kills, end, words = found
+    steps = [re.match(r"at step ([\d,]+) or later, resumed at step ([\d,]+)", kill["note"])
+             for kill in kills]
+    if not all(steps):
+        return False, f"{words}not each resumed."
+    then, resumed = ([int(step[part].replace(",", "")) for step in steps] for part in (1, 2))
+    return (all(0 < one <= before for one, before in zip(resumed, then))
+            and end["learner_steps"] > max(then),
+            f"{words}at steps {_listed(then)}, resumed at {_listed(resumed)}, ended at "
+            f'{end["learner_steps"]:,} (results/benchmarks/soak.json).')
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(f"{number:,}" for number in numbers)
+
+
+CLAIMS = (
+    Claim(
+        "median", "The median human-normalised score over 57 games, no-op starts, is 434 %.",
+        "table 1", "table 1", Check(_median_434, "table 2's scores give it to the printed digit"),
+    ),
+    Claim(
+        "median_reached", "Ape-X DQN reaches that median.", "table 1", "table 1",
+        MedianReached("dqn", "table 1", _AGENT, _NO_OP),
+    ),
+    Claim(
+        "above_baselines", "Ape-X's performance is higher than that of any baseline according to "
+        "both metrics.", "section 4.1, table 1", "table 1",
+        Check(_above_baselines, "in table 1 both medians are above every other"),
+    ),
+    Claim(
+        "fraction_of_time", "Better final performance in a fraction of the wall-clock time of the "
+        "state of the art.", "abstract, table 1", "table 1",
+        Check(_fraction_of_time, "in table 1 it is above the best baseline with a stated time, in "
+                                 "less time"),
+    ),
+    Claim(
+        "rates", "360 actors at 139 frames/s make 50K frames/s, 12.5K transitions/s; 19 batches/s "
+        "of 512 are 9.7K transitions/s, 86 of 256 are 22K.", "sections 4.1, 4.2", "",
+        Check(_rates, "products agree within 1 %"),
+    ),
+    Claim(
+        "replay_size", "With a soft limit of 2M, enforced every 100 learner steps, the median size "
+        "of the replay is 2,035,050.", "section 4.1", "",
+        Check(_replay_size, "half of what comes in between removals, by the paper's rates, is the "
+                            "excess within 10 %"),
+    ),
+    Claim(
+        "dpg_actors", "With more actors Ape-X DPG becomes increasingly effective.",
+        "section 4.2, figure 3", "figure 3",
+        Comparison(_growing([f"dpg_{actors}_actors" for actors in FIGURE_3_ACTORS])),
+    ),
+    Claim(
+        "actors", "Performance consistently improves from 8 to 256 actors.",
+        "section 5, figure 4", "figure 4",
+        Comparison(_growing([_dqn(actors) for actors in FIGURE_4_ACTORS])),
+    ),
+    Claim(
+        "capacity", "There is a small benefit to a larger replay.", "section 5, figure 5",
+        "figure 5", Comparison(_growing([_dqn(256, capacity) for capacity in CAPACITIES])),
+    ),
+    Claim(
+        "recency", "Recency alone does not explain the gain: 32 actors whose transitions are added "
+        "8 times do not perform as well as 256.", "appendix A, figure 6", "figure 6",
+        Comparison(((_dqn(256), "dqn_32_actors_8_copies_replay_1m"),)),
+    ),
+    Claim(
+        "epsilons", "The full range of epsilon is overall slightly better than six values.",
+        "appendix B, figure 7", "figure 7", Comparison((("dqn_full_range", "dqn_six_epsilons"),)),
+    ),
+    Claim(
+        "linear", "The speed of data generation scales linearly with the number of actors.",
+        "figure 13", "figure 13",
+        Proportional({_dqn(actors): actors for actors in FIGURE_4_ACTORS}),
+    ),
+    Claim(
+        "prioritized", "With 256 actors prioritised replay is as good as uniform or better.",
+        "figure 14", "figure 14",
+        Comparison(((_dqn(256), "dqn_uniform_lr0.00025_256_actors_replay_1m"),),
+                   Expected.NOT_BEHIND),
+    ),
+    Claim(
+        "batch_size", "Larger batches benefit clearly, up to 512.", "appendix E", "section E",
+        Comparison(tuple(("dqn", f"dqn_batch{size}") for size in (32, 128, 256)),
+                   environments=SIX_GAMES),
+    ),
+    Claim(
+        "learning_rate", "A learning rate of half the size does not reliably improve results.",
+        "appendix E", "section E",
+        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES),
+    ),
+    Claim(
+        "exponents", "Results of Ape-X DPG are essentially consistent for prioritisation exponents "
+        "from 0.3 to 0.7.", "appendix E", "section E",
+        Comparison((("dpg", "dpg_alpha0.3"), ("dpg", "dpg_alpha0.7")), Expected.LEVEL,
+                   CONTROL_TASKS),
+    ),
+    Claim(
+        "actors_fail", "Actors may be interrupted at any time; this does not prevent continued "
+        "learning.", "appendix F", "",
+        Check(_actors_may_die, "in the soak each killed actor acts again, the run ends well and "
+                               "its counts agree"),
+    ),
+    Claim(
+        "replay_fails", "If the replay is interrupted its data is discarded and it is refilled "
+        "quickly; the learner pauses until the minimum is there.", "appendix F", "",
+        Check(_replay_may_die, "in the soak learning goes on after each kill, from a small memory"),
+    ),
+    Claim(
+        "learner_fails", "If the learner is interrupted, progress stalls until it resumes.",
+        "appendix F", "",
+        Check(_learner_may_die, "in the soak it resumes each time at a step that it had reached, "
+                                "and goes on beyond"),
+    ),
+)

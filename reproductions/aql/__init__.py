@@ -1,0 +1,1 @@
+"""AQL: amortized Q-learning in enormous action spaces."""

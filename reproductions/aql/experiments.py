@@ -1,0 +1,125 @@
+"""The paper's figures as lists of runs; it has no tables."""
+
+from collections.abc import Iterable
+
+from common.experiments.registry import Band, Experiment, OverTasks, Paper, Program, Run
+from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Budget
+
+# DeepMind Lab: ResNet, LSTM and both heads.
+PROGRAM = Program("AQL", "binaries.aql", parameters=2_500_000)
+
+LOW = tuple(
+    f"control:{task}"
+    for task in (
+        "acrobot:swingup", "acrobot:swingup_sparse", "cartpole:balance", "cartpole:balance_sparse",
+        "cartpole:swingup", "cartpole:swingup_sparse", "cartpole:two_poles",
+        "cartpole:three_poles", "pendulum:swingup", "ball_in_cup:catch", "finger:spin",
+        "finger:turn_easy", "finger:turn_hard", "point_mass:easy", "point_mass:hard",
+        "reacher:easy", "reacher:hard",
+    )
+)
+"""Figure 6: tasks of one or two sub-actions."""
+
+MEDIUM = tuple(
+    f"control:{task}"
+    for task in (
+        "hopper:stand", "hopper:hop", "fish:upright", "fish:swim", "manipulator:bring_ball",
+        "manipulator:bring_peg", "manipulator:insert_ball", "manipulator:insert_peg",
+        "stacker:stack_2", "stacker:stack_4", "swimmer:swimmer6", "cheetah:run", "walker:stand",
+        "walker:walk", "walker:run",
+    )
+)
+"""Figure 7: four to six."""
+
+HIGH = tuple(
+    f"control:{task}"
+    for task in (
+        "swimmer:swimmer15", "humanoid:stand", "humanoid:walk", "humanoid:run",
+        "humanoid:run_pure_state", "humanoid_CMU:stand", "humanoid_CMU:run",
+    )
+)
+"""Figure 8: fourteen or more."""
+
+ALL = (*LOW, *MEDIUM, *HIGH)
+LAB = ("dmlab:explore_goal_locations_small", "dmlab:explore_object_locations_small")
+
+_LABELS = {
+    "aql": "AQL",
+    "aql_gaussian": "AQL, continuous",
+    "uniform_q": "Uniform Q-learning",
+    "qt_opt": "QT-Opt",
+    "d3pg": "D3PG",
+    "impala": "IMPALA",
+    "aql_independent": "AQL, independent",
+    "exact_q": "Q-learning, exact",
+}
+_METHODS = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+_ACTION_SETS = ("11", "3528")
+
+
+def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
+    return tuple(
+        Run(PROGRAM, setting, environment, (f"--setting={setting}",))
+        for setting in settings for environment in environments
+    )
+
+
+_TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
+_200M_STEPS = Budget(actor_steps=200_000_000)
+_COMMON = {"budget": _200M_STEPS, "x": "actor_steps", "band": Band.STANDARD_ERROR, "seeds": 3,
+           "note": _TASKS_OPEN}
+_FINAL = {**_COMMON, "x": ""}
+
+EXPERIMENTS = (
+    Experiment("aql", "figure 1", "Control Suite: six methods, mean over 39 tasks",
+               runs=_runs(_METHODS, ALL), over_tasks=OverTasks.MEAN,
+               **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"}),
+    Experiment("aql", "figure 2", "Control Suite: final means of medium and high dimensions",
+               runs=_runs(_METHODS, (*MEDIUM, *HIGH)), over_tasks=OverTasks.MEAN, **_FINAL),
+    Experiment(
+        "aql", "figure 3", "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
+        runs=tuple(
+            Run(PROGRAM, f"{method}_{actions}_actions", environment,
+                (f"--setting={method}_{actions}_actions",))
+            for method in ("aql", "exact_q", "impala") for actions in _ACTION_SETS
+            for environment in LAB
+        ),
+        **{**_COMMON, "budget": Budget(actor_steps=50_000_000), "seeds": 5,
+           "note": "the levels are named in the picture only: two of DMLab-30; "
+                   "their second row, by time, is of the same runs"},
+        unavailable="DeepMind Lab is in no package registry",
+    ),
+    Experiment("aql", "figure 4", "pendulum swingup: proposals and Q-values as pictures",
+               runs=_runs(["aql"], ["control:pendulum:swingup"]), **_FINAL),
+    Experiment("aql", "figure 5", "Control Suite: independent beside autoregressive proposals",
+               runs=_runs(["aql", "aql_independent"], ALL), over_tasks=OverTasks.MEAN, **_COMMON),
+    Experiment("aql", "figure 6", "Control Suite: final means of low dimensions, by task",
+               runs=_runs(_METHODS, LOW), **_FINAL),
+    Experiment("aql", "figure 7", "Control Suite: final means of medium dimensions, by task",
+               runs=_runs(_METHODS, MEDIUM), **_FINAL),
+    Experiment("aql", "figure 8", "Control Suite: final means of high dimensions, by task",
+               runs=_runs(_METHODS, HIGH), **_FINAL),
+    Experiment("aql", "figure 9", "Control Suite: learning curves of low and some medium tasks",
+               runs=_runs(_METHODS, ALL[:21]), **_COMMON),
+    Experiment("aql", "figure 10", "Control Suite: learning curves of the other tasks",
+               runs=_runs(_METHODS, ALL[21:]), **_COMMON),
+    Experiment(
+        "aql", "figure 11", "Control Suite: RMSProp, and a deeper network that shares layers",
+        runs=tuple(
+            Run(PROGRAM, f"{method}_shared_rmsprop", environment,
+                (f"--setting={method}_shared_rmsprop",))
+            for method in _METHODS for environment in ALL
+        ),
+        over_tasks=OverTasks.MEAN, **_COMMON,
+    ),
+)
+
+PAPER = Paper(
+    name="aql", title="AQL", citation="Van de Wiele et al. 2020", programs=(PROGRAM,),
+    experiments=EXPERIMENTS, scales=(PAPER_SCALE,),
+    labels=_LABELS
+    | {f"{method}_{actions}_actions": f"{_LABELS[method]}, {actions} actions"
+       for method in ("aql", "exact_q", "impala") for actions in _ACTION_SETS}
+    | {f"{method}_shared_rmsprop": _LABELS[method] for method in _METHODS},
+)

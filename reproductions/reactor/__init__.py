@@ -1,0 +1,1 @@
+"""Reactor: a fast and sample-efficient actor-critic agent."""

@@ -1,0 +1,185 @@
+"""What the paper says about its results, and what decides each statement."""
+
+import pandas
+
+from common.experiments.atari_scores import MedianReached
+from common.experiments.claims import Check, Claim, Evidence
+from common.experiments.comparison import Comparison, Expected
+from common.reporting import ranking, scores
+
+_MEDIAN, _RANK, _ELO = "Normalized scores", "Mean rank", "Elo"
+_SIGNS = {_MEDIAN: 1, _RANK: -1, _ELO: 1}
+"""1 where more is better."""
+_HALF_A_DIGIT = 0.05
+"""Table 5 has one digit after the point."""
+_OURS = ("Reactor ND", "Reactor", "Reactor 500m")
+
+
+def _derived(evidence: Evidence) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Table 5's scores, and table 2 for the same agents."""
+    table_5 = evidence.reported.table("reactor", "table 5")
+    return table_5, evidence.reported.table("reactor", "table 2").loc[table_5.columns]
+
+
+def _medians(evidence: Evidence) -> tuple[bool, str]:
+    table_5, table_2 = _derived(evidence)
+    ours = scores.human_normalised(table_5, table_5["Random"], table_5["Human"]).median().round(2)
+    wrong = ours.index[(ours - table_2[_MEDIAN]).abs() > 1e-9]
+    agents = [name for name in ours.index if name not in ("Random", "Human")]
+    return (wrong.empty, "Table 5 gives " + ", ".join(f"{name} {ours[name]:.2f}" for name in agents)
+            + _differing(wrong, ours, table_2[_MEDIAN], ".2f"))
+
+
+def _ranks(evidence: Evidence) -> tuple[bool, str]:
+    """Scores that are printed alike may have differed before they were rounded."""
+    table_5, table_2 = _derived(evidence)
+    ours, printed = ranking.mean_rank(table_5).round(2), table_2[_RANK]
+    exact = int(((ours - printed).abs() < 1e-9).sum())
+    least, most = {}, {}
+    for name in table_5:
+        lead = table_5.drop(columns=name).sub(table_5[name], axis="index")
+        least[name] = 1 + (lead > 2 * _HALF_A_DIGIT + 1e-9).sum(axis="columns").mean()
+        most[name] = 1 + (lead >= -2 * _HALF_A_DIGIT - 1e-9).sum(axis="columns").mean()
+    within = [name for name in table_5
+              if least[name] - 0.005 <= printed[name] <= most[name] + 0.005]
+    wrong = ours.index[(ours - printed).abs() > 1e-9]
+    return (len(within) == len(printed),
+            f"{exact} of {len(printed)} are exactly those of table 5, {len(within)} within what "
+            f'rounding its scores hides{_differing(wrong, ours, printed, ".2f")}')
+
+
+def _elo(evidence: Evidence) -> tuple[bool, str]:
+    table_5, table_2 = _derived(evidence)
+    ours, printed = ranking.elo(ranking.wins(table_5), anchor="Human"), table_2[_ELO]
+    wrong = ours.index[(ours - printed).abs() > 2]
+    return (wrong.empty,
+            f"{len(ours) - len(wrong)} of {len(ours)} are within 2 of what table 5 gives"
+            f'{_differing(wrong, ours, printed, ".0f")}')
+
+
+def _differing(names, ours, printed, digits: str) -> str:
+    """The end of a sentence."""
+    listed = [f"{name} {ours[name]:{digits}}, printed {printed[name]:{digits}}" for name in names]
+    return f'. Differing: {"; ".join(listed)}.' if listed else "."
+
+
+def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, str]:
+    """Whether an agent is ahead of others by all three metrics of table 1 or 2."""
+    table, words = evidence.reported.table("reactor", source), []
+    for metric, sign in _SIGNS.items():
+        ahead = table.loc[others, metric].dropna()
+        better = ahead.index[sign * ahead >= sign * table.at[agent, metric]]
+        if len(better):
+            words.append(f"{metric}: {agent} {table.at[agent, metric]:g}, " + ", ".join(
+                f"{name} {ahead[name]:g}" for name in better))
+    if words:
+        return False, f'{source.capitalize()}: {"; ".join(words)}.'
+    values = ", ".join(f"{metric} {table.at[agent, metric]:g}" for metric in _SIGNS)
+    beaten = f"{others[0]}'s" if len(others) == 1 else "the others'"
+    return True, f"{source.capitalize()}: {agent} has {values}, all better than {beaten}."
+
+
+def _others(evidence: Evidence, source: str) -> list[str]:
+    """The agents of others; a human is none."""
+    return [name for name in evidence.reported.table("reactor", source).index
+            if name not in (*_OURS, "Human")]
+
+
+def _all_metrics(evidence: Evidence) -> tuple[bool, str]:
+    return _best(evidence, "table 1", "Reactor", _others(evidence, "table 1"))
+
+
+def _all_metrics_500m(evidence: Evidence) -> tuple[bool, str]:
+    return _best(evidence, "table 1", "Reactor 500m", _others(evidence, "table 1"))
+
+
+def _no_op(evidence: Evidence) -> tuple[bool, str]:
+    others = [name for name in _others(evidence, "table 2") if name != "Rainbow"]
+    return _best(evidence, "table 2", "Reactor", others)
+
+
+def _acer(evidence: Evidence) -> tuple[bool, str]:
+    table = evidence.reported.table("reactor", "table 2")[_MEDIAN]
+    best = evidence.reported.number("reactor", "section 4.1", "ACER",
+                                    "best reported median (no-op starts)")
+    return (bool((table[["Reactor ND", "Reactor"]] > best).all()),
+            f'Table 2: ACER {best:g}, Reactor ND {table["Reactor ND"]:g}, Reactor '
+            f'{table["Reactor"]:g}.')
+
+
+def _longer(evidence: Evidence) -> tuple[bool, str]:
+    found = [_best(evidence, source, "Reactor 500m", ["Reactor"])
+             for source in ("table 1", "table 2")]
+    return all(holds for holds, _ in found), " ".join(words for _, words in found)
+
+
+def _human_starts(evidence: Evidence) -> tuple[bool, str]:
+    return _best(evidence, "table 1", "Reactor", ["Reactor ND"])
+
+
+CLAIMS = (
+    Claim(
+        "medians", "Table 2's normalised scores: the median over 57 games, no-op starts.",
+        "table 2", "table 2", Check(_medians, "table 5's scores give all of them"),
+    ),
+    Claim(
+        "ranks", "Table 2's mean ranks over 57 games.", "table 2, section 6.2", "table 2",
+        Check(_ranks, "table 5's scores give all of them, within what rounding them hides"),
+    ),
+    Claim(
+        "elo", "Table 2's Elo scores.", "table 2, section 6.2", "table 2",
+        Check(_elo, "a logistic fit to table 5's wins gives all of them within 2"),
+    ),
+    Claim(
+        "median_reached", "Reactor reaches a median of 1.87 in 200M frames.", "table 2", "table 2",
+        MedianReached("reactor", "table 2", "Reactor", _MEDIAN, percent=100),
+    ),
+    Claim(
+        "all_metrics", "From human starts Reactor exceeds all algorithms across all metrics.",
+        "section 4.1, table 1", "table 1",
+        Check(_all_metrics, "table 1 has it ahead of all others by each metric"),
+    ),
+    Claim(
+        "all_metrics_500m", "With 500M frames it does.", "section 4.1, table 1", "table 1",
+        Check(_all_metrics_500m, "table 1 has it ahead of all others by each metric"),
+    ),
+    Claim(
+        "no_op", "From no-op starts Reactor outperforms all methods except Rainbow.",
+        "section 4.1, table 2", "table 2",
+        Check(_no_op, "table 2 has it ahead of all others but Rainbow by each metric it has"),
+    ),
+    Claim(
+        "acer", "Classical and distributional Reactor exceed ACER's best reported median of 1.9.",
+        "section 4.1, table 2", "table 2", Check(_acer, "table 2 has both above 1.9"),
+    ),
+    Claim(
+        "longer", "With 500M frames its performance continues to improve significantly.",
+        "section 4.1, tables 1 and 2", "table 2",
+        Check(_longer, "both tables have it ahead of Reactor by each metric"),
+    ),
+    Claim(
+        "human_starts", "The distributional version generalises better to human starts.",
+        "section 4, table 1", "table 1",
+        Check(_human_starts, "table 1 has it ahead of Reactor ND by each metric"),
+    ),
+    Claim(
+        "contributions", "Distributional Retrace, beta-LOO and prioritised replay each contribute.",
+        "section 4, figure 3", "figure 3",
+        Comparison(tuple(("reactor", name)
+                         for name in ("reactor_nd", "reactor_tislr", "reactor_uniform"))),
+    ),
+    Claim(
+        "prioritization", "Prioritisation is the most important component.", "section 4, figure 3",
+        "figure 3",
+        Comparison((("reactor_nd", "reactor_uniform"), ("reactor_tislr", "reactor_uniform"))),
+    ),
+    Claim(
+        "leave_one_out", "beta-LOO clearly outperforms TISLR.", "section 4, figure 3", "figure 3",
+        Comparison((("reactor", "reactor_tislr"),)),
+    ),
+    Claim(
+        "distributional", "Distributional and non-distributional versions perform similarly from "
+        "no-op starts.", "section 4, figure 3", "figure 3",
+        Comparison((("reactor", "reactor_nd"),), Expected.LEVEL),
+    ),
+)

@@ -1,0 +1,1 @@
+"""ReF-ER: remember and forget for experience replay."""

@@ -1,0 +1,54 @@
+"""`binaries.claims` as its user meets it."""
+
+import pandas
+import pytest
+
+from binaries import claims
+from common.experiments import overview
+from common.experiments.claims import Verdict
+from common.experiments.registry import RESULTS
+
+HERE = [f"--runs={RESULTS / 'runs'}", f"--benchmarks={RESULTS / 'benchmarks'}"]
+
+
+def test_all_claims_with_verdict_evidence_and_rule(tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{overview.BEGIN}\nold\n{overview.END}\nafter\n")
+    claims.main([*HERE, f"--output={tmp_path}", f"--overview={readme}"])
+    out, err = capsys.readouterr()
+    assert err == "" and len(out.split()) == 3
+    rows = pandas.read_csv(tmp_path / "claims.csv")
+    assert len(rows) >= 40 and rows["paper"].nunique() == 5
+    assert set(rows["verdict"]) == set(Verdict)
+    assert not rows[["what it says", "source", "evidence", "rule"]].isna().to_numpy().any()
+    decided = rows[rows["verdict"] != Verdict.OPEN]
+    assert len(decided) >= 8 and (rows["claim"] + rows["paper"]).is_unique
+    text = (tmp_path / "claims.md").read_text()
+    assert all(f"| {claim} |" in text for claim in rows["claim"])
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "\nold\n" not in text
+    assert "| D4PG " in text and "core hours" in text
+    claims.main([*HERE, f"--output={tmp_path}", f"--overview={readme}"])
+    assert readme.read_text() == text
+
+
+def test_claims_of_a_paper_are_printed(capsys):
+    claims.main([*HERE, "--paper=reactor", "--scale=paper"])
+    out, _ = capsys.readouterr()
+    assert "Reactor all_metrics (section 4.1, table 1): DOES NOT HOLD" in out
+    assert "Ape-X" not in out and "14 claims: 5 hold, 4 do not, 5 are not yet decided." in out
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--paper=nobody"], 'unknown paper "nobody"'),
+    (["--paper=d4pg", "--scale=huge"], "D4PG has no scale huge"),
+    (["--paper=d4pg", "--overview=README.md"], "leave --paper and --scale out"),
+    (["--overview={tmp}/none.md"], "none.md"),
+    (["--overview={tmp}/plain.md"], "has no place for the overview"),
+])
+def test_mistakes_are_said_in_one_line(tmp_path, capsys, flags, words):
+    (tmp_path / "plain.md").write_text("nothing\n")
+    with pytest.raises(SystemExit) as ended:
+        claims.main([*HERE, f"--output={tmp_path}", *(flag.format(tmp=tmp_path) for flag in flags)])
+    _, err = capsys.readouterr()
+    assert ended.value.code == 2 and err.count("\n") == 1 and words in err

@@ -1,0 +1,108 @@
+"""`binaries.experiment` as its user meets it; what runs is in tests/experiments/test_execute.py."""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from binaries import experiment
+from common.experiments import execute, plan
+from common.experiments.status import State, Status
+
+ROOT = pathlib.Path(__file__).parents[2]
+FEW = ("--paper=d4pg", "--figure=2", "--tasks", "cartpole:swingup", "--settings", "ddpg",
+       "d4pg_prioritized_n5", "--seeds=1")
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    """No runs anywhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiment, "_KEPT", tmp_path / "kept")
+
+
+def refusal(capsys, *flags):
+    with pytest.raises(SystemExit) as end:
+        experiment.main(list(flags))
+    out, err = capsys.readouterr()
+    assert end.value.code == 2 and out == "" and err.count("\n") == 1 and err.startswith("error: ")
+    return err
+
+
+def test_without_a_figure_it_lists_all_with_their_states(capsys):
+    assert experiment.main(["--paper=d4pg"]) == 0
+    out, _ = capsys.readouterr()
+    lines = {line[:12].strip(): line for line in out.splitlines()}
+    assert lines["figure 2"].split()[2:6] == ["0/0/432"] * 4
+    assert "not public" in lines["figure 3"] and "nothing to run" in lines["table 1"]
+    assert experiment.main(["--paper=reactor"]) == 0
+    assert "figure 3      57 Atari games" in capsys.readouterr().out
+
+
+def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
+    assert experiment.main([*FEW, "--scale=smoke", "--dry_run"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and list(tmp_path.iterdir()) == []
+    comments = [line for line in out.splitlines() if line.startswith("#")]
+    commands = [shlex.split(line) for line in out.splitlines() if not line.startswith("#")]
+    assert "#   1 minute instead of 12 hours" in comments
+    assert "#   4 actors instead of 32 (not in all settings)" in comments
+    assert "2 of 2 runs to do: about 3 minutes" in comments[-1] and "of disk" in comments[-1]
+    assert [command[1:3] for command in commands] == [["-m", "binaries.d4pg"]] * 2
+    assert {"--setting=ddpg", "--num_actors=1", "--max_minutes=1", "--scale=smoke"} < set(
+        commands[1])
+    assert "--num_actors=4" in commands[0]
+
+
+def test_bad_input_is_one_line(capsys, monkeypatch):
+    assert "not yet implemented: Reactor" in refusal(capsys, "--paper=reactor", "--figure=3")
+    assert "there are figure 1, figure 2" in refusal(capsys, "--paper=d4pg", "--figure=11")
+    assert "not public" in refusal(capsys, "--paper=d4pg", "--figure=3")
+    assert "acrobot:swingup" in refusal(capsys, *FEW[:2], "--tasks", "pong")
+    assert "paper, workstation" in refusal(capsys, *FEW, "--scale=huge")
+    assert "--seeds must be at least 1" in refusal(capsys, *FEW, "--seeds=0")
+    assert "--table" in refusal(capsys, *FEW, "--table=1")
+    assert "apex" in refusal(capsys, "--paper=dqn")
+    assert "--paper" in refusal(capsys)
+    monkeypatch.setattr(plan.available, "disk", lambda path: 1000)
+    assert "not enough disk" in refusal(capsys, *FEW, "--scale=smoke")
+
+
+@pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])
+def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, code):
+    commands = []
+
+    def run(command, stop):
+        commands.append(command)
+        monkeypatch.setattr(plan.PlannedRun, "look", lambda self: Status(end))
+        return 3
+
+    monkeypatch.setattr(execute, "_run", run)
+    monkeypatch.setattr(experiment.StopRequest, "install", lambda self: self)
+    arguments = [*FEW[:4], "--settings", "ddpg", "--seeds=1", "--scale=smoke"]
+    assert experiment.main(arguments) == code
+    out, err = capsys.readouterr()
+    (command,) = commands
+    assert command[-1] == ("--workdir=runs/experiments/d4pg/smoke/ddpg/control-cartpole-swingup/"
+                           "seed_0")
+    assert "[1/1] ddpg on control:cartpole:swingup, seed 0" in err
+    assert f"{1 - code} of 1 runs are finished" in err
+    assert ("failed: ddpg on control:cartpole:swingup, seed 0: it ended with exit code 3" in err
+            ) == bool(code)
+
+
+def test_keep_says_what_it_copied(capsys):
+    assert experiment.main([*FEW, "--keep"]) == 0
+    assert capsys.readouterr().out.startswith("0 runs copied")
+
+
+def test_it_needs_no_tensorflow(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "binaries.experiment", *FEW, "--dry_run"], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0 and "binaries.d4pg" in done.stdout, done.stderr

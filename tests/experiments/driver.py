@@ -1,0 +1,51 @@
+"""`python driver.py fake|d4pg RUNS ...`: an experiment whose paper and scale no registry knows.
+
+fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of the real program.
+"""
+
+import pathlib
+import sys
+
+from common.cluster.processes import StopRequest
+from common.experiments.execute import execute
+from common.experiments.plan import make_plan
+from common.experiments.registry import Experiment, Run
+from common.experiments.scales import Budget, Change, Scale
+import planted
+from reproductions.d4pg.experiments import PROGRAM
+
+TINY = Scale("tiny", "for a test", None, tuple(Change(flag, f"tiny: {flag}") for flag in (
+    "--learner_threads=1", "--evaluation_episodes=1", "--evaluation_seconds=1",
+    "--checkpoint_seconds=0.3", "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)",
+    "--config.batch_size=32", "--config.min_replay_size=200",
+    "--config.samples_per_insert=1",  # slow enough to be cut
+)))
+D4PG = Experiment("d4pg", "figure 0", "one run that is short, one to cut", runs=(
+    Run(PROGRAM, "ddpg", "control:cartpole:balance", ("--setting=ddpg",),
+        Budget(learner_steps=10)),
+    Run(PROGRAM, "ddpg", "control:cartpole:swingup", ("--setting=ddpg",),
+        Budget(learner_steps=150)),
+))
+
+
+def fake(settings):
+    """An experiment of `fake_program`, a run a setting."""
+    return Experiment("fake", "figure 1", "", runs=tuple(
+        Run(planted.PROGRAM, setting, planted.TASKS[0], (f"--setting={setting}",))
+        for setting in settings))
+
+
+def plan(kind, root, settings=()):
+    """The plan that this program carries out."""
+    experiment, scale = (D4PG, TINY) if kind == "d4pg" else (fake(settings), planted.SMALL)
+    paper = planted.paper(experiment)
+    return make_plan(paper, experiment, scale, [pathlib.Path(root)], num_seeds=1)
+
+
+if __name__ == "__main__":
+    stop = StopRequest().install()
+    failures = execute(plan(sys.argv[1], sys.argv[2], sys.argv[3:]), stop,
+                       lambda line: print(line, flush=True))
+    for failure in failures:
+        print("failed:", failure.reason, flush=True)
+    sys.exit(stop.exit_code or bool(failures))

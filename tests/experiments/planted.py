@@ -1,0 +1,64 @@
+"""Papers and run directories that stand for real ones, so that planning is tested in no time."""
+
+import pathlib
+
+from common.experiments.registry import Experiment, Paper, Program, Run
+from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Budget, Change, Scale
+from common.reporting import columns
+from common.reporting.csv_rows import CsvRows
+from common.reporting.run_directory import RunDirectory
+
+# fake_program.py does what a launcher does, without learning.
+PROGRAM = Program("Fake", "fake_program", parameters=1000)
+SETTINGS = ("good", "better")
+TASKS = ("suite:a:easy", "suite:b:hard")
+EXPERIMENT = Experiment(
+    "fake", "figure 1", "two curves on two tasks",
+    runs=tuple(
+        Run(PROGRAM, setting, task, (f"--setting={setting}",))
+        for setting in SETTINGS for task in TASKS
+    ),
+    budget=Budget(minutes=60), seeds=2,
+)
+SMALL = Scale(
+    "small", "a small one", Budget(learner_steps=10),
+    (Change("--num_actors=2", "2 actors instead of 9"),
+     Change("--config.sizes=(4,4)", "tiny networks")),
+)
+
+
+def paper(*experiments):
+    """A paper of these, with `SMALL`."""
+    return Paper("fake", "Fake", "Nobody 2000", (PROGRAM,), experiments, (PAPER_SCALE, SMALL), {})
+
+
+def plant(
+    directory: pathlib.Path, learner_steps: int = 10, outcome: str | None = "finished", **config
+) -> RunDirectory:
+    """A run of `SMALL` as its program leaves it; outcome None: it was killed."""
+    task = directory.parent.name.replace("-", ":")
+    seed = int(directory.name.removeprefix("seed_"))
+    run = RunDirectory(directory)
+    run.open({"paper": "fake", "environment": task, "seed": seed, "num_actors": 2,
+              "config": {"sizes": [4, 4]}, **config})
+    run.write_run_record(seed=seed, scale="small")
+    row = dict.fromkeys(columns.LEARNER) | {
+        "wall_seconds": 6 * learner_steps, "actor_steps": 40 * learner_steps,
+        "learner_steps": learner_steps}
+    CsvRows(run.learner_csv, columns.LEARNER).append(row)
+    CsvRows(run.evaluator_csv, columns.EVALUATOR)
+    if outcome is not None:
+        run.close_run_record(outcome)
+    return run
+
+
+def path(root, setting, task, seed, scale="small") -> pathlib.Path:
+    """The run directory below a root."""
+    return root / "fake" / scale / setting / task.replace(":", "-") / f"seed_{seed}"
+
+
+def contents(directory: pathlib.Path) -> dict:
+    """Every file with its bytes and its time."""
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns)
+            for file in directory.rglob("*") if file.is_file()}

@@ -1,0 +1,223 @@
+"""Verdicts follow the runs: planted ones that say the opposite turn them."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from common.experiments import claims, registry
+from common.experiments.claims import Evidence, Verdict
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.registry import RESULTS
+from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.runs import KeptRuns
+from common.reporting import reported
+from planted_curves import plant_run
+
+CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_hard"
+FULL = "d4pg_prioritized_n5"
+
+
+@pytest.fixture(name="evidence")
+def _evidence(tmp_path):
+    """Of planted runs, and of this repository's benchmarks and reported numbers."""
+    return Evidence(KeptRuns(tmp_path, pytest.fail), None, ReportedNumbers(pytest.fail),
+                    RESULTS / "benchmarks", pytest.fail)
+
+
+def judge(paper, name, evidence):
+    (claim,) = [claim for claim in claims.of(paper) if claim.name == name]
+    return claim.judge(registry.paper(paper), evidence)
+
+
+def plant(root, setting, task, levels, rise=0.0, **kwargs):
+    """A run a level: ten evaluations at it, the last third higher by `rise`."""
+    for seed, level in enumerate(levels):
+        plant_run(root, setting, task, seed, [level] * 7 + [level + rise] * 3, **kwargs)
+
+
+@pytest.mark.parametrize("levels, verdict", [
+    ((400, 420), Verdict.HOLDS), ((990, 1000), Verdict.FAILS), ((790, 830), Verdict.OPEN),
+])
+def test_a_claim_turns_with_its_runs(tmp_path, evidence, levels, verdict):
+    plant(tmp_path, FULL, CARTPOLE, (800, 820, 810))
+    plant(tmp_path, "ddpg", CARTPOLE, levels)
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is verdict
+    assert "Scale two_cores: 1 of 16 tasks" in finding.evidence
+    assert "cartpole swingup 810 (3 seeds)" in finding.evidence
+
+
+def test_all_pairs_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence):
+    plant(tmp_path, "ddpg", FINGER, (300, 310))
+    plant(tmp_path, FULL, FINGER, (600, 610))
+    assert judge("d4pg", "ddpg_worst", evidence).verdict is Verdict.HOLDS
+    plant(tmp_path, "d3pg_prioritized_n5", FINGER, (100, 105))
+    evidence = dataclasses.replace(evidence, kept=KeptRuns(tmp_path, pytest.fail))
+    finding = judge("d4pg", "ddpg_worst", evidence)
+    assert finding.verdict is Verdict.FAILS and "2 of 8 pairs" in finding.evidence
+
+
+def test_only_the_claims_own_tasks_count(tmp_path, evidence):
+    plant(tmp_path, FULL, CARTPOLE, (600, 610))
+    plant(tmp_path, "ddpg", CARTPOLE, (300, 310))
+    assert judge("d4pg", "ddpg_worst", evidence).verdict is Verdict.OPEN
+
+
+@pytest.mark.parametrize("others, rise, verdict", [
+    ((840, 842), 0, Verdict.HOLDS), ((500, 502), 0, Verdict.FAILS), ((500, 502), 200, Verdict.OPEN),
+    ((700, 900), 0, Verdict.OPEN),
+])
+def test_level_needs_runs_that_have_levelled_off(tmp_path, evidence, others, rise, verdict):
+    plant(tmp_path, FULL, CARTPOLE, (850, 851))
+    plant(tmp_path, "d4pg_uniform_n5", CARTPOLE, others, rise)
+    finding = judge("d4pg", "priority_d4pg", evidence)
+    assert finding.verdict is verdict
+    assert ("still learning" in finding.evidence) == bool(rise)
+
+
+def test_instability_is_the_largest_fall(tmp_path, evidence):
+    task = "control:cheetah:walk"
+    for seed in range(2):
+        plant_run(tmp_path, FULL, task, seed, [100, 500, 490 + seed, 900, 900])
+        plant_run(tmp_path, "d4pg_prioritized_n1", task, seed, [100, 900, 200 + seed, 900, 900])
+    assert judge("d4pg", "n_1_unstable", evidence).verdict is Verdict.HOLDS
+
+
+def test_methods_are_compared_at_the_time_that_all_reach(tmp_path, evidence):
+    # The longer runs are ahead in the end only.
+    for seed in range(2):
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [100 + seed] * 10 + [900] * 10, seconds=600)
+    plant(tmp_path, "ddpg", CARTPOLE, (300, 301))
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.FAILS and "after 5 minutes" in finding.evidence
+
+
+@pytest.mark.parametrize("kwargs, words", [
+    ({"outcome": None}, "No runs: python -m binaries.experiment --paper=d4pg --figure=2."),
+    ({}, "too few seeds: two of each are needed"),
+])
+def test_killed_runs_and_single_seeds_decide_nothing(tmp_path, evidence, kwargs, words):
+    plant(tmp_path, FULL, CARTPOLE, (800, 820))
+    plant(tmp_path, "ddpg", CARTPOLE, (400,), **kwargs)
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.OPEN and words in finding.evidence
+
+
+def test_scales_do_not_mix_and_the_nearest_with_enough_seeds_counts(tmp_path, evidence):
+    plant(tmp_path, FULL, CARTPOLE, (800, 820))
+    plant(tmp_path, "ddpg", CARTPOLE, (400, 410), scale="quickstart")
+    assert judge("d4pg", "distributed", evidence).verdict is Verdict.OPEN
+    plant(tmp_path, FULL, CARTPOLE, (300, 310), scale="quickstart")
+    plant(tmp_path, "ddpg", CARTPOLE, (200,), scale="workstation")
+    evidence = dataclasses.replace(evidence, kept=KeptRuns(tmp_path, pytest.fail))
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.FAILS and "Scale quickstart" in finding.evidence
+    other = dataclasses.replace(evidence, scale="two_cores")
+    assert judge("d4pg", "distributed", other).verdict is Verdict.OPEN
+
+
+def test_atari_is_compared_in_percent_of_a_human(tmp_path, evidence):
+    # Pong goes from -20.7 (random) to 14.6 (human): 3.53 points are 10 %.
+    experiment = dataclasses.replace(registry.paper("apex").experiment("figure 2"), runs=())
+    for setting, level in (("dqn", 14.6), ("other", 11.07)):
+        plant(tmp_path, setting, "atari:pong", (level, level), paper="apex", frames_per_step=4)
+    test = Comparison((("dqn", "other"),), environments=("atari:pong",))
+    finding = test.find(registry.paper("apex"), experiment, evidence)
+    assert "dqn - other = +10 % of a human" in finding.evidence
+
+
+def test_elsewhere_in_percent_of_the_larger_value(tmp_path, evidence):
+    paper, task = registry.paper("refer"), "gym:Ant-v4"
+    for setting, level in (("a", 4000.0), ("b", 3000.0)):
+        for seed in range(2):
+            plant_run(tmp_path, setting, task, seed, [0.0] * 10, paper="refer", steps=10_000,
+                      num_actors=1, episodes=[(30.0 * i, 0, level) for i in range(1, 11)])
+    test = Comparison((("a", "b"),), Expected.NOT_BEHIND, (task,))
+    finding = test.find(paper, paper.experiment("figure 1"), evidence)
+    assert finding.verdict is Verdict.HOLDS and "a - b = +25 %" in finding.evidence
+
+
+@pytest.mark.parametrize("paper, name, change, turned", [
+    ("apex", "median", ("table 2,alien,No-op starts,40804.9", "table 2,alien,No-op starts,1"),
+     Verdict.FAILS),
+    ("reactor", "medians", ("table 2,Duel,Normalized scores,1.51",
+                            "table 2,Duel,Normalized scores,1.52"), Verdict.FAILS),
+    ("reactor", "ranks", ("table 2,Duel,Mean rank,5.19", "table 2,Duel,Mean rank,5.99"),
+     Verdict.FAILS),
+    ("reactor", "elo", ("table 2,Random,Elo,-673", "table 2,Random,Elo,-685"), Verdict.HOLDS),
+    ("reactor", "no_op", ("table 2,ACER 500m,Normalized scores,1.9",
+                          "table 2,ACER 500m,Normalized scores,1.8"), Verdict.HOLDS),
+    ("d4pg", "observations", ("greatest observation dimensions,60",
+                              "greatest observation dimensions,67"), Verdict.FAILS),
+    ("refer", "divergence_bound", ("Humanoid,greatest D_KL,850", "Humanoid,greatest D_KL,750"),
+     Verdict.FAILS),
+    ("aql", "action_set", ("large action set,actions,3528", "large action set,actions,3529"),
+     Verdict.FAILS),
+])
+def test_rederived_claims_turn_with_the_tables(tmp_path, evidence, paper, name, change, turned):
+    directory = tmp_path / "reported"
+    shutil.copytree(reported.DIRECTORY, directory)
+    before = judge(paper, name, evidence).verdict
+    assert before is not Verdict.OPEN
+    file = directory / f"{paper}.csv"
+    assert change[0] in file.read_text()
+    file.write_text(file.read_text().replace(*change))
+    evidence = dataclasses.replace(evidence, reported=ReportedNumbers(pytest.fail, directory))
+    after = judge(paper, name, evidence)
+    assert after.verdict is turned and (before is not turned or name == "observations")
+
+
+def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
+    names = ("actors_fail", "replay_fails", "learner_fails")
+    assert [judge("apex", name, evidence).verdict for name in names] == [Verdict.HOLDS] * 3
+    soak = json.loads((RESULTS / "benchmarks" / "soak.json").read_text())
+    soak["end"]["accepted_from_all_lives"] -= 1
+    for kill in soak["kills"]:
+        if kill["role"] != "actor":
+            kill["note"] = "gone"
+    (tmp_path / "soak.json").write_text(json.dumps(soak))
+    other = dataclasses.replace(evidence, benchmarks=tmp_path)
+    assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 3
+
+
+def test_a_missing_or_broken_benchmark_leaves_the_claim_open(tmp_path, evidence):
+    said = []
+    evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
+    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
+    (tmp_path / "soak.json").write_text('{"kills": [\n')
+    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
+    assert "soak.json: cannot be read" in said[0] and "soak.json:2: is not JSON" in said[1]
+
+
+def test_a_broken_reported_file_leaves_the_claim_open(tmp_path, evidence):
+    said = []
+    (tmp_path / "apex.csv").write_text("paper,source,row,column,value,unit\napex,table 1\n")
+    evidence = dataclasses.replace(
+        evidence, reported=ReportedNumbers(said.append, tmp_path), warn=said.append)
+    finding = judge("apex", "median", evidence)
+    assert finding.verdict is Verdict.OPEN and "has no source 'table 1'" in finding.evidence
+    assert "apex.csv:2" in said[0]
+
+
+@pytest.mark.parametrize("paper", registry.paper_names())
+def test_claims_are_about_what_the_registry_has(paper):
+    of = registry.paper(paper)
+    assert len({claim.name for claim in claims.of(paper)}) == len(claims.of(paper)) >= 10
+    for claim in claims.of(paper):
+        experiment = of.experiment(claim.experiment) if claim.experiment else None
+        if isinstance(claim.test, Comparison):
+            named = {setting for pair in claim.test.pairs for setting in pair}
+            listed = {setting for one in of.experiments for setting in one.settings}
+            assert named <= listed, claim.name
+            assert set(claim.test.environments) <= set(experiment.environments), claim.name
+        assert claim.test.rule and claim.text.endswith(".") and claim.source
+
+
+def test_no_verdict_of_runs_without_runs(evidence):
+    for paper in registry.paper_names():
+        for claim in claims.of(paper):
+            if isinstance(claim.test, Comparison):
+                finding = claim.judge(registry.paper(paper), evidence)
+                assert finding.verdict is Verdict.OPEN

@@ -1,0 +1,137 @@
+"""Tests of common.experiments.execute: with a program that only pretends, and once with D4PG."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from common.cluster.processes import StopRequest
+from common.experiments.execute import execute
+from common.experiments.status import State
+from common.reporting.csv_rows import read_rows
+from planted import TASKS, contents, path, plant
+from watched_run import WatchedRun
+import driver
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(autouse=True)
+def find_fake_program(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+
+
+@pytest.fixture
+def start():
+    """Starts driver.py; what still runs after the test is killed."""
+    processes = []
+
+    def start_one(*arguments):
+        processes.append(subprocess.Popen(
+            [sys.executable, HERE / "driver.py", *map(str, arguments)], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def directory(root, setting):
+    return path(root, setting, TASKS[0], 0)
+
+
+def outcomes(run):
+    return [start["outcome"] for start in json.loads((run / "run.json").read_text())["starts"]]
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(tmp_path):
+    done = plant(directory(tmp_path, "done")).path
+    plant(directory(tmp_path, "cut"), learner_steps=4, outcome=None)
+    plant(directory(tmp_path, "other"), num_actors=5)
+    before = contents(done)
+    lines = []
+    failures = execute(driver.plan("fake", tmp_path, ["done", "other", "cut", "broken", "new"]),
+                       StopRequest(), lines.append)
+    assert contents(done) == before
+    assert [line.partition(" on")[0] for line in lines] == ["[1/3] cut", "[2/3] broken",
+                                                            "[3/3] new"]
+    assert lines[0].endswith("goes on") and not lines[2].endswith("goes on")
+    assert list(read_rows(directory(tmp_path, "cut") / "learner.csv")["learner_steps"]) == [
+        4, 5, 6, 7, 8, 9, 10]
+    assert outcomes(directory(tmp_path, "cut")) == [None, "finished"]
+    assert outcomes(directory(tmp_path, "new")) == ["finished"]
+    assert [failure.run.run.setting for failure in failures] == ["other", "broken"]
+    assert "num_actors is 5, not 2" in failures[0].reason
+    assert "exit code 1 " in failures[1].reason
+
+
+def test_scale_and_what_it_changes_are_in_the_record(tmp_path):
+    execute(driver.plan("fake", tmp_path, ["new"]), StopRequest(), str)
+    (record,) = json.loads((directory(tmp_path, "new") / "run.json").read_text())["starts"]
+    assert record["scale"] == "small"
+    assert record["scale_changes"].endswith("; 2 actors instead of 9; tiny networks")
+
+
+@pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_run_in_order_and_starts_no_other(tmp_path, start, number, exit_code):
+    process = start("fake", tmp_path, "slow", "new")
+    wait_for((directory(tmp_path, "slow") / "run.json").exists)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == exit_code, (out, err)
+    assert "signals [15]" in out  # one, so that it is not taken for impatience
+    assert outcomes(directory(tmp_path, "slow")) == ["stopped"]
+    assert not directory(tmp_path, "new").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_a_run_ends_in_order_when_its_experiment_is_killed(tmp_path, start):
+    process = start("fake", tmp_path, "slow")
+    wait_for((directory(tmp_path, "slow") / "run.json").exists)
+    process.kill()
+    wait_for(lambda: outcomes(directory(tmp_path, "slow")) == ["stopped"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run(tmp_path, start):
+    plan = driver.plan("d4pg", tmp_path)
+    first, second = (run.directory for run in plan.runs)
+    run = WatchedRun(second)
+    process = start("d4pg", tmp_path)
+    run.wait_for(lambda: run.learner("learner_steps"), 200, "the second run learns")
+    learnt = time.time()
+    run.wait_for(lambda: any(file.stat().st_mtime > learnt
+                             for file in (second / "checkpoints").glob("*.index")), 60, "saved")
+    run.kill("local")
+    process.kill()
+    run.wait_for(lambda: run.pids() == {}, 20, "no process is left")
+    assert [one.status.state for one in driver.plan("d4pg", tmp_path).runs] == [
+        State.FINISHED, State.CUT]
+    before = contents(first)
+
+    out, err = start("d4pg", tmp_path).communicate(timeout=200)
+    assert "[1/1] ddpg on control:cartpole:swingup, seed 0 goes on" in out, (out, err)
+    assert "failed" not in out and "Traceback" not in err, (out, err)
+    assert contents(first) == before
+    assert outcomes(second) == [None, "finished"]
+    (resumed,) = re.findall(r"resumed at learner step (\d+)", run.log("learner"))
+    assert 0 < int(resumed) < run.learner("learner_steps") == 150
+    run.check_files()
+    for record in json.loads((second / "run.json").read_text())["starts"]:
+        assert record["scale"] == "tiny" and "(16,16); tiny: " in record["scale_changes"]

@@ -1,0 +1,159 @@
+"""Tests of the papers' experiments and of common.experiments.registry and .scales."""
+
+import pytest
+
+from common import environments
+from common.experiments import registry
+from common.experiments import scales
+from common.experiments.registry import Run, UnknownError
+from common.experiments.scales import Budget, Change, Scale
+from common.reporting import reported
+from reproductions.d4pg import config as d4pg_config
+from reproductions.d4pg import experiments as d4pg
+from reproductions.d4pg import settings as d4pg_settings
+from reproductions.d4pg import sizes as d4pg_sizes
+
+PAPERS = [registry.paper(name) for name in registry.paper_names()]
+EXPERIMENTS = [one for paper in PAPERS for one in paper.experiments]
+
+
+def names(paper, kind):
+    return [one.name for one in registry.paper(paper).experiments if one.name.startswith(kind)]
+
+
+def test_all_five_papers_are_there_with_their_figures_and_tables():
+    assert registry.paper_names() == ("apex", "aql", "d4pg", "reactor", "refer")
+    for paper, figures, tables in (
+        ("apex", 14, 2), ("aql", 11, 0), ("d4pg", 10, 2), ("reactor", 7, 5), ("refer", 8, 0),
+    ):
+        assert names(paper, "figure") == [f"figure {n}" for n in range(1, figures + 1)]
+        assert names(paper, "table") == [f"table {n}" for n in range(1, tables + 1)]
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_setting_means_the_same_in_every_experiment(paper):
+    assert len({one.name for one in paper.experiments}) == len(paper.experiments)
+    meaning = {}
+    for run in (run for one in paper.experiments for run in one.runs):
+        assert meaning.setdefault((run.setting, run.environment), run) == run
+    by_flags = {}
+    for run in meaning.values():  # and no two names mean the same, apart from budgets
+        key = (run.flags, run.environment, run.budget)
+        assert by_flags.setdefault(key, run.setting) == run.setting
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: f"{one.paper} {one.name}")
+def test_an_experiment_is_whole(experiment):
+    paper = registry.paper(experiment.paper)
+    assert len({(run.setting, run.environment) for run in experiment.runs}) == len(experiment.runs)
+    assert bool(experiment.runs) or experiment.unavailable
+    for run in experiment.runs:
+        assert experiment.budget_of(run).flags, "it would never end"
+        assert run.program in paper.programs
+        assert run.flags[0].startswith("--setting=")
+        assert run.setting in paper.labels
+        for flag in ("seed", "environment", "workdir", "max_minutes"):
+            assert flag not in map(scales.flag_name, run.flags)
+
+
+def test_numbers_of_runs():
+    def size(paper, name):
+        experiment = registry.paper(paper).experiment(name)
+        return len(experiment.settings), len(experiment.environments), len(experiment.runs)
+
+    assert size("d4pg", "figure 2") == (9, 16, 144)
+    assert size("d4pg", "figure 8") == (3, 8, 24)
+    assert size("apex", "table 2") == (1, 57, 57)
+    assert size("apex", "figure 4") == (6, 6, 36)
+    assert size("reactor", "table 5") == (3, 57, 171)
+    assert size("aql", "figure 1") == (6, 39, 234)
+    assert size("refer", "figure 1") == (5, 10, 50)
+
+
+def test_tasks_of_the_control_suite_exist():
+    named = {run.environment for one in EXPERIMENTS for run in one.runs}
+    wanted = {name for name in named if name.startswith("control:")}
+    assert len(wanted) > 39 and wanted <= set(environments.names())
+
+
+def test_what_cannot_be_run_says_why():
+    paper = registry.paper("d4pg")
+    assert paper.obstacle(paper.experiment("figure 2")) == ""
+    assert "not public" in paper.obstacle(paper.experiment("figure 3"))
+    reactor = registry.paper("reactor")
+    assert reactor.obstacle(reactor.experiment("figure 3")) == "not yet implemented: Reactor"
+    assert all("not yet implemented: Reactor" in reactor.obstacle(one)
+               for one in reactor.experiments)
+
+
+def test_an_unknown_name_lists_those_there_are():
+    with pytest.raises(UnknownError, match='"ape": there are apex, aql'):
+        registry.paper("ape")
+    with pytest.raises(UnknownError, match="D4PG has no figure 11: there are figure 1, "):
+        registry.paper("d4pg").experiment("figure 11")
+    with pytest.raises(UnknownError, match="no scale huge: there are paper, workstation"):
+        registry.paper("d4pg").scale("huge")
+
+
+def test_the_numbers_of_reference_lines_are_reported():
+    lines = [(one.paper, line) for one in EXPERIMENTS for line in one.references]
+    assert len(lines) > 10
+    for paper, line in lines:
+        assert reported.number(paper, line.source, line.row, line.column) > 0
+
+
+def test_run_path():
+    path = registry.run_path("d4pg", "smoke", "ddpg", "control:cartpole:swingup", 2)
+    assert str(path) == "d4pg/smoke/ddpg/control-cartpole-swingup/seed_2"
+    assert (registry.RESULTS / "runs").is_dir()
+
+
+def test_budget():
+    budget = Budget(minutes=1.5, learner_steps=100)
+    assert budget.flags == ("--max_minutes=1.5", "--max_learner_steps=100")
+    assert str(budget) == "1.5 minutes or 100 learner steps"
+    assert budget.reached(90, 0, 0) and budget.reached(0, 0, 100)
+    assert not budget.reached(89, 10**9, 99)
+    assert Budget(actor_steps=200_000_000).flags == ("--max_actor_steps=200000000",)
+    assert not Budget().reached(1e9, 1e9, 1e9)
+    assert [str(Budget(minutes)) for minutes in (1, 60, 2100, 7200)] == [
+        "1 minute", "1 hour", "35 hours", "5 days"]
+
+
+def test_a_runs_own_flags_win_over_its_scales():
+    scale = Scale("s", "", Budget(minutes=1), (
+        Change("--num_actors=2", "2 actors instead of 8"), Change("--x=1", "x is 1"),
+        Change("--y=1", "y is 1", program="binaries.other")))
+    assert [change.flag for change in scale.changes_of("binaries.one", ["--num_actors=1"])] == [
+        "--x=1"]
+    assert scale.differences(Budget(minutes=60), "binaries.other", ["--num_actors=1"]) == [
+        "1 minute instead of 1 hour", "x is 1", "y is 1"]
+    assert scales.PAPER.differences(Budget(minutes=60), "binaries.one", []) == []
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_the_papers_own_scale_changes_nothing(paper):
+    own = paper.scale("paper")
+    assert own is paper.scales[0] and own.changes == () and own.budget is None
+
+
+def test_d4pgs_settings_and_size_are_those_of_its_agent():
+    for name in ("figure 2", "figure 8", "section 4"):
+        for run in registry.paper("d4pg").experiment(name).runs:
+            setting = run.flags[0].removeprefix("--setting=")
+            config = d4pg_settings.configuration(setting)
+            if "--config.noise=ou" in run.flags:
+                config.noise = "ou"
+            assert d4pg_settings.name_of(config) == run.setting
+    humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), 67, 21)
+    assert d4pg.PROGRAM.parameters == humanoid.parameters
+
+
+def test_d4pgs_quickstart_is_the_scale_two_cores(monkeypatch):
+    path = registry.RESULTS.parent / "reproductions/d4pg/quickstart.flags"
+    flags = {line for line in path.read_text().splitlines() if line.startswith("--")}
+    scale = registry.paper("d4pg").scale("two_cores")
+    run = registry.paper("d4pg").experiment("figure 2").runs[-2]
+    assert isinstance(run, Run)
+    changed = {*scale.budget.flags, *(change.flag for change in scale.changes)}
+    assert changed == {flag for flag in flags if not flag.startswith(("--env", "--workdir"))}

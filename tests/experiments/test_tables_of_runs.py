@@ -1,0 +1,74 @@
+"""Reported beside reproduced."""
+
+import pytest
+
+from common.experiments import registry, tables
+from common.experiments.atari_tables import among_others
+from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.runs import KeptRuns
+from common.reporting import reported
+from planted_curves import plant_run
+
+NUMBERS = ReportedNumbers(pytest.fail)
+APEX, REACTOR = registry.paper("apex"), registry.paper("reactor")
+
+
+def build(paper, name, root, scale="paper"):
+    runs = KeptRuns(root, pytest.fail).of(paper.name, scale)
+    return tables.build(paper, paper.experiment(name), scale, runs, NUMBERS)
+
+
+def test_without_runs_ours_is_empty(tmp_path):
+    table = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
+    assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
+    assert set(table.rows[[tables.OURS, tables.DIFFERENCE, tables.FRAMES, tables.SEEDS]].to_numpy()
+               .ravel()) == {""}
+    assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
+    assert "no runs yet" in tables.markdown(table).lower()
+
+
+def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
+    for seed, score in enumerate((14.0, 15.2)):
+        plant_run(tmp_path, "dqn", "atari:pong", seed, [score] * 4, paper="apex", scale="paper",
+                  steps=1_000_000, frames_per_step=4)
+    table = build(APEX, "table 2", tmp_path)
+    assert table.rows.loc["pong"].tolist() == ["20.9", "14.6", "-6.3", "4,000,000", "2", "18.7"]
+    assert table.rows.loc["alien", tables.OURS] == ""
+    ours = table.summary.loc["No-op starts, ours"]
+    assert (ours["games"], ours["median"]) == ("1", "1.00")
+    assert "| pong" in tables.markdown(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
+
+
+def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
+    scores = reported.table("reactor", "table 5")["Reactor"]
+    for game, score in scores.items():
+        plant_run(tmp_path, "reactor", f"atari:{game}", 0, [score] * 2, paper="reactor",
+                  scale="paper", steps=1000, frames_per_step=4)
+    rows = build(REACTOR, "table 2", tmp_path).rows
+    assert rows.loc["Reactor", "Normalized scores: ours"] == "1.87"
+    assert rows.loc["Reactor", "Normalized scores: difference"] == "-0.00"
+    assert rows.loc["Reactor", "Mean rank: ours"] == "4.51"
+    assert rows.loc["Reactor", "Elo: ours"] == "194"
+    assert rows.loc["Reactor ND", "Elo: ours"] == ""
+
+
+def test_an_agent_is_ranked_among_the_others_of_its_games():
+    best = reported.table("reactor", "table 5")[["Reactor"]].assign(Ours=1e9)["Ours"]
+    row = among_others("Ours", best.head(3), NUMBERS)
+    assert row["games"] == 3 and row["mean rank"] == 1 and row.isna()["Elo"]
+    assert among_others("Ours", best.head(0), NUMBERS)["games"] == 0
+
+
+def test_tables_that_compare_with_nothing_show_what_is_reported():
+    d4pg = registry.paper("d4pg")
+    table = tables.build(d4pg, d4pg.experiment("table 2"), None, (), NUMBERS)
+    assert list(table.rows) == ["Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand"]
+    assert table.rows.loc["Total", "Catch"] == "70" and table.summary is None
+
+
+def test_bars_in_names_do_not_break_a_markdown_table():
+    d4pg = registry.paper("d4pg")
+    text = tables.markdown(tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS))
+    header, _, first = text.splitlines()[4:7]
+    assert header.replace(r"\|", "").count("|") == first.count("|")
+    assert "manipulator:bring_ball" in text and "+7" in text
