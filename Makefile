@@ -19,8 +19,9 @@ $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
+# Much of a test of roles is waiting: two files at a time. More would make the waits too short.
 test: setup
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile
 
 train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags

@@ -77,7 +77,7 @@ setuptools.setup(
     ],
     extras_require={
         "peers": ["cpprb==11.0.0"],
-        "test": ["pytest", "pytest-timeout", "hypothesis"],
+        "test": ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis"],
     },
     ext_modules=[
         setuptools.Extension(

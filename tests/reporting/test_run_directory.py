@@ -102,7 +102,7 @@ def test_run_record_keeps_every_start(tmp_path):
     starts = json.loads(run.run_json.read_text())["starts"]
     assert starts[0] == first
     assert starts[1]["outcome"] == "finished" and starts[1]["end_time"]
-    assert "pytest" in " ".join(starts[1]["command"])
+    assert starts[1]["command"] == sys.orig_argv
     assert not list(tmp_path.glob(".run.json*"))
 
 
