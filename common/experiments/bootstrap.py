@@ -28,11 +28,11 @@ class Interval:
 
     def is_above(self, value: float) -> bool:
         """Whether both intervals lie above `value`."""
-        return min(self.low, self.t_low) > value
+        return self.low > value and self.t_low > value
 
     def is_below(self, value: float) -> bool:
         """Whether both intervals lie below `value`."""
-        return max(self.high, self.t_high) < value
+        return self.high < value and self.t_high < value
 
 
 def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Interval:

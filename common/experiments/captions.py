@@ -65,7 +65,7 @@ def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[Kept
     try:
         changes = [change.text for run in experiment.runs
                    if (run.setting, run.environment) in drawn
-                   for change in paper.scale(scale).changes_of(run.program.module, run.flags)]
+                   for change in paper.scale(scale).changes_of(run.program.module, run.choices)]
     except UnknownError:  # of an older version of the code
         changes = []
     return "; ".join([*parts, *dict.fromkeys(changes)]) + "."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import csv
+import math
 import pathlib
 import sys
 
@@ -90,8 +91,9 @@ def _fields(line: str) -> list[str]:
 
 
 def _number(cell: str) -> float | None:
-    """NaN for an empty cell, None for what is no number."""
+    """NaN for an empty cell, None for what is no finite number."""
     try:
-        return float(cell or "nan")
+        number = float(cell or "nan")
     except ValueError:
         return None
+    return None if math.isinf(number) else number

@@ -40,7 +40,7 @@ def largest_fall(values: pandas.Series) -> float:
 class Comparison:
     """Compares settings in pairs, over tasks and seeds, at the time that all runs of a task reach.
 
-    Of several pairs all must hold, and one that does not is enough that the claim does not.
+    All pairs must be tested and hold, and one that does not is enough that the claim does not.
 
     pairs: (first, second). expected: of the first. environments: the experiment's if empty.
     measure: of a run. measured: what that is, in words.
@@ -55,8 +55,9 @@ class Comparison:
     @property
     def rule(self) -> str:
         """See `claims.Test`."""
+        several = "; all pairs must be tested and hold, one that does not is enough"
         return (f"95 % intervals (bootstrap and Student) of the difference of {self.measured}: "
-                f"{_RULES[self.expected]}")
+                f"{_RULES[self.expected]}" + several * (len(self.pairs) > 1))
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
@@ -90,7 +91,7 @@ class Comparison:
         verdict = Verdict.OPEN
         if False in answers:
             verdict = Verdict.FAILS
-        elif answers and all(answers):
+        elif len(tested) == len(self.pairs) and all(answers):
             verdict = Verdict.HOLDS
         tasks = {task.environment for pair in shown for task in pair.tasks}
         words = [pair.words(selection.clock(experiment)) for pair in shown]
@@ -116,6 +117,8 @@ class Comparison:
     def _why_open(self, tested: Sequence[Pair]) -> list[str]:
         if not tested:
             return ["too few seeds: two of each are needed"]
+        if all(map(self._answer, tested)):
+            return [f"{len(self.pairs) - len(tested)} of {len(self.pairs)} pairs were not tested"]
         if self.expected is not Expected.AHEAD and any(pair.is_learning for pair in tested):
             return ["too short: one of them is still learning"]
         return ["too few seeds to be sure"]

@@ -165,7 +165,7 @@ def _plan_run(
     budget = scale.budget_of(reported)
     flags = (
         f"--environment={run.environment}", f"--seed={seed}", *run.flags,
-        *(change.flag for change in scale.changes_of(run.program.module, run.flags)),
+        *(change.flag for change in scale.changes_of(run.program.module, run.choices)),
     )
     path = registry.run_path(paper.name, scale.name, run.setting, run.environment, seed)
     identity = status.identity_of(flags)
@@ -180,7 +180,7 @@ def _plan_run(
     )
     return PlannedRun(
         run, seed, directory, scale.name, budget, flags,
-        tuple(scale.differences(reported, run.program.module, run.flags)), seen, minutes,
+        tuple(scale.differences(reported, run.program.module, run.choices)), seen, minutes,
         needs.disk,
     )
 

@@ -77,6 +77,8 @@ class Run:
     flags: what makes the setting: arguments of the program beside environment, seed, workdir,
       limits and what the scale adds, over which they win.
     budget: the paper's, where it is not that of the whole experiment.
+    fixed: flags, without their values, that a setting among `flags` stands for, or that must stay
+      the paper's for the comparison's sake: a scale leaves them alone.
     """
 
     program: Program
@@ -84,6 +86,12 @@ class Run:
     environment: str
     flags: tuple[str, ...]
     budget: Budget | None = None
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Flags that no scale changes."""
+        return (*self.flags, *self.fixed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pandas
 from common.experiments import checked_rows
 from common.experiments.checked_rows import Once, Warn
 from common.experiments.registry import Returns, run_path
+from common.experiments.status import IN_ORDER
 from common.reporting.differences import differences
 from common.reporting.run_directory import RunDirectory
 
@@ -50,7 +51,7 @@ class KeptRun:
     @property
     def has_ended(self) -> bool:
         """Whether its last start ended in good order: it is not going on, nor was it killed."""
-        return bool(self.starts) and self.starts[-1].get("outcome") is not None
+        return bool(self.starts) and self.starts[-1].get("outcome") in IN_ORDER
 
     def reached(self, column: str) -> float:
         """How far the run is: the largest value of a column of learner.csv, 0 without rows.
@@ -159,6 +160,8 @@ class KeptRuns:
         """The run at `path`, or None, with a warning, if it is none or does not belong there."""
         config = self._json(RunDirectory(path).config_json, "run left out")
         if not isinstance(config, dict):
+            if config is not None:
+                self.warn(f"{RunDirectory(path).config_json}: is no config of a run: run left out")
             return None
         environment, seed = str(config.get("environment")), config.get("seed")
         place = self.root / run_path(paper, scale, setting, environment, seed)
@@ -169,7 +172,12 @@ class KeptRuns:
             )
             return None
         record = self._json(RunDirectory(path).run_json, "taken as a run that has not ended")
-        starts = record.get("starts", ()) if isinstance(record, dict) else ()
+        starts = record.get("starts") if isinstance(record, dict) else None
+        if not (isinstance(starts, list) and all(isinstance(one, dict) for one in starts)):
+            if record is not None:
+                self.warn(f"{RunDirectory(path).run_json}: is no record of a run: taken as a run "
+                          "that has not ended")
+            starts = ()
         return KeptRun(path, paper, scale, setting, environment, seed, config, tuple(starts),
                        self.warn)
 

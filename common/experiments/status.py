@@ -12,7 +12,7 @@ from common.reporting import csv_rows
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
-_IN_ORDER = ("finished", "stopped")
+IN_ORDER = ("finished", "stopped")
 """Outcomes of starts whose files are whole."""
 
 
@@ -59,7 +59,7 @@ def look(directory: pathlib.Path, budget: Budget, identity: Mapping[str, str]) -
     try:
         _check_identity(files, identity)
         progress = read_progress(directory)
-        if _outcome(files) in _IN_ORDER and budget.reached(**dataclasses.asdict(progress)):
+        if _outcome(files) in IN_ORDER and budget.reached(**dataclasses.asdict(progress)):
             return Status(State.FINISHED, progress)
         with files.hold():  # whoever runs it holds it
             return Status(State.CUT, progress)

@@ -109,7 +109,7 @@ def build(
     return Table(
         f"{paper.title}, {experiment.name}: {experiment.title}", rows,
         beside.summary(experiment, runs, numbers) if beside else None,
-        _note(experiment, scale, bool(cells)),
+        _note(paper, experiment, scale, bool(cells)),
     )
 
 
@@ -158,10 +158,11 @@ def _ours(name: str, texts, numbers, cells, beside: Comparison) -> dict[str, lis
     return {prefix + column: values for column, values in columns.items()}
 
 
-def _note(experiment: Experiment, scale: str | None, has_ours: bool) -> str:
+def _note(paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool) -> str:
     words = []
-    if experiment.unavailable:
-        words.append(experiment.unavailable)
+    obstacle = paper.obstacle(experiment)
+    if obstacle:
+        words.append(obstacle)
     elif experiment.runs and not has_ours:
         words.append("no runs yet: what is ours is empty")
     elif scale is not None and has_ours:

@@ -80,9 +80,17 @@ class Page:
                 labelspacing=0.35)
         self._figure.text(0.012, 0.06 / height, "\n".join(lines), ha="left", va="bottom",
                           fontsize=SMALL, color=GREY, linespacing=1.25)
+        self._fix_positions()
         path.parent.mkdir(parents=True, exist_ok=True)
         files = [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "pdf")]
         nothing = ({"Software": None}, {"Creator": None, "Producer": None, "CreationDate": None})
         for file, metadata in zip(files, nothing):
             self._figure.savefig(file, metadata=metadata)
         return files
+
+    def _fix_positions(self) -> None:
+        """Ends the layout's work: its solver's last digits differ between starts of Python."""
+        self._figure.draw_without_rendering()
+        self._figure.set_layout_engine("none")
+        for axes in self.axes:
+            axes.set_position([round(float(one), 6) for one in axes.get_position().bounds])

@@ -8,6 +8,8 @@ from common.experiments.registry import (
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget, Change, Scale
+from reproductions.apex.dpg import settings as dpg
+from reproductions.apex.dqn import settings as dqn
 
 DQN = Program("Ape-X DQN", "binaries.apex_dqn", parameters=3_300_019)  # 18 actions
 DPG = Program("Ape-X DPG", "binaries.apex_dpg", parameters=241_022)  # humanoid's
@@ -40,17 +42,23 @@ DPG_VARIANTS = (
 """Appendix E; Ape-X DPG has an exponent of 0.6, 1e-4 and 256."""
 
 
+_SETTINGS = {**dqn.SETTINGS, **dpg.SETTINGS}
+_CAPACITY = "--config.replay_capacity"
+
+
 def _runs(
     program: Program, name: str, environments: Iterable[str], *flags: str, setting: str = "",
+    fixed: tuple[str, ...] = (),
 ) -> tuple[Run, ...]:
     own = (f"--setting={setting or name}", *flags)
-    return tuple(Run(program, name, environment, own) for environment in environments)
+    fixed = (*fixed, *(f"--config.{choice}" for choice in _SETTINGS[setting or name]))
+    return tuple(Run(program, name, environment, own, fixed=fixed) for environment in environments)
 
 
 def _dqn(environments: Iterable[str], actors: int, capacity: str = "1m") -> tuple[Run, ...]:
     """Ape-X DQN with so many actors and so large a replay, as in section 5 and appendix A."""
     return _runs(DQN, f"dqn_{actors}_actors_replay_{capacity}", environments,
-                 f"--num_actors={actors}", setting=CAPACITIES[capacity])
+                 f"--num_actors={actors}", setting=CAPACITIES[capacity], fixed=(_CAPACITY,))
 
 
 def _joined(parts: Iterable[tuple[Run, ...]]) -> tuple[Run, ...]:
@@ -197,7 +205,6 @@ SCALES = (
         (
             Change("--num_actors=4", "4 actors instead of 360", DQN.module),
             Change("--num_actors=4", "4 actors instead of 64", DPG.module),
-            Change("--config.batch_size=32", "batches of 32 instead of 512", DQN.module),
             Change("--config.replay_capacity=20000", "a replay of 20,000 instead of 2M",
                    DQN.module),
             Change("--config.min_replay_size=1000",

@@ -42,6 +42,7 @@ def _dimensions(evidence: Evidence) -> tuple[bool, str]:
             f"Table 1 goes from {sizes.min():.0f} ({sizes.idxmin()}) to {sizes.max():.0f} "
             f"({sizes.idxmax()}), the text says {said[0]:.0f} to {said[1]:.0f}.")
 
+_ALL_BUT_CARTPOLE = tuple(name for name in CONTROL_SUITE if name != _CARTPOLE)
 
 CLAIMS = (
     Claim(
@@ -52,7 +53,7 @@ CLAIMS = (
         "ddpg_worst", "Except on cartpole swingup, DDPG performs worse than all other methods.",
         "section 4.1, figure 2", "figure 2",
         Comparison(tuple((name, "ddpg") for name in settings.FIGURE_2 if name != "ddpg"),
-                   environments=tuple(name for name in CONTROL_SUITE if name != _CARTPOLE)),
+                   environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
         "ddpg_cartpole", "On cartpole swingup, the simplest task, DDPG does not perform worse.",
@@ -60,8 +61,10 @@ CLAIMS = (
         Comparison((("ddpg", _FULL),), Expected.NOT_BEHIND, (_CARTPOLE,)),
     ),
     Claim(
-        "distributed", "Without its enhancements, as DDPG, D4PG performs worse.",
-        "section 4.1, figure 2", "figure 2", Comparison(((_FULL, "ddpg"),)),
+        "distributed",
+        "Without its enhancements, as DDPG, D4PG performs worse, except on cartpole swingup.",
+        "section 4.1, figure 2", "figure 2",
+        Comparison(((_FULL, "ddpg"),), environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
         "full_best", "Across all tasks the full D4PG (prioritised, N = 5) performs best.",

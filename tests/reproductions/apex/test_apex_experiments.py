@@ -1,5 +1,7 @@
 """Tests of Ape-X's experiments: what they run is there, and says what the paper says."""
 
+import dataclasses
+
 from common import environments
 from reproductions.apex import experiments
 from reproductions.apex.dpg import settings as dpg
@@ -49,3 +51,18 @@ def test_figure_6_is_few_actors_whose_transitions_are_copied():
     found = {(flag(run, "num_actors"),
               dqn.configuration(flag(run, "setting")).num_copies) for run in of("figure 6")}
     assert found == {("32", 1), ("32", 8), ("256", 1)}
+
+
+def test_no_scale_makes_two_curves_of_an_experiment_alike():
+    for experiment in experiments.EXPERIMENTS:
+        for scale in experiments.SCALES:
+            seen = {}
+            for run in experiment.runs:
+                settings = dqn if run.program == experiments.DQN else dpg
+                config = dataclasses.asdict(settings.configuration(flag(run, "setting")))
+                config["num_actors"] = flag(run, "num_actors")
+                for change in scale.changes_of(run.program.module, run.choices):
+                    name, _, value = change.flag.removeprefix("--").partition("=")
+                    config[name.removeprefix("config.")] = value
+                key = run.program.module, run.environment, str(config)
+                assert seen.setdefault(key, run.setting) == run.setting, (experiment.name, run)
