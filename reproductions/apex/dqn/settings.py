@@ -57,12 +57,12 @@ APPENDIX_E: Mapping[str, Mapping[str, object]] = {
 """Batch sizes and learning rates that were tried."""
 
 _TWO_CORES = {
-    "batch_size": 128,
+    "batch_size": 64,
     "learning_rate": 1e-4,
-    "target_period": 500,
+    "target_period": 1000,
     "replay_capacity": 200_000,
     "min_replay_size": 10_000,
-    "samples_per_insert": 4.0,
+    "samples_per_insert": 8.0,
     "prefetch": 4,
 }
 
@@ -71,9 +71,9 @@ TWO_CORES: Mapping[str, Mapping[str, object]] = {
     "dqn_two_cores_uniform": {**_TWO_CORES, "priority_exponent": 0.0},
     "dqn_ten_minutes": {
         **_TWO_CORES,
-        "batch_size": 64,
         "learning_rate": 2e-4,
-        "min_replay_size": 4_000,
+        "target_period": 200,
+        "min_replay_size": 2_500,
         "replay_capacity": 100_000,
     },
 }
