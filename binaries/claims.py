@@ -9,19 +9,20 @@ going on, or were killed, are not counted.
 """
 
 import argparse
+from collections.abc import Sequence
 import pathlib
 import textwrap
 
 import pandas
 
 from common.experiments import claims, overview, selection
+from common.experiments.arguments import add_choice_of_runs, add_reported
 from common.experiments.checked_rows import Once
 from common.experiments.claims import Verdict
 from common.experiments.pairs import MARGIN
-from common.experiments.registry import Paper, UnknownError, paper, paper_names
+from common.experiments.registry import Paper, UnknownError, papers
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
-from common.reporting import reported
 from common.reporting.command_line import Parser, fail
 
 _HEAD = "# What the papers claim, and what holds\n\n" + textwrap.fill(
@@ -35,16 +36,12 @@ _HEAD = "# What the papers claim, and what holds\n\n" + textwrap.fill(
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.claims", description=__doc__)
-    parser.add_argument("--paper", metavar="PAPER", help=f'one of {", ".join(paper_names())}')
-    parser.add_argument("--scale", metavar="SCALE",
-                        help="of the runs; default for each claim the nearest to the paper's with "
-                             "two seeds of what it compares")
-    results = pathlib.Path("results")
-    for name, what in (("runs", "runs are"), ("benchmarks", "benchmarks wrote")):
-        parser.add_argument(f"--{name}", type=pathlib.Path, default=results / name, metavar="DIR",
-                            help=f"where the {what}; default results/{name}")
-    parser.add_argument("--reported", type=pathlib.Path, default=reported.DIRECTORY, metavar="DIR",
-                        help="where the reported numbers are; default this code's results/reported")
+    add_choice_of_runs(parser, "for each claim the nearest to the paper's with two seeds of what "
+                               "it compares")
+    parser.add_argument("--benchmarks", type=pathlib.Path, metavar="DIR",
+                        default=pathlib.Path("results/benchmarks"),
+                        help="where the benchmarks wrote; default results/benchmarks")
+    add_reported(parser)
     parser.add_argument("--output", type=pathlib.Path, metavar="DIR",
                         help="write claims.md and claims.csv there instead of printing")
     parser.add_argument("--overview", type=pathlib.Path, metavar="FILE",
@@ -55,12 +52,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _rows(papers: list[Paper], findings: overview.Findings) -> pandas.DataFrame:
+def _rows(chosen: Sequence[Paper], findings: overview.Findings) -> pandas.DataFrame:
     return pandas.DataFrame([
         {"paper": of.title, "claim": claim.name, "what it says": claim.text,
          "source": claim.source, "tested by": claim.experiment or "-",
          "verdict": str(finding.verdict), "evidence": finding.evidence, "rule": claim.test.rule}
-        for of in papers for claim, finding in findings[of.name]
+        for of in chosen for claim, finding in findings[of.name]
     ])
 
 
@@ -102,12 +99,12 @@ def main(argv: list[str] | None = None) -> None:
     numbers = ReportedNumbers(kept.warn, arguments.reported)
     evidence = claims.Evidence(kept, arguments.scale, numbers, arguments.benchmarks, kept.warn)
     try:
-        papers = [paper(name) for name in ([arguments.paper] if arguments.paper else paper_names())]
-        for of in papers if arguments.paper else ():
+        chosen = papers(arguments.paper)
+        for of in chosen if arguments.paper else ():
             selection.check_scale(of, kept, arguments.scale)
         findings = {of.name: [(claim, claim.judge(of, evidence)) for claim in claims.of(of.name)]
-                    for of in papers}
-        rows = _rows(papers, findings)
+                    for of in chosen}
+        rows = _rows(chosen, findings)
         if arguments.output is None:
             _print(rows)
         else:
@@ -118,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
                 (arguments.output / name).write_text(text)
                 print(arguments.output / name)
         if arguments.overview is not None:
-            overview.renew(arguments.overview, overview.text(papers, kept, findings))
+            overview.renew(arguments.overview, overview.text(chosen, kept, findings))
             print(arguments.overview)
     except (UnknownError, overview.OverviewError, OSError) as error:
         fail(str(error))

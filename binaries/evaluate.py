@@ -131,14 +131,13 @@ def _human_normalised(environment: str, mean: float) -> float | None:
     """The human-normalised score of a mean return; None where there is nothing to compare with."""
     import pandas
 
-    from common.reporting import reported, scores
+    from common.experiments import selection
+    from common.reporting import reported
 
-    players = reported.atari_scores()
     suite, _, game = environment.partition(":")
-    if suite != "atari" or game not in players.index:
+    if suite != "atari" or game not in reported.atari_scores().index:
         return None
-    score = pandas.DataFrame({"score": mean}, index=[game])
-    return float(scores.human_normalised(score, players["random"], players["human"]).squeeze())
+    return float(selection.human_normalised(environment, pandas.Series([mean])).iloc[0])
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -14,22 +14,19 @@ import argparse
 import pathlib
 
 from common.experiments import figures, selection
+from common.experiments.arguments import add_choice_of_runs
 from common.experiments.checked_rows import Once
-from common.experiments.registry import Experiment, Paper, UnknownError, paper, paper_names
+from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, fail
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.figures", description=__doc__)
-    parser.add_argument("--paper", metavar="PAPER", help=f'one of {", ".join(paper_names())}')
+    add_choice_of_runs(parser)
     parser.add_argument("--figure", metavar="N", help='its number, or "runs"')
     parser.add_argument("--all", action="store_true",
                         help="every figure, of one paper with --paper, at one scale with --scale")
-    parser.add_argument("--scale", metavar="SCALE",
-                        help="of the runs; default the nearest to the paper's that has some")
-    parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("results/runs"),
-                        metavar="DIR", help="where the runs are; default results/runs")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/figures"),
                         metavar="DIR", help="where the pictures go; default results/figures")
     parser.add_argument("--whole_axis", action="store_true",
@@ -56,8 +53,7 @@ def _one(arguments: argparse.Namespace, kept: KeptRuns) -> None:
     experiment = of.experiment(f"figure {arguments.figure}")
     if not experiment.runs:
         fail(f"{of.title} {experiment.name} ({experiment.title}): {experiment.unavailable}")
-    scale = arguments.scale or selection.nearest_scale(
-        of, kept, lambda runs: bool(selection.runs_of(experiment, runs)))
+    scale = arguments.scale or selection.nearest_scale_of(of, experiment, kept)
     if scale is None or not selection.runs_of(experiment, kept.of(of.name, scale)):
         fail(_how_to_make(of, experiment, scale, kept))
     _draw(arguments, of, experiment, scale, kept)
@@ -75,11 +71,10 @@ def _how_to_make(of: Paper, experiment: Experiment, scale: str | None, kept: Kep
 
 
 def _all(arguments: argparse.Namespace, kept: KeptRuns) -> None:
-    for name in [arguments.paper] if arguments.paper else paper_names():
-        of = paper(name)
+    for of in papers(arguments.paper):
         for scale in selection.scales_of(of, kept):
             if arguments.scale in (None, scale):
-                for experiment in figures.drawn(of, scale, kept.of(name, scale)):
+                for experiment in figures.drawn(of, scale, kept.of(of.name, scale)):
                     _draw(arguments, of, experiment, scale, kept)
 
 

@@ -11,8 +11,9 @@ import argparse
 import pathlib
 
 from common.experiments import selection, tables
+from common.experiments.arguments import add_choice_of_runs, add_reported
 from common.experiments.checked_rows import Once
-from common.experiments.registry import Experiment, Paper, UnknownError, paper, paper_names
+from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.reporting import reported
@@ -21,16 +22,11 @@ from common.reporting.command_line import Parser, fail
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.tables", description=__doc__)
-    parser.add_argument("--paper", metavar="PAPER", help=f'one of {", ".join(paper_names())}')
+    add_choice_of_runs(parser)
     parser.add_argument("--table", metavar="N", help="its number")
     parser.add_argument("--all", action="store_true",
                         help="every table, of one paper with --paper")
-    parser.add_argument("--scale", metavar="SCALE",
-                        help="of the runs; default the nearest to the paper's that has some")
-    parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("results/runs"),
-                        metavar="DIR", help="where the runs are; default results/runs")
-    parser.add_argument("--reported", type=pathlib.Path, default=reported.DIRECTORY, metavar="DIR",
-                        help="where the reported numbers are; default this code's results/reported")
+    add_reported(parser)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/tables"),
                         metavar="DIR", help="where the tables go; default results/tables")
     arguments = parser.parse_args(argv)
@@ -45,21 +41,19 @@ def _one(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers
     of = paper(arguments.paper)
     selection.check_scale(of, kept, arguments.scale)
     experiment = of.experiment(f"table {arguments.table}")
-    scale = arguments.scale or selection.nearest_scale(
-        of, kept, lambda runs: bool(selection.runs_of(experiment, runs)))
+    scale = arguments.scale or selection.nearest_scale_of(of, experiment, kept)
     _write(arguments.output, of, experiment, scale, kept, numbers)
 
 
 def _all(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers) -> None:
-    for name in [arguments.paper] if arguments.paper else paper_names():
-        of = paper(name)
+    for of in papers(arguments.paper):
         for experiment in of.experiments:
             if not (experiment.name.startswith("table")
-                    and numbers.has(name, experiment.name)):
+                    and numbers.has(of.name, experiment.name)):
                 continue
             there = [scale for scale in selection.scales_of(of, kept)
                      if arguments.scale in (None, scale)
-                     and selection.runs_of(experiment, kept.of(name, scale))]
+                     and selection.runs_of(experiment, kept.of(of.name, scale))]
             for scale in there or [None]:
                 _write(arguments.output, of, experiment, scale, kept, numbers)
 

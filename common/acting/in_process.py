@@ -5,9 +5,9 @@ import pathlib
 import numpy as np
 
 from common.acting import episodes
-from common.acting import n_step
 from common.acting.items import as_items
-from common.acting.loop import ActingLoop
+from common.acting.loop import loop_of
+from common.acting.n_step import Transitions
 from common.agent import Agent, EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.replay.service import ReplayService
@@ -56,13 +56,7 @@ class InProcessActors:
             "parameter_version": books.version,
             "parameter_age_steps": 0,
         })
-        adder = n_step.NStepAdder(
-            num_actors, agent.n_step, agent.discount, reward_clip=agent.reward_clip
-        )
-        self._loop = ActingLoop(
-            environments, self._actor, adder, self._add, log.write,
-            self._actor.initial_state(num_actors), encode=agent.encode,
-        )
+        self._loop = loop_of(agent, self._actor, environments, self._add, log.write)
 
     def step(self) -> None:
         """Advances each environment by one timestep."""
@@ -71,7 +65,7 @@ class InProcessActors:
         self._loop.step()
         self._timesteps += 1
 
-    def _add(self, transitions: n_step.Transitions) -> None:
+    def _add(self, transitions: Transitions) -> None:
         step_keys, steps, priorities = as_items(
             self._agent, self._actor, transitions, self._actors, 0, self._incarnation
         )

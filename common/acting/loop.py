@@ -7,6 +7,7 @@ import numpy as np
 
 from common.acting.n_step import NStepAdder, Transitions
 from common.acting.policy import Nest, Policy, reset_rows
+from common.agent import Actor, Agent
 from common.environments.batch import EnvironmentBatch
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -79,3 +80,15 @@ class ActingLoop:
             self._on_episode(int(index), float(self._returns[index]), int(self._lengths[index]))
             self._returns[index] = 0
             self._lengths[index] = 0
+
+
+def loop_of(agent: Agent, actor: Actor, environment: EnvironmentBatch,
+            on_transitions: Callable[[Transitions], None],
+            on_episode: Callable[[int, float, int], None]) -> ActingLoop:
+    """The loop of an agent's actor, with the transitions and observations that the agent wants."""
+    count = environment.num_environments
+    adder = NStepAdder(count, agent.n_step, agent.discount, reward_clip=agent.reward_clip)
+    return ActingLoop(
+        environment, actor, adder, on_transitions, on_episode, actor.initial_state(count),
+        encode=agent.encode,
+    )

@@ -5,8 +5,7 @@ import pathlib
 from absl import logging
 
 from common.acting import episodes
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.loop import loop_of
 from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
 from common.agent import Agent, EnvironmentSpec
@@ -16,6 +15,7 @@ from common.cluster.parameters import ParameterClient
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.service import RemoteMemory
+
 
 def run_actor(
     agent: Agent,
@@ -60,11 +60,7 @@ def run_actor(
     if not puller.wait(actor.load, stop) or puller.finished:
         return
     sender.start()
-    adder = NStepAdder(len(actors), agent.n_step, agent.discount, reward_clip=agent.reward_clip)
-    loop = ActingLoop(
-        batch, actor, adder, sender.add, log.write, actor.initial_state(len(actors)),
-        encode=agent.encode,
-    )
+    loop = loop_of(agent, actor, batch, sender.add, log.write)
     timesteps = 0
     while not stop.requested and not puller.finished:
         puller.apply(actor.load)  # also without credit, or it would miss the end of the run

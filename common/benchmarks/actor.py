@@ -15,8 +15,7 @@ import time
 import numpy as np
 
 from common import environments
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.loop import loop_of
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
 from common.agent import EnvironmentSpec
@@ -73,13 +72,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         role.wait_until_available(client)
         sender = Sender(agent, actor, memory, actors, StopRequest())
         sender.start()
-        adder = NStepAdder(
-            sizes.environments, agent.n_step, agent.discount, reward_clip=agent.reward_clip
-        )
-        loop = ActingLoop(
-            acted, actor, adder, sender.add, lambda *_: None,
-            actor.initial_state(sizes.environments), encode=agent.encode,
-        )
+        loop = loop_of(agent, actor, acted, sender.add, lambda *_: None)
         simulated, actions = _make_batch(sizes), _random_actions(sizes, spec)
         simulated.reset()
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from common import environments
 from common.acting.items import as_items
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.loop import loop_of
 from common.agent import Agent, EnvironmentSpec, schedule_for
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
@@ -79,13 +78,12 @@ def _filled_memory(agent: Agent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]
     spec, actors = EnvironmentSpec.of(games), range(sizes.games)
     actor = agent.make_actor(spec, actors, sizes.games, seed=0)
     memory = make_memory(agent, spec, seed=0)
-    loop = ActingLoop(
-        games, actor,
-        NStepAdder(sizes.games, agent.n_step, agent.discount, reward_clip=agent.reward_clip),
+    loop = loop_of(
+        agent, actor, games,
         lambda transitions: memory.insert(
             *as_items(agent, actor, transitions, np.asarray(actors), 0, 0)
         ),
-        lambda *_: None, encode=agent.encode,
+        lambda *_: None,
     )
     while memory.statistics().items < sizes.items:
         loop.step()

@@ -209,6 +209,11 @@ def paper_names() -> tuple[str, ...]:
     return tuple(sorted(one.name for one in folders if (one / EXPERIMENTS_FILE).exists()))
 
 
+def papers(name: str | None) -> tuple[Paper, ...]:
+    """The paper of that name, or every one if it is None; raises as `paper`."""
+    return tuple(paper(one) for one in ([name] if name else paper_names()))
+
+
 def paper(name: str) -> Paper:
     """The paper of that name.
 

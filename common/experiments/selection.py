@@ -46,6 +46,11 @@ def nearest_scale(
     return None
 
 
+def nearest_scale_of(paper: Paper, experiment: Experiment, kept: KeptRuns) -> str | None:
+    """The scale nearest to the paper's that has runs of the experiment; None if there is none."""
+    return nearest_scale(paper, kept, lambda runs: bool(runs_of(experiment, runs)))
+
+
 def clock(experiment: Experiment) -> str:
     """The column that an experiment's runs are followed along, even if its figure has no axis."""
     return experiment.x or ("wall_seconds" if experiment.budget.actor_steps is None

@@ -45,3 +45,8 @@ class Fifo:
 
 
 Distribution = Uniform | Proportional | Fifo
+
+
+def prioritized(exponent: float) -> Proportional | Uniform:
+    """P(k) ~ p_k^exponent; an exponent of 0 is every item alike, without a tree."""
+    return Proportional(exponent) if exponent else Uniform()

@@ -6,13 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.acting.actor_critic import ActorCriticEvaluator
-from common.acting.n_step import Transitions
-from common.agent import Agent, EnvironmentSpec
-from common.environments import requirements
-from common.learning import actor_critic
+from common.agent import EnvironmentSpec
+from common.agents import ActorCriticAgent
 from common.learning import trained
-from common.learning.transition import Transition, control_specs
 from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
@@ -21,38 +17,14 @@ from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
 
 
-class D4PG(Agent):
+class D4PG(ActorCriticAgent):
     """See `common.agent.Agent`."""
 
     name = "d4pg"
-    metrics = actor_critic.METRICS
-    jit_compile = True
 
     def __init__(self, config: D4PGConfig):
-        self._config = config
-        self.n_step = config.n_step
-        self.discount = config.discount
-        self.batch_size = config.batch_size
-        self.updates_per_call = config.updates_per_call
-        self.actor_period = config.actor_period
-        self.send_batch = config.send_batch
-        self.replay_capacity = config.replay_capacity
-        self.min_replay_size = config.min_replay_size
-        self.samples_per_insert = config.samples_per_insert or None
+        super().__init__(config, settings.name_of(config), networks_lib.make_networks)
         self.single_process = config.single_process
-        self.setting = settings.name_of(config)
-
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Flat observations, continuous actions."""
-        requirements.require_control(spec)
-
-    def step_specs(self, spec: EnvironmentSpec) -> Transition:
-        """An N-step transition."""
-        return control_specs(spec.observation_size, spec.action_size)
-
-    def steps(self, transitions: Transitions) -> Transition:
-        """Drops what only the initial priority needed."""
-        return Transition.of(transitions)
 
     def distributions(self):
         """Proportional to p^alpha, or uniform; removal first in, first out, or by priority.
@@ -60,8 +32,7 @@ class D4PG(Agent):
         The paper refers to Ape-X for the replay, whose DPG variant removes by priority^-0.4 and
         whose DQN removes first in, first out: ambiguous, so the simpler one is the default.
         """
-        exponent = self._config.priority_exponent
-        sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
+        sample = distributions.prioritized(self._config.priority_exponent)
         remove = distributions.Fifo()
         if self._config.removal == "priority":
             remove = distributions.Proportional(self._config.removal_exponent)
@@ -81,15 +52,6 @@ class D4PG(Agent):
         del actors, num_actors  # the twins take any batch
         return actor_lib.D4PGActor(
             self._config, spec.observation_size, spec.action_size, seed
-        )
-
-    def make_evaluator(
-        self, spec: EnvironmentSpec, num_environments: int
-    ) -> ActorCriticEvaluator:
-        """pi_theta without noise (section 4)."""
-        del num_environments
-        return ActorCriticEvaluator(
-            networks_lib.make_networks(self._config, spec.observation_size, spec.action_size)
         )
 
 

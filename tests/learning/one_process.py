@@ -4,8 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.items import as_items
-from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.loop import loop_of
 from common.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
@@ -38,11 +37,7 @@ class OneProcessRun:
         self._actors = np.arange(num_actors)
         self._actor = agent.make_actor(self._spec, range(num_actors), num_actors, seed=2)
         self._actor.load(self._pack().numpy())
-        self._acting = ActingLoop(
-            environments, self._actor,
-            NStepAdder(num_actors, agent.n_step, agent.discount, reward_clip=agent.reward_clip),
-            self._add, lambda *_: None, self._actor.initial_state(num_actors), encode=agent.encode,
-        )
+        self._acting = loop_of(agent, self._actor, environments, self._add, lambda *_: None)
 
     def _add(self, transitions):
         self.memory.insert(

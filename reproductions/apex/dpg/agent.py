@@ -6,13 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.acting.actor_critic import ActorCriticEvaluator
-from common.acting.n_step import Transitions
-from common.agent import Agent, EnvironmentSpec
-from common.environments import requirements
-from common.learning import actor_critic
+from common.agent import EnvironmentSpec
+from common.agents import ActorCriticAgent
 from common.learning import trained
-from common.learning.transition import Transition, control_specs
 from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib
 from reproductions.apex.dpg import learner as learner_lib
@@ -21,45 +17,20 @@ from reproductions.apex.dpg import settings
 from reproductions.apex.dpg.config import DPGConfig
 
 
-class ApexDPG(Agent):
+class ApexDPG(ActorCriticAgent):
     """See `common.agent.Agent`."""
 
     name = "apex"
-    metrics = actor_critic.METRICS
-    jit_compile = True
 
     def __init__(self, config: DPGConfig):
-        self._config = config
-        self.n_step = config.n_step
-        self.discount = config.discount
-        self.batch_size = config.batch_size
-        self.updates_per_call = config.updates_per_call
-        self.actor_period = config.actor_period
-        self.send_batch = config.send_batch
-        self.replay_capacity = config.replay_capacity
-        self.min_replay_size = config.min_replay_size
-        self.samples_per_insert = config.samples_per_insert or None
+        super().__init__(config, settings.name_of(config), networks_lib.make_networks)
         self.removal_period = config.removal_period
         # So many batches, in whole calls.
         self.prefetch = -(-config.prefetch // config.updates_per_call)
-        self.setting = settings.name_of(config)
-
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Flat observations, continuous actions."""
-        requirements.require_control(spec)
-
-    def step_specs(self, spec: EnvironmentSpec) -> Transition:
-        """An n-step transition."""
-        return control_specs(spec.observation_size, spec.action_size)
-
-    def steps(self, transitions: Transitions) -> Transition:
-        """Drops what only the initial priority needed."""
-        return Transition.of(transitions)
 
     def distributions(self):
         """P ~ p^alpha_sample, or uniform; removal by p^alpha_evict, or first in, first out."""
-        exponent = self._config.priority_exponent
-        sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
+        sample = distributions.prioritized(self._config.priority_exponent)
         remove = distributions.Proportional(self._config.removal_exponent)
         if self._config.removal == "fifo":
             remove = distributions.Fifo()
@@ -76,15 +47,6 @@ class ApexDPG(Agent):
         """Algorithm 1: the same for all actors, whose noise is their own."""
         del actors, num_actors  # the twins take any batch
         return actor_lib.DPGActor(self._config, spec.observation_size, spec.action_size, seed)
-
-    def make_evaluator(
-        self, spec: EnvironmentSpec, num_environments: int
-    ) -> ActorCriticEvaluator:
-        """The noiseless policy (appendix D)."""
-        del num_environments
-        return ActorCriticEvaluator(
-            networks_lib.make_networks(self._config, spec.observation_size, spec.action_size)
-        )
 
 
 def from_config(values: Mapping[str, Any]) -> ApexDPG:

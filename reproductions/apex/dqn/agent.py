@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
-from common.agent import Agent, EnvironmentSpec
+from common.agent import EnvironmentSpec
+from common.agents import ConfiguredAgent
 from common.environments.requirements import require_images
 from common.learning import trained
 from common.learning.transition import Transition
@@ -21,7 +21,7 @@ from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.config import DQNConfig
 
 
-class ApexDQN(Agent):
+class ApexDQN(ConfiguredAgent):
     """See `common.agent.Agent`. Observations are sent and kept as PNG files (section 4.1)."""
 
     name = "apex"
@@ -30,20 +30,11 @@ class ApexDQN(Agent):
     jit_compile = False  # XLA slows convolutions on a CPU
 
     def __init__(self, config: DQNConfig):
-        self._config = config
-        self.n_step = config.n_step
-        self.discount = config.discount
-        self.batch_size = config.batch_size
-        self.actor_period = config.actor_period
-        self.send_batch = config.send_batch
-        self.replay_capacity = config.replay_capacity
-        self.min_replay_size = config.min_replay_size
-        self.samples_per_insert = config.samples_per_insert or None
+        super().__init__(config, settings.name_of(config))
         self.removal_period = config.removal_period
         self.prefetch = config.prefetch
         self.reward_clip = config.reward_clip or None
         self.num_copies = config.num_copies
-        self.setting = settings.name_of(config)
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Images, discrete actions."""
@@ -71,14 +62,9 @@ class ApexDQN(Agent):
             observation_t=image,
         )
 
-    def steps(self, transitions: Transitions) -> Transition:
-        """Drops what only the initial priority needed."""
-        return Transition.of(transitions)
-
     def distributions(self):
         """P ~ p^alpha, or uniform; removal first in, first out (section 4.1)."""
-        exponent = self._config.priority_exponent
-        sample = distributions.Proportional(exponent) if exponent else distributions.Uniform()
+        sample = distributions.prioritized(self._config.priority_exponent)
         return {"sample": sample, "remove": distributions.Fifo()}, "remove"
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DQNLearner:
