@@ -122,6 +122,12 @@ class Agent(Protocol):
 
 
 def schedule_for(agent: Agent) -> Schedule:
-    """The schedule of an agent: both sides may run ahead by two calls of the learner."""
+    """The schedule of an agent: both sides may run ahead by two calls of the learner.
+
+    And by all calls that it draws ahead, and by two batches of the actors: with less, the learner
+    has used up what was sent before the next batch is there, and each waits for the other in turn.
+    """
     call = agent.batch_size * agent.updates_per_call
-    return Schedule(agent.min_replay_size, agent.samples_per_insert, tolerance=2.0 * call)
+    sent = agent.send_batch * (agent.samples_per_insert or 0.0)
+    tolerance = max(2.0 * call, float(agent.prefetch * call), 2.0 * sent)
+    return Schedule(agent.min_replay_size, agent.samples_per_insert, tolerance)
