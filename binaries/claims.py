@@ -15,29 +15,36 @@ import textwrap
 
 import pandas
 
-from common.experiments import claims, overview, selection
+from common.experiments import claims, overview, pairs, selection
+from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.arguments import add_choice_of_runs, add_reported
 from common.experiments.checked_rows import Once
-from common.experiments.claims import Verdict
-from common.experiments.pairs import MARGIN
+from common.experiments.claims import Basis, Verdict
 from common.experiments.registry import Paper, UnknownError, papers
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
-from common.reporting.command_line import Parser, fail
+from common.reporting.command_line import Parser, exit_with, fail
 
-_HEAD = "# What the papers claim, and what holds\n\n" + textwrap.fill(
-    "Computed by `python -m binaries.claims`. A verdict is about what was run: the evidence says "
-    "on how many tasks, with how many seeds and for how long. A final return is "
-    f"{selection.FINAL}; methods are compared at the time that all runs of a task reach. "
-    "Differences are in returns (Control Suite), percent of a human's score (Atari) or percent of "
-    f"the larger value; {MARGIN:.0%} of the scale is the margin within which two count as level.",
-    100)
+_HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
+    textwrap.fill(paragraph, 100) for paragraph in (
+        "Computed by `python -m binaries.claims`. A verdict is about what was run: the evidence "
+        "says on how many tasks, with how many seeds and for how long. Only verdicts decided by "
+        f"{Basis.RUNS} or by a {Basis.BENCHMARK} are evidence of this code; those by {Basis.PAPER} "
+        "say whether the paper agrees with itself.",
+        f"A final return is {selection.FINAL}. Methods are compared where their runs have the same "
+        "budget, at the time that all runs of a task reach, and on tasks that at least one of them "
+        f"learns: it ends more than {pairs.MARGIN:.0%} of the scale above its first value. The "
+        "scale is 1000 on the Control Suite, a human's score on Atari, the larger of both values "
+        f"elsewhere. Sure means at {CONFIDENCE:.0%}, by the bootstrap and by Student's t; the "
+        "evidence has both intervals. A method has levelled off if it gains no more than "
+        f"{pairs.MARGIN:.0%} of the scale in the last third of its runs.",
+    ))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.claims", description=__doc__)
     add_choice_of_runs(parser, "for each claim the nearest to the paper's with two seeds of what "
-                               "it compares")
+                               "it compares, smoke never")
     parser.add_argument("--benchmarks", type=pathlib.Path, metavar="DIR",
                         default=pathlib.Path("results/benchmarks"),
                         help="where the benchmarks wrote; default results/benchmarks")
@@ -56,7 +63,8 @@ def _rows(chosen: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
     return pandas.DataFrame([
         {"paper": of.title, "claim": claim.name, "what it says": claim.text,
          "source": claim.source, "tested by": claim.experiment or "-",
-         "verdict": str(finding.verdict), "evidence": finding.evidence, "rule": claim.test.rule}
+         "decided by": str(claim.test.basis), "verdict": str(finding.verdict),
+         "evidence": finding.evidence, "rule": claim.test.rule}
         for of in chosen for claim, finding in findings[of.name]
     ])
 
@@ -79,16 +87,24 @@ def _plain_grid(rows: pandas.DataFrame) -> str:
 
 
 def _count(rows: pandas.DataFrame) -> str:
-    counts = rows["verdict"].value_counts()
-    held, failed, undecided = (counts.get(verdict, 0) for verdict in Verdict)
-    return f"{len(rows)} claims: {held} hold, {failed} do not, {undecided} are not yet decided."
+    """A sentence on all claims, and one on those of each basis."""
+    def count(of: pandas.DataFrame) -> str:
+        counts = of["verdict"].value_counts()
+        held, failed, undecided = (counts.get(verdict, 0) for verdict in Verdict)
+        return f"{held} hold, {failed} do not, {undecided} are not yet decided."
+
+    parts = [f"{len(rows)} claims: {count(rows)}"]
+    parts += [f"By {basis}: {count(of)}" for basis in Basis
+              if len(of := rows[rows["decided by"] == basis])]
+    return " ".join(parts)
 
 
 def _print(rows: pandas.DataFrame) -> None:
     for row in rows.to_dict("records"):
         print(f'{row["paper"]} {row["claim"]} ({row["source"]}): {row["verdict"].upper()}')
-        for label in ("what it says", "evidence", "rule"):
-            print(textwrap.indent(textwrap.fill(row[label], 100), "    "))
+        for text in (row["what it says"], row["evidence"], row["rule"],
+                     f'Decided by {row["decided by"]}.'):
+            print(textwrap.indent(textwrap.fill(text, 100), "    "))
     print(_count(rows))
 
 
@@ -100,8 +116,10 @@ def main(argv: list[str] | None = None) -> None:
     evidence = claims.Evidence(kept, arguments.scale, numbers, arguments.benchmarks, kept.warn)
     try:
         chosen = papers(arguments.paper)
-        for of in chosen if arguments.paper else ():
-            selection.check_scale(of, kept, arguments.scale)
+        if arguments.paper:
+            selection.check_scale(*chosen, kept, arguments.scale)
+        else:
+            selection.check_scale_of_any(chosen, kept, arguments.scale)
         findings = {of.name: [(claim, claim.judge(of, evidence)) for claim in claims.of(of.name)]
                     for of in chosen}
         rows = _rows(chosen, findings)
@@ -117,9 +135,11 @@ def main(argv: list[str] | None = None) -> None:
         if arguments.overview is not None:
             overview.renew(arguments.overview, overview.text(chosen, kept, findings))
             print(arguments.overview)
+    except BrokenPipeError:
+        raise  # see `exit_with`
     except (UnknownError, overview.OverviewError, OSError) as error:
         fail(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

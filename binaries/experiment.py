@@ -20,13 +20,14 @@ from common.cluster.processes import StopRequest
 from common.experiments import keep
 from common.experiments import registry
 from common.experiments.execute import execute
-from common.experiments.plan import Plan, PlanError, check_disk, make_plan
+from common.experiments.plan import (
+    DEFAULT_SCALE, Plan, PlanError, check_disk, disk_line, make_plan
+)
 from common.experiments.registry import Paper, UnknownError
 from common.experiments.scales import duration
 from common.experiments.status import State
-from common.reporting.command_line import Parser, fail
+from common.reporting.command_line import Parser, exit_with, fail
 
-_DEFAULT_SCALE = "workstation"
 _KEPT = registry.RESULTS / "runs"
 _COUNTED = (State.FINISHED, State.CUT, State.MISSING)
 
@@ -43,9 +44,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, metavar="N",
                         help="0 to N - 1; default: as many as the paper has, 3 if it does not say")
     parser.add_argument("--scale", metavar="NAME",
-                        help=f"how large the runs are: paper, workstation or smoke; default "
-                             f"{_DEFAULT_SCALE}. What each changes from the paper is shown and "
-                             "kept in each run's run.json")
+                        help=f"how large the runs are: {_scales()}; default {DEFAULT_SCALE}. What "
+                             "each changes from the paper is shown and kept in each run's "
+                             "run.json")
     parser.add_argument("--runs", type=pathlib.Path, metavar="DIR",
                         default=pathlib.Path("runs/experiments"),
                         help="where the run directories are; default runs/experiments")
@@ -59,6 +60,15 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     if arguments.seeds is not None and arguments.seeds < 1:
         fail(f"--seeds must be at least 1, is {arguments.seeds}")
     return arguments
+
+
+def _scales() -> str:
+    """Every scale, and which papers have it: "smoke (apex, d4pg), ..."."""
+    having: dict[str, list[str]] = {}
+    for paper in registry.papers(None):
+        for scale in paper.scales:
+            having.setdefault(scale.name, []).append(paper.name)
+    return ", ".join(f'{scale} ({", ".join(papers)})' for scale, papers in having.items())
 
 
 def _name(arguments: argparse.Namespace) -> str | None:
@@ -148,27 +158,35 @@ def main(argv: list[str] | None = None) -> int:
         experiment = paper.experiment(name)
         if obstacle := paper.obstacle(experiment):
             fail(f"{obstacle} ({name} of {paper.title})")
-        plan = make_plan(paper, experiment, paper.scale(arguments.scale or _DEFAULT_SCALE), roots,
+        plan = make_plan(paper, experiment, paper.scale(arguments.scale or DEFAULT_SCALE), roots,
                          arguments.tasks, arguments.settings, arguments.seeds)
         if arguments.keep:
             kept = keep.keep(plan, _KEPT)
             print(f"{len(kept)} runs copied to {_KEPT}, "
                   f"{len(plan.of(State.FINISHED)) - len(kept)} were there")
             return 0
-        disk = check_disk(plan, arguments.runs)
-    except (UnknownError, PlanError) as error:
+    except UnknownError as error:
         fail(str(error))
+    disk, problem = disk_line(plan, arguments.runs), ""
+    try:
+        check_disk(plan, arguments.runs)
+    except PlanError as error:
+        problem = str(error)
     if arguments.dry_run:
         _show(plan, disk, lambda line: print(f"# {line}"))
+        if problem:
+            print(f"# warning: {problem}")
         for run in plan.to_do:
             print(shlex.join(run.command))
         return 0
+    if problem:
+        fail(problem)
     _show(plan, disk, _say)
     return _carry_out(plan) if plan.to_do else int(bool(plan.of(State.UNUSABLE)))
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        exit_with(main)
     except KeyboardInterrupt:
         fail("interrupted")

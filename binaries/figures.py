@@ -16,9 +16,12 @@ import pathlib
 from common.experiments import figures, selection
 from common.experiments.arguments import add_choice_of_runs
 from common.experiments.checked_rows import Once
-from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
+from common.experiments.plan import DEFAULT_SCALE
+from common.experiments.registry import (
+    RESULTS, Experiment, Paper, UnknownError, paper, papers
+)
 from common.experiments.runs import KeptRuns
-from common.reporting.command_line import Parser, fail
+from common.reporting.command_line import Parser, exit_with, fail
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -64,14 +67,21 @@ def _how_to_make(of: Paper, experiment: Experiment, scale: str | None, kept: Kep
     obstacle = of.obstacle(experiment)
     if obstacle:
         return f"there are no runs of {of.title} {experiment.name} {where}: {obstacle}"
+    listed = scale in [one.name for one in of.scales]
     command = (f"python -m binaries.experiment --paper={of.name} "
-               f"--figure={experiment.name.removeprefix('figure ')}")
-    return (f"there are no runs of {of.title} {experiment.name} {where}; make them by {command}"
-            f" --scale={scale or of.scales[-1].name}")
+               f"--figure={experiment.name.removeprefix('figure ')} "
+               f"--scale={scale if listed else DEFAULT_SCALE}")
+    if kept.root.resolve() == RESULTS / "runs":
+        words = f"{command}, and copy the finished ones there by the same command with --keep"
+    else:
+        words = f"{command} --runs={kept.root}"
+    return f"there are no runs of {of.title} {experiment.name} {where}; make them by {words}"
 
 
 def _all(arguments: argparse.Namespace, kept: KeptRuns) -> None:
-    for of in papers(arguments.paper):
+    chosen = papers(arguments.paper)
+    selection.check_scale_of_any(chosen, kept, arguments.scale)
+    for of in chosen:
         for scale in selection.scales_of(of, kept):
             if arguments.scale in (None, scale):
                 for experiment in figures.drawn(of, scale, kept.of(of.name, scale)):
@@ -103,4 +113,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

@@ -17,7 +17,7 @@ from common.experiments.registry import Experiment, Paper, UnknownError, paper, 
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.reporting import reported
-from common.reporting.command_line import Parser, fail
+from common.reporting.command_line import Parser, exit_with, fail
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -46,7 +46,9 @@ def _one(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers
 
 
 def _all(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers) -> None:
-    for of in papers(arguments.paper):
+    chosen = papers(arguments.paper)
+    selection.check_scale_of_any(chosen, kept, arguments.scale)
+    for of in chosen:
         for experiment in of.experiments:
             if not (experiment.name.startswith("table")
                     and numbers.has(of.name, experiment.name)):
@@ -79,9 +81,11 @@ def main(argv: list[str] | None = None) -> None:
     numbers = ReportedNumbers(kept.warn, arguments.reported)
     try:
         (_all if arguments.all else _one)(arguments, kept, numbers)
+    except BrokenPipeError:
+        raise  # see `exit_with`
     except (UnknownError, reported.ReportedError, OSError) as error:
         fail(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from common.experiments import selection
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.claims import Evidence, Finding, Verdict
+from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.comparison import nothing
 from common.experiments.registry import Experiment, Paper, Returns
 from common.experiments.runs import KeptRun
@@ -58,15 +58,15 @@ class MedianReached:
 
     rule = ("over all games of the paper, the 95 % bootstrap interval of our median: holds if it "
             f"reaches {1 - _MARGIN:.0%} of the paper's or more, does not if it ends below")
+    basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
         reported = self.percent * evidence.reported.number(
             paper.name, self.source, self.row, self.column)
         games = {name.removeprefix("atari:") for name in experiment.environments}
-        scales = [evidence.scale] if evidence.scale else selection.scales_of(paper, evidence.kept)
         found = [(scale, final_scores(evidence.kept.of(paper.name, scale), self.setting,
-                                      experiment.returns)) for scale in scales]
+                                      experiment.returns)) for scale in evidence.scales(paper)]
         found = [(scale, ours) for scale, ours in found if len(ours)]
         if not found:
             return Finding(Verdict.OPEN, nothing(paper, experiment))
@@ -80,7 +80,8 @@ class MedianReached:
             (normalised.to_numpy(),), np.median, method="percentile", confidence_level=CONFIDENCE,
             rng=np.random.default_rng(_RANDOM_STATE)).confidence_interval
         words = (f"Our median is {normalised.median():.0f} % ({interval.low:.0f} to "
-                 f"{interval.high:.0f}), the paper's {reported:.0f} %. Scale {scale}.")
+                 f"{interval.high:.0f}), the paper's {reported:.0f} %. "
+                 f"{selection.scale_in_words(scale)}.")
         if interval.low >= (1 - _MARGIN) * reported:
             return Finding(Verdict.HOLDS, words)
         return Finding(Verdict.FAILS if interval.high < (1 - _MARGIN) * reported else Verdict.OPEN,

@@ -18,6 +18,8 @@ class Interval:
 
     low, high: the bootstrap's interval.
     t_low, t_high: Student's, which distrusts a spread that only two or three seeds show.
+    resampled: the bootstrap's differences. error, freedom: Student's standard error and degrees of
+    freedom.
     """
 
     difference: float
@@ -25,14 +27,28 @@ class Interval:
     high: float
     t_low: float
     t_high: float
+    resampled: np.ndarray = dataclasses.field(repr=False, compare=False)
+    error: float = dataclasses.field(repr=False)
+    freedom: int = dataclasses.field(repr=False)
 
-    def is_above(self, value: float) -> bool:
-        """Whether both intervals lie above `value`."""
-        return self.low > value and self.t_low > value
+    def p_above(self, value: float) -> float:
+        """The p-value for a difference above `value`, the larger of the bootstrap's and Student's.
 
-    def is_below(self, value: float) -> bool:
-        """Whether both intervals lie below `value`."""
-        return self.high < value and self.t_high < value
+        Two-sided: it is below 0.05 where both intervals lie above `value`.
+        """
+        return self._p(self.difference - value, self.resampled - value)
+
+    def p_below(self, value: float) -> float:
+        """As `p_above`, for a difference below `value`."""
+        return self._p(value - self.difference, value - self.resampled)
+
+    def _p(self, excess: float, resampled: np.ndarray) -> float:
+        if excess == float("inf"):
+            return 0.0
+        bootstrap = (np.count_nonzero(resampled <= 0) + 1) / (len(resampled) + 1)
+        student = (stats.t.sf(excess / self.error, self.freedom) if self.error
+                   else float(excess <= 0))
+        return min(1.0, 2 * float(max(bootstrap, student)))
 
 
 def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Interval:
@@ -63,16 +79,19 @@ def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
         (*samples, tasks), mean_over_tasks, axis=-1, vectorized=True,
         confidence_level=CONFIDENCE, n_resamples=_RESAMPLES, method="percentile",
         rng=np.random.default_rng(_RANDOM_STATE),
-    ).confidence_interval
+    )
+    bounds = bootstrap.confidence_interval
     means = [seeds.mean() for seeds in samples]
     observed = float(np.mean(np.subtract(means[::2], means[1::2])))
-    student = _student(observed, samples, len(ours))
-    return Interval(observed, float(bootstrap.low), float(bootstrap.high), *student)
+    error, freedom = _student(samples, len(ours))
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    return Interval(observed, float(bounds.low), float(bounds.high), observed - reach,
+                    observed + reach, bootstrap.bootstrap_distribution, error, freedom)
 
 
-def _student(observed: float, samples: list[np.ndarray], num_tasks: int) -> tuple[float, float]:
+def _student(samples: list[np.ndarray], num_tasks: int) -> tuple[float, int]:
+    """Standard error of the mean over tasks, and its degrees of freedom."""
     freedom = sum(len(seeds) - 1 for seeds in samples)
     variance = sum(((seeds - seeds.mean()) ** 2).sum() for seeds in samples) / freedom
-    error = np.sqrt(variance * sum(1 / len(seeds) for seeds in samples)) / num_tasks
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
-    return observed - float(reach), observed + float(reach)
+    return (float(np.sqrt(variance * sum(1 / len(seeds) for seeds in samples))) / num_tasks,
+            freedom)

@@ -1,4 +1,4 @@
-"""What stands under a figure: what is drawn, of how many seeds, at which scale."""
+"""What stands under a figure, and with a table: what it shows, of how many seeds, which scale."""
 
 from collections.abc import Iterable, Sequence
 
@@ -28,7 +28,7 @@ def caption(
     """
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
     return " ".join(filter(None, [
-        _what(experiment),
+        _parts(experiment),
         _seeds(experiment, runs),
         _scale(paper, experiment, scale, runs),
         f'Not run: {", ".join(missing)}.' if missing else "",
@@ -36,7 +36,17 @@ def caption(
     ]))
 
 
-def _what(experiment: Experiment) -> str:
+def _parts(experiment: Experiment) -> str:
+    """`what` is shown, of each part if they differ in it."""
+    found = [what(part) for part in experiment.divided()]
+    if len(set(found)) == 1:
+        return found[0]
+    return " ".join(f"{part.name.capitalize()}: {words[0].lower()}{words[1:]}"
+                    for part, words in zip(experiment.parts, found))
+
+
+def what(experiment: Experiment) -> str:
+    """Sentences: whose episodes a figure or a table shows, brought together how, of when."""
     words = []
     if experiment.y == "episode_return_mean":
         words.append(f"Returns of {experiment.returns}.")

@@ -12,6 +12,7 @@ import json
 import pathlib
 from typing import Protocol
 
+from common.experiments import selection
 from common.experiments.checked_rows import Warn
 from common.experiments.registry import Experiment, Paper
 from common.experiments.reported_numbers import ReportedNumbers
@@ -27,6 +28,14 @@ class Verdict(enum.StrEnum):
     OPEN = "not yet decided"
 
 
+class Basis(enum.StrEnum):
+    """What decides a claim. Only the first two are evidence of this code."""
+
+    RUNS = "runs"
+    BENCHMARK = "benchmark"
+    PAPER = "the paper's own numbers"
+
+
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """A verdict and what it is based on, with the numbers."""
@@ -39,9 +48,9 @@ class Finding:
 class Evidence:
     """Where findings come from.
 
-    kept: the runs. scale: theirs; None: for each claim the nearest to the paper's with enough runs.
-    reported: numbers. benchmarks: directory of the JSON files that benchmarks wrote. warn: told of
-    those that cannot be used.
+    kept: the runs. scale: theirs; None: for each claim the nearest to the paper's with enough runs,
+    which is never `scales.SMOKE`. reported: numbers. benchmarks: directory of the JSON files that
+    benchmarks wrote. warn: told of those that cannot be used.
     """
 
     kept: KeptRuns
@@ -49,6 +58,10 @@ class Evidence:
     reported: ReportedNumbers
     benchmarks: pathlib.Path
     warn: Warn
+
+    def scales(self, paper: Paper) -> tuple[str, ...]:
+        """The scales to look for runs at, in this order."""
+        return (self.scale,) if self.scale else selection.deciding_scales(paper, self.kept)
 
     def benchmark(self, name: str):
         """What benchmarks/NAME.json holds; None, with a warning, if it cannot be read."""
@@ -67,6 +80,7 @@ class Test(Protocol):
 
     rule: str
     """By which it decides, a sentence."""
+    basis: Basis
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """Returns the verdict with its evidence.
@@ -105,11 +119,12 @@ class Claim:
 class Check:
     """Decides by a function: True, False, or None if it cannot; and the numbers that it saw.
 
-    rule: a sentence.
+    rule: a sentence. basis: what the function looks at.
     """
 
     function: Callable[[Evidence], tuple[bool | None, str]]
     rule: str
+    basis: Basis = Basis.PAPER
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `Test`."""

@@ -1,34 +1,33 @@
 """Claims that one method is better than, as good as, or no worse than another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import enum
+import math
 
 import pandas
 
-from common.experiments import pairs, selection
-from common.experiments.claims import Evidence, Finding, Verdict
+from common.experiments import holm, pairs, selection
+from common.experiments.bootstrap import CONFIDENCE
+from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.pairs import Measure, Pair
 from common.experiments.registry import Experiment, Paper
+from common.experiments.runs import KeptRun
+from common.experiments.scales import Budget
+from common.experiments.shares import Share
+from common.reporting.run_directory import RunDirectory
 
-_MARGIN = f"a margin of {pairs.MARGIN:.0%} of the scale"
-
-
-class Expected(enum.StrEnum):
-    """What the first method of a pair is, beside the second."""
-
-    AHEAD = "ahead"
-    LEVEL = "level"
-    NOT_BEHIND = "not behind"
+_INFINITE = math.inf
 
 
-_RULES = {
-    Expected.AHEAD: "holds if both lie above 0, does not if both lie below",
-    Expected.LEVEL: f"holds if both lie within {_MARGIN}, does not if both lie outside and both "
-                    "methods have levelled off",
-    Expected.NOT_BEHIND: f"holds if both lie above minus {_MARGIN}, does not if both lie below and "
-                         "both methods have levelled off",
-}
+class Expected(enum.Enum):
+    """What the first method of a pair is, beside the second: between which margins."""
+
+    AHEAD = (0, _INFINITE)
+    CLEARLY_AHEAD = (1, _INFINITE)
+    SLIGHTLY_AHEAD = (0, 2)
+    LEVEL = (-1, 1)
+    NOT_BEHIND = (-1, _INFINITE)
 
 
 def largest_fall(values: pandas.Series) -> float:
@@ -36,14 +35,21 @@ def largest_fall(values: pandas.Series) -> float:
     return float((values.cummax() - values).max())
 
 
+def throughout(values: pandas.Series) -> float:
+    """The mean over a whole run: the sooner it is good, the better."""
+    return float(values.mean())
+
+
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """Compares settings in pairs, over tasks and seeds, at the time that all runs of a task reach.
 
     All pairs must be tested and hold, and one that does not is enough that the claim does not.
+    Only runs of one scale and one budget are compared, and only tasks that one of both learns.
 
     pairs: (first, second). expected: of the first. environments: the experiment's if empty.
-    measure: of a run. measured: what that is, in words.
+    measure: of a run. measured: what that is, in words. share: on how many of the tasks it must
+    hold, each tested by itself; None: in their mean. margin: a part of the scale.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -51,83 +57,197 @@ class Comparison:
     environments: tuple[str, ...] = ()
     measure: Measure = selection.final
     measured: str = "final returns"
+    share: Share | None = None
+    margin: float = pairs.MARGIN
+
+    basis = Basis.RUNS
 
     @property
     def rule(self) -> str:
         """See `claims.Test`."""
-        several = "; all pairs must be tested and hold, one that does not is enough"
-        return (f"95 % intervals (bootstrap and Student) of the difference of {self.measured}: "
-                f"{_RULES[self.expected]}" + several * (len(self.pairs) > 1))
+        over = f", on {self.share.words}" if self.share else ", mean over tasks"
+        levelled = "" if self.expected is Expected.AHEAD else " and both methods have levelled off"
+        words = (f"difference of {self.measured}{over}: holds if it surely lies {self._range()}, "
+                 f"does not if it surely lies elsewhere{levelled}")
+        if len(self.pairs) > 1:
+            words += "; all pairs must be tested and hold, one that does not is enough"
+        if self.share or len(self.pairs) > 1:
+            tests = "pairs and tasks" if self.share else "pairs"
+            words += f"; p-values are corrected by Holm's method for all {tests} that were tested"
+        return words
+
+    def _range(self) -> str:
+        low, high = (f"{abs(bound) * self.margin:.0%} of the scale" if bound else "0"
+                     for bound in self.expected.value)
+        return {Expected.LEVEL: f"within {high}", Expected.NOT_BEHIND: f"above minus {low}",
+                Expected.SLIGHTLY_AHEAD: f"between {low} and {high}"}.get(
+                    self.expected, f"above {low}")
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
         found = None
-        scales = selection.scales_of(paper, evidence.kept)
-        for scale in [evidence.scale] if evidence.scale else scales:
-            compared = self._compare(paper, experiment, evidence, scale)
-            if found is None and any(pair.tasks for pair in compared):
-                found = scale, compared
-            if any(pair.interval for pair in compared):
-                found = scale, compared
+        for scale in evidence.scales(paper):
+            compared = self._at_scale(paper, experiment, evidence, scale)
+            if compared.tested:
+                found = compared
                 break
+            if found is None and (compared.shown or compared.unequal):
+                found = compared
         if found is None:
-            return Finding(Verdict.OPEN, nothing(paper, experiment))
-        return self._conclude(experiment, *found)
+            settings = dict.fromkeys(setting for pair in self.pairs for setting in pair)
+            return Finding(Verdict.OPEN, nothing(paper, experiment, settings))
+        for run in found.unequal:
+            evidence.kept.warn(
+                f"{RunDirectory(run.path).run_json}: a run of {run.budget} beside others of "
+                f"{found.budget} at the scale {run.scale}: not compared with these")
+        return self._conclude(experiment, found)
 
-    def _compare(self, paper, experiment, evidence, scale) -> list[Pair]:
-        x = selection.clock(experiment)
-        environments = self.environments or experiment.environments
+    def _at_scale(self, paper, experiment, evidence, scale) -> "_Compared":
+        """The budget with which most was tested; of several, the largest."""
         settings = {setting for pair in self.pairs for setting in pair}
-        runs = [run for run in evidence.kept.of(paper.name, scale)
-                if run.setting in settings and run.environment in environments]
-        lines = pairs.lines_of(runs, x, experiment.y, experiment.returns)
-        return [pairs.compare(*pair, environments, lines, experiment.y, self.measure)
-                for pair in self.pairs]
+        environments = self.environments or experiment.environments
+        runs = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended
+                and run.setting in settings and run.environment in environments]
+        budgets = dict.fromkeys(run.budget for run in runs)
+        found = [self._compare(experiment, evidence, scale, budget, runs) for budget in budgets]
+        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
 
-    def _conclude(self, experiment: Experiment, scale: str, compared: Sequence[Pair]) -> Finding:
-        tested = [pair for pair in compared if pair.interval]
-        shown = tested or [pair for pair in compared if pair.tasks]
-        answers = [self._answer(pair) for pair in tested]
-        verdict = Verdict.OPEN
-        if False in answers:
-            verdict = Verdict.FAILS
-        elif len(tested) == len(self.pairs) and all(answers):
-            verdict = Verdict.HOLDS
-        tasks = {task.environment for pair in shown for task in pair.tasks}
-        words = [pair.words(selection.clock(experiment)) for pair in shown]
+    def _compare(self, experiment, evidence, scale, budget, runs) -> "_Compared":
+        environments = self.environments or experiment.environments
+        of_budget = [run for run in runs if run.budget == budget]
+        lines = pairs.lines_of(
+            of_budget, selection.clock(experiment), experiment.y, experiment.returns)
+        is_atari = any(task.startswith("atari:") for task in environments)
+        human = evidence.reported.atari_scores() if is_atari else None
+        groups = [[task] for task in environments] if self.share else [environments]
+        return _Compared(scale, budget, self._unequal(budget, runs), tuple(
+            tuple(pairs.compare(*pair, tasks, lines, experiment.y, self.measure, human)
+                  for tasks in groups) for pair in self.pairs))
+
+    def _unequal(self, budget: Budget, runs: Sequence[KeptRun]) -> tuple[KeptRun, ...]:
+        """Runs of other budgets, of tasks that both settings of a pair were run on."""
+        there = {(run.setting, run.environment) for run in runs}
+        return tuple(run for run in runs if run.budget != budget and any(
+            run.setting in pair and all((one, run.environment) in there for one in pair)
+            for pair in self.pairs))
+
+    def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
+        environments = self.environments or experiment.environments
+        answers = self._answers(compared.tested)
+        p_values = self._smaller_p(compared.tested)
+        num_tests = len(environments) if self.share else 1
+        needed = self.share.least(num_tests) if self.share else 1
+        x, by_pair, words = selection.clock(experiment), [], []
+        for group in compared.by_pair:
+            found = [answers.get(id(one)) for one in group]
+            held, failed = found.count(True), found.count(False)
+            by_pair.append(True if held >= needed else
+                           False if failed > num_tests - needed else None)
+            shown = [one for one in group if one in compared.shown]
+            words += [one.words(x) + p_values.get(id(one), "") for one in shown]
+            if shown and self.share:
+                words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
+        verdict = (Verdict.FAILS if False in by_pair else
+                   Verdict.HOLDS if all(by_pair) else Verdict.OPEN)
         if verdict is Verdict.OPEN:
-            words += self._why_open(tested)
-        coverage = f"{len(tasks)} of {len(self.environments or experiment.environments)} tasks"
+            words.append(self._why_open(compared, answers))
+        tasks = {task.environment for one in compared.shown for task in one.tasks or one.unlearnt}
+        coverage = f"{len(tasks)} of {len(environments)} tasks"
         if len(self.pairs) > 1:
-            coverage += f", {len(shown)} of {len(self.pairs)} pairs"
-        return Finding(verdict, f'{"; ".join(words)}. Scale {scale}: {coverage}.')
+            there = {(one.first, one.second) for one in compared.shown}
+            coverage += f", {len(there)} of {len(self.pairs)} pairs"
+        return Finding(verdict, f'{"; ".join(words)}. {selection.scale_in_words(compared.scale)}, '
+                                f"{compared.budget} a run: {coverage}.")
 
-    def _answer(self, pair: Pair) -> bool | None:
-        interval, margin = pair.interval, pair.unit.margin
-        if self.expected is Expected.AHEAD:
-            return True if interval.is_above(0) else False if interval.is_below(0) else None
-        is_behind = interval.is_below(-margin)
-        if self.expected is Expected.LEVEL:
-            holds = interval.is_above(-margin) and interval.is_below(margin)
-            fails = is_behind or interval.is_above(margin)
-        else:
-            holds, fails = interval.is_above(-margin), is_behind
-        return True if holds else False if fails and not pair.is_learning else None
+    def _p_values(self, pair: Pair) -> tuple[float, float]:
+        """For the difference to lie within what is expected, and outside."""
+        low, high = (bound * self.margin * pair.unit.largest if bound else 0.0
+                     for bound in self.expected.value)
+        one = pair.interval
+        return (max(one.p_above(low), one.p_below(high)),
+                min(one.p_below(low), one.p_above(high)))
 
-    def _why_open(self, tested: Sequence[Pair]) -> list[str]:
-        if not tested:
-            return ["too few seeds: two of each are needed"]
-        if all(map(self._answer, tested)):
-            return [f"{len(self.pairs) - len(tested)} of {len(self.pairs)} pairs were not tested"]
-        if self.expected is not Expected.AHEAD and any(pair.is_learning for pair in tested):
-            return ["too short: one of them is still learning"]
-        return ["too few seeds to be sure"]
+    def _corrected(self, tested: Sequence[Pair]) -> Iterator[tuple[float, float]]:
+        """As `_p_values`, by Holm's method for all that were tested."""
+        return zip(*(holm.corrected(side) for side in zip(*map(self._p_values, tested))))
+
+    def _answers(self, tested: Sequence[Pair]) -> dict[int, bool | None]:
+        """For each that was tested, by its identity: whether it holds; None: not sure."""
+        answers = {}
+        for pair, (within, outside) in zip(tested, self._corrected(tested)):
+            is_late = self.expected is Expected.AHEAD or not pair.is_learning
+            answers[id(pair)] = (True if within < 1 - CONFIDENCE else
+                                 False if outside < 1 - CONFIDENCE and is_late else None)
+        return answers
+
+    def _smaller_p(self, tested: Sequence[Pair]) -> dict[int, str]:
+        """In words, by identity; none for a lone test, whose intervals say it."""
+        if len(tested) < 2:
+            return {}
+        return {id(pair): f" (p = {min(both):.2g} after Holm)"
+                for pair, both in zip(tested, self._corrected(tested))}
+
+    def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
+        if not compared.shown:
+            return "Runs of different budgets are not compared"
+        if not answers and any(one.unlearnt for one in compared.shown):
+            return "too short: a difference counts where one of them learns, with two seeds of each"
+        if not answers:
+            return "too few seeds: two of each are needed"
+        if None not in answers.values():
+            missing = sum(not any(one.interval for one in group) for group in compared.by_pair)
+            return (f"{missing} of {len(self.pairs)} pairs were not tested" if missing
+                    else "too few tasks were tested")
+        if self.expected is not Expected.AHEAD and any(
+                pair.is_learning for pair in compared.tested):
+            return "too short: one of them is still learning"
+        return "too few seeds to be sure"
 
 
-def nothing(paper: Paper, experiment: Experiment) -> str:
-    """What to say of an experiment without runs."""
+@dataclasses.dataclass(frozen=True)
+class _Compared:
+    """What runs of one scale and one budget give.
+
+    unequal: runs of other budgets that are left out. by_pair: for each pair, what is tested of it.
+    """
+
+    scale: str
+    budget: Budget
+    unequal: tuple[KeptRun, ...]
+    by_pair: tuple[tuple[Pair, ...], ...]
+
+    @property
+    def tested(self) -> list[Pair]:
+        return [one for group in self.by_pair for one in group if one.interval]
+
+    @property
+    def shown(self) -> list[Pair]:
+        """What was tested; if nothing was, whatever both were run on."""
+        return self.tested or [one for group in self.by_pair for one in group
+                               if one.tasks or one.unlearnt]
+
+    @property
+    def size(self) -> tuple:
+        """How much there is: the larger, the better."""
+        return (sum(len(one.tasks) for one in self.tested), len(self.shown),
+                *(limit or 0 for limit in dataclasses.astuple(self.budget)))
+
+
+def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
+    """What to say of an experiment without runs.
+
+    Args:
+      settings: that are needed; those that the experiment lacks are in others of the paper.
+    """
     obstacle = paper.obstacle(experiment)
     if obstacle:
         return f"{obstacle[0].upper()}{obstacle[1:]}."
-    kind, _, number = experiment.name.partition(" ")
-    return f"No runs: python -m binaries.experiment --paper={paper.name} --{kind}={number}."
+    needed = [experiment]
+    for setting in settings:
+        if not any(setting in one.settings for one in needed):
+            needed += [one for one in paper.experiments if setting in one.settings][:1]
+    commands = []
+    for one in needed:
+        kind, _, number = one.name.partition(" ")
+        commands.append(f"python -m binaries.experiment --paper={paper.name} --{kind}={number}")
+    return f'No runs: {"; ".join(commands)}.'

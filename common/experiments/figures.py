@@ -1,6 +1,7 @@
 """The papers' figures, from the runs that are kept."""
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -39,9 +40,12 @@ def file_name(paper: str, figure: str, scale: str) -> str:
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     """A figure of everything that was run at a scale: a panel a task, against time."""
+    listed = {run.setting: run for one in paper.experiments for run in one.every_run}
+    known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in runs]
     return Experiment(
         paper.name, ALL_RUNS, f"everything run at the scale {scale}",
-        tuple(Run(paper.programs[0], run.setting, run.environment, ()) for run in runs),
+        tuple(dataclasses.replace(model, environment=run.environment)
+              for model, run in zip(known, runs)),
     )
 
 
@@ -52,9 +56,9 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
       runs: of that scale.
     """
     listed = scale in [one.name for one in paper.scales]
+    there = [one.at(scale) for one in paper.experiments if one.name.startswith("figure")]
     return [all_runs(paper, scale, runs)] * bool(runs) + [
-        one for one in paper.experiments
-        if listed and one.name.startswith("figure") and selection.runs_of(one, runs)
+        one for one in there if listed and selection.runs_of(one, runs)
     ]
 
 
@@ -77,26 +81,48 @@ def draw(
     Raises:
       ValueError: none of the runs has anything to draw.
     """
-    lines = _lines(experiment, runs)
-    if not lines:
+    experiment = experiment.at(scale)
+    parts = [(part, _lines(part, runs)) for part in experiment.divided()]
+    having = {key[1] for _, lines in parts for key in lines}
+    if not having:
         raise ValueError(f"no run of {experiment.name} at the scale {scale} has anything to draw")
-    settings = [name for name in experiment.settings if any(name == key[1] for key in lines)]
-    styles = palette.styles(experiment.settings)
-    looks = {name: (paper.label(name), styles[name]) for name in settings}
+    settings = [name for name in experiment.settings if name in having]
     title = f"{paper.title}: {experiment.title}"
     if experiment.name != ALL_RUNS:
         title = f"{paper.title}, {experiment.name}. {experiment.title}"
     words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
     path = directory / file_name(paper.name, experiment.name, scale)
-    references = _references(paper, experiment)
     if not experiment.x:
-        groups = {panel_title(name): _bars(lines, name, looks, experiment.band)
-                  for name in dict.fromkeys(key[0] for key in lines)}
-        return bars.draw(groups, _y_label(experiment), references, title, words, path)
-    names = (experiment.environments if experiment.over_tasks is OverTasks.APART
-             else tuple(dict.fromkeys(key[0] for key in lines)))
-    drawn = [_panel(lines, name, looks, experiment.band, references) for name in names]
-    return panels.draw(drawn, _axes(experiment, lines, whole_axis), title, words, path)
+        groups, names = {}, [f"{part.name}, " for part in experiment.parts] or [""]
+        for (part, lines), name in zip(parts, names):
+            looks = _looks(paper, part, settings)
+            groups |= {f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part.band)
+                       for panel in dict.fromkeys(key[0] for key in lines)}
+        return bars.draw(groups, _y_label(experiment), _references(paper, experiment), title,
+                         words, path)
+    return panels.draw([_part(paper, part, lines, settings, whole_axis) for part, lines in parts],
+                       title, words, path)
+
+
+def _part(
+    paper: Paper, part: Experiment, lines: Lines, settings: Sequence[str], whole_axis: bool
+) -> panels.Part:
+    """The panels of a part: all tasks, or what brings them together."""
+    looks = _looks(paper, part, settings)
+    references = _references(paper, part)
+    names = (part.environments if part.over_tasks is OverTasks.APART
+             else tuple(dict.fromkeys(key[0] for key in lines)) or ("",))
+    return panels.Part(
+        tuple(_panel(lines, name, looks, part.band, references) for name in names),
+        _axes(part, lines, whole_axis))
+
+
+def _looks(
+    paper: Paper, part: Experiment, settings: Sequence[str]
+) -> dict[str, tuple[str, palette.Style]]:
+    """Label and style of those of `settings` that are in the part."""
+    styles = palette.styles(part.settings)
+    return {name: (paper.label(name), styles[name]) for name in part.settings if name in settings}
 
 
 def panel_title(environment: str) -> str:
@@ -193,11 +219,11 @@ def _references(paper: Paper, experiment: Experiment) -> tuple[tuple[float, str]
 
 
 def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes:
-    ours = float(max(line.index[-1] for line in lines.values()))
+    ours = float(max((line.index[-1] for line in lines.values()), default=0)) or None
     papers = papers_limit(experiment)
     limit = None if experiment.name == ALL_RUNS else ours
-    if papers is not None and (whole_axis or ours >= _PAPERS_AXIS_FROM * papers):
-        limit = max(papers, ours)
+    if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        limit = max(papers, ours or 0)
     in_suite = all(one.startswith("control:") for one in experiment.environments)
     has_limits = in_suite and experiment.y == "episode_return_mean"
     return panels.Axes(experiment.x, limit, _y_label(experiment),

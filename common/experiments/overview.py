@@ -6,7 +6,7 @@ import pathlib
 import pandas
 
 from common.experiments import figures, selection, tables
-from common.experiments.claims import Claim, Finding, Verdict
+from common.experiments.claims import Basis, Claim, Finding, Verdict
 from common.experiments.registry import Experiment, Paper
 from common.experiments.runs import KeptRun, KeptRuns
 
@@ -53,7 +53,9 @@ def renew(file: pathlib.Path, overview: str) -> None:
 
 _EXPLANATION = """\
 A figure is done in part if there are runs of some of its curves; a table has ours if something of
-ours stands in it. Claims, with the evidence for each verdict: [tables/claims.md](tables/claims.md).
+ours stands in it. Claims: how many hold / do not / are not yet decided, by what decides them. One
+that follows from the paper's own numbers says nothing of this code. The evidence for each verdict
+and its rule: [tables/claims.md](tables/claims.md).
 Compute is the time that runs took on a machine by themselves, and times its cores."""
 
 
@@ -63,14 +65,16 @@ def _row(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
     drawn = [one for one in drawable if selection.runs_of(one, runs)]
     of_tables = [one for one in paper.experiments if tables.comparison(paper.name, one.name)]
     ours = [one for one in of_tables if _has_ours(paper, one, kept)]
-    counts = {verdict: sum(finding.verdict is verdict for _, finding in findings)
-              for verdict in Verdict}
+    counts = {basis: [sum(claim.test.basis is basis and finding.verdict is verdict
+                          for claim, finding in findings) for verdict in Verdict]
+              for basis in Basis}
     core_hours = sum(_hours([run]) * run.cores for run in runs)
     return {
         "paper": paper.title,
         "figures begun": f"{len(drawn)} of {len(drawable)}",
         "tables with ours": f"{len(ours)} of {len(of_tables)}" if of_tables else "-",
-        **{f"claims: {verdict}": str(count) for verdict, count in counts.items()},
+        **{f"claims by {basis}": " / ".join(map(str, count)) if sum(count) else "-"
+           for basis, count in counts.items()},
         "runs": str(len(runs)),
         "compute": f"{_hours(runs):.1f} h, {core_hours:.1f} core hours" if runs else "-",
     }

@@ -16,6 +16,8 @@ MARGIN = 0.05
 LATE = 2 / 3
 """A method that gains more than the margin after this part of its runs is still learning."""
 
+_RETURNS = "episode_return_mean"
+
 Measure = Callable[[pandas.Series], float]
 """Of a run's values, in their order."""
 Lines = Mapping[tuple[str, str], Sequence[pandas.Series]]
@@ -32,7 +34,7 @@ class Unit:
 
     @classmethod
     def of(cls, environment: str, y: str) -> "Unit":
-        suite = environment.partition(":")[0] if y == "episode_return_mean" else ""
+        suite = environment.partition(":")[0] if y == _RETURNS else ""
         return {"control": cls("", 1000.0), "atari": cls(" % of a human", 100.0)}.get(
             suite, cls(" %", 100.0))
 
@@ -47,13 +49,16 @@ class Task:
     """Both settings on a task, at the time that all runs of it reach.
 
     first, second: a value a seed, as measured. gain: of the one that gained more after `LATE` of
-    the time. end: that time. factor: makes values the unit's.
+    the time. has_learnt: whether one of them ends more than the margin above its first value, mean
+    over seeds; taken for granted of what is no return. end: that time. factor: makes values the
+    unit's.
     """
 
     environment: str
     first: tuple[float, ...]
     second: tuple[float, ...]
     gain: float
+    has_learnt: bool
     end: float
     factor: float
 
@@ -67,13 +72,15 @@ class Task:
 class Pair:
     """Two settings.
 
-    tasks: that both were run on; those with two seeds of each if there are any. interval: of the
-    first's values less the second's, mean over tasks; None if no task has two seeds of each.
+    tasks: that both were run on and one has learnt; those with two seeds of each if there are any.
+    unlearnt: tasks on which neither has learnt. interval: of the first's values less the second's,
+    mean over tasks; None if no task that counts has two seeds of each.
     """
 
     first: str
     second: str
     tasks: tuple[Task, ...]
+    unlearnt: tuple[Task, ...]
     unit: Unit
     interval: bootstrap.Interval | None
 
@@ -87,16 +94,18 @@ class Pair:
         text = f"{self.first} - {self.second}"
         if self.interval is not None:
             one = self.interval
-            bounds = [_signed(value) for value in dataclasses.astuple(one)]
+            bounds = [_signed(value) for value in (
+                one.difference, one.low, one.high, one.t_low, one.t_high)]
             text += (f" = {bounds[0]}{self.unit.name} (bootstrap {bounds[1]} to {bounds[2]}, "
                      f"Student {bounds[3]} to {bounds[4]})")
-        tasks = [f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
-                 f"after {_position(task.end, x)}" for task in self.tasks]
+        tasks = [_words(task, x) for task in self.tasks]
+        tasks += [f"{_words(task, x)}, where neither learns" for task in self.unlearnt]
         return f'{text}: {", ".join(tasks)}'
 
 
 def compare(
-    first: str, second: str, environments: Iterable[str], lines: Lines, y: str, measure: Measure
+    first: str, second: str, environments: Iterable[str], lines: Lines, y: str, measure: Measure,
+    human: pandas.DataFrame | None = None,
 ) -> Pair:
     """Compares two settings.
 
@@ -104,20 +113,23 @@ def compare(
       environments: the tasks to look at.
       y: the column that the values are of.
       measure: of each run.
+      human: scores of Atari games, as `reported.atari_scores`, if they are among the tasks.
     """
     tasks, unit = [], Unit("", 1000.0)
     for environment in environments:
         both = lines.get((first, environment), ()), lines.get((second, environment), ())
         if all(both):
-            tasks.append(_task(environment, both, y, measure))
+            tasks.append(_task(environment, both, y, measure, human))
             unit = Unit.of(environment, y)
-    enough = [task for task in tasks if task.is_enough]
+    learnt = [task for task in tasks if task.has_learnt]
+    enough = [task for task in learnt if task.is_enough]
     interval = None
     if enough:
         scaled = ([[task.factor * value for value in getattr(task, side)] for task in enough]
                   for side in ("first", "second"))
         interval = bootstrap.difference(*scaled)
-    return Pair(first, second, tuple(enough or tasks), unit, interval)
+    unlearnt = tuple(task for task in tasks if not task.has_learnt)
+    return Pair(first, second, tuple(enough or learnt), unlearnt, unit, interval)
 
 
 def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns) -> Lines:
@@ -130,21 +142,36 @@ def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns) -> Lines:
     return lines
 
 
-def _task(environment: str, both, y: str, measure: Measure) -> Task:
+def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFrame) -> Task:
     end = max(min(line.index[-1] for side in both for line in side),
               max(line.index[0] for side in both for line in side))
-    values, gains = [], []
+    values, gains, rises, finals = [], [], [], []
     for side in both:
         cut = [line[line.index <= end] for line in side]
         early = [line[line.index <= max(LATE * end, line.index[0])] for line in cut]
         values.append(tuple(measure(line) for line in cut))
+        finals.append([selection.final(line) for line in cut])
         gains.append(np.mean(values[-1]) - np.mean([measure(line) for line in early]))
-    factor = 100 / (max(abs(np.mean(side)) for side in values) or 1.0)
-    if y == "episode_return_mean" and environment.startswith("control:"):
-        factor = 1.0
-    elif y == "episode_return_mean" and environment.startswith("atari:"):
-        factor = selection.percent_of_human(environment)
-    return Task(environment, *values, float(max(gains)), float(end), float(factor))
+        rises.append(np.mean(finals[-1]) - np.mean([line.iloc[0] for line in cut]))
+    rise = _factor(environment, y, finals, human) * max(rises)
+    has_learnt = y != _RETURNS or rise > Unit.of(environment, y).margin
+    return Task(environment, *values, float(max(gains)), bool(has_learnt), float(end),
+                _factor(environment, y, values, human))
+
+
+def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
+    """Makes values of both settings those of `Unit.of`."""
+    suite = environment.partition(":")[0] if y == _RETURNS else ""
+    if suite == "control":
+        return 1.0
+    if suite == "atari":
+        return float(selection.percent_of_human(environment, human))
+    return float(100 / (max(abs(np.mean(side)) for side in values) or 1.0))
+
+
+def _words(task: Task, x: str) -> str:
+    return (f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
+            f"after {_position(task.end, x)}")
 
 
 def _signed(value: float) -> str:

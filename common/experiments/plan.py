@@ -10,11 +10,13 @@ from common.cluster import available
 from common.cluster import resources
 from common.experiments import registry
 from common.experiments import status
-from common.experiments.registry import Experiment, Paper, Run, UnknownError
+from common.experiments.registry import Experiment, Paper, Run, Substitute, UnknownError
 from common.experiments.scales import Budget, Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.run_directory import RunDirectoryError
 
+DEFAULT_SCALE = "workstation"
+"""Of runs to make, where none is asked for."""
 DEFAULT_SEEDS = 3
 """Where the paper does not say how many."""
 _START_MINUTES = 0.5
@@ -112,14 +114,18 @@ def make_plan(
       roots: where runs are looked for; new ones, and those to go on with, are in the first.
       tasks: environments, with or without their suite; all if None.
       settings: curves; all if None.
-      num_seeds: 0 to so many; if None the paper's number, or `DEFAULT_SEEDS`.
+      num_seeds: 0 to so many; if None the scale's number, else the paper's, or `DEFAULT_SEEDS`.
 
     Raises:
       UnknownError: the experiment has no such task or setting; the message lists all.
     """
+    substitute = experiment.substitutes.get(scale.name, Substitute(experiment.runs))
+    if substitute.budget is not None:
+        scale = dataclasses.replace(scale, budget=substitute.budget)
+    experiment = experiment.at(scale.name)
     tasks = _chosen(experiment, "task", tasks, experiment.environments, _without_suite)
     settings = _chosen(experiment, "setting", settings, experiment.settings, str)
-    seeds = range(num_seeds or experiment.seeds or DEFAULT_SEEDS)
+    seeds = range(num_seeds or substitute.seeds or experiment.seeds or DEFAULT_SEEDS)
     runs = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
@@ -132,24 +138,26 @@ def make_plan(
     return Plan(paper, experiment, scale, tuple(planned))
 
 
-def check_disk(plan: Plan, root: pathlib.Path) -> str:
-    """What the rest takes of the disk where `root` is, for people.
+def disk_line(plan: Plan, root: pathlib.Path) -> str:
+    """What the rest takes of the disk where `root` is, for people."""
+    free = available.disk(root)
+    needed = f"{resources.size(plan.disk)} of disk"
+    return needed if free is None else f"{needed} of {resources.size(free)} free"
+
+
+def check_disk(plan: Plan, root: pathlib.Path) -> None:
+    """Checks that the rest fits on the disk where `root` is.
 
     Raises:
       PlanError: it would not fit.
     """
     free = available.disk(root)
-    line = f"{resources.size(plan.disk)} of disk"
-    if free is None:
-        return line
-    line += f" of {resources.size(free)} free"
-    if plan.disk > free:
+    if free is not None and plan.disk > free:
         raise PlanError(
             f"not enough disk for {plan.experiment.name} of {plan.paper.title}: it needs about "
-            f"{line} at {root}: give --runs=DIR on another disk, or fewer --tasks, --settings or "
-            "--seeds"
+            f"{disk_line(plan, root)} at {root}: give --runs=DIR on another disk, or fewer "
+            "--tasks, --settings or --seeds"
         )
-    return line
 
 
 def _plan_run(

@@ -12,6 +12,8 @@ import functools
 import importlib
 import importlib.util
 import pathlib
+import re
+from typing import Any
 
 from common.experiments.scales import Budget, Scale
 import reproductions
@@ -29,9 +31,9 @@ class UnknownError(ValueError):
 class Returns(enum.StrEnum):
     """Whose episodes a figure or a table shows."""
 
-    EVALUATOR = "evaluations without exploration"  # evaluator.csv
-    GREEDIEST_ACTOR = "training episodes of the greediest actor"  # acting.csv, the last actor
-    ALL_ACTORS = "training episodes of all actors"  # acting.csv
+    EVALUATOR = "the evaluator, without the actors' exploration (evaluator.csv)"
+    GREEDIEST_ACTOR = "the greediest actor in training (acting.csv, the last actor)"
+    ALL_ACTORS = "all actors in training (acting.csv)"
 
 
 class Band(enum.StrEnum):
@@ -108,6 +110,35 @@ class Reference:
 
 
 @dataclasses.dataclass(frozen=True)
+class Part:
+    """A half of a figure, or a row of it, with panels of its own.
+
+    name: "left", "right", "row N = 1", for the text below the figure.
+    settings, environments: of the figure's runs it shows those; empty: all.
+    others: fields of `Experiment` that are other ones in this part, by name.
+    """
+
+    name: str
+    settings: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Substitute:
+    """What stands for an experiment's runs at a scale for which there are too many, or too large.
+
+    runs: as `Experiment.runs`. note: which these are, a phrase. budget: of each run; None: the
+    scale's. seeds: how many of ours there are by default; None: as many as the experiment has.
+    """
+
+    runs: tuple[Run, ...]
+    note: str = ""
+    budget: Budget | None = None
+    seeds: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Experiment:
     """A figure or a table of a paper, or what a section tells without either.
 
@@ -123,6 +154,8 @@ class Experiment:
     over_tasks, band: how tasks are brought together, what is shaded.
     seeds: how many the paper has; None where it does not say.
     references: lines of reported numbers.
+    parts: its halves or rows, as the paper arranges it; empty: it is one whole.
+    substitutes: by the names of scales.
     note: what the paper's text leaves open, and what was taken.
     unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
     """
@@ -139,12 +172,36 @@ class Experiment:
     band: Band = Band.UNSTATED
     seeds: int | None = None
     references: tuple[Reference, ...] = ()
+    parts: tuple[Part, ...] = ()
+    substitutes: Mapping[str, Substitute] = dataclasses.field(default_factory=dict)
     note: str = ""
     unavailable: str = ""
 
     def budget_of(self, run: Run) -> Budget:
         """The paper's budget of one of the runs."""
         return self.budget if run.budget is None else run.budget
+
+    @property
+    def every_run(self) -> tuple[Run, ...]:
+        """`runs`, and those that stand for them at some scales."""
+        return self.runs + tuple(
+            run for substitute in self.substitutes.values() for run in substitute.runs)
+
+    def at(self, scale: str) -> "Experiment":
+        """The experiment with the runs that it has at a scale."""
+        of = self.substitutes.get(scale, Substitute(self.runs))
+        return dataclasses.replace(self, runs=of.runs, substitutes={},
+                                   note="; ".join(filter(None, [self.note, of.note])))
+
+    def divided(self) -> tuple["Experiment", ...]:
+        """Each part as an experiment; itself if it has none."""
+        return tuple(self._of_part(part) for part in self.parts) or (self,)
+
+    def _of_part(self, part: Part) -> "Experiment":
+        runs = tuple(run for run in self.runs
+                     if run.setting in (part.settings or self.settings)
+                     and run.environment in (part.environments or self.environments))
+        return dataclasses.replace(self, runs=runs, parts=(), **part.others)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -192,8 +249,16 @@ class Paper:
         return _named(name, self.scales, f"{self.title} has no scale {name}")
 
     def label(self, setting: str) -> str:
-        """The setting's text in legends: its name where the paper has none."""
-        return self.labels.get(setting, setting)
+        """The setting's text in legends.
+
+        A name that has none, "d4pg_uniform_n5_beta0", is that of the setting which it goes on
+        from, and what it adds: "D4PG, Non-Prioritized, N = 5, beta = 0".
+        """
+        known = max((name for name in self.labels if f"{setting}_".startswith(f"{name}_")),
+                    key=len, default="")
+        added = re.sub(r"(?:^|(?<=_))([a-z]+)(-?\d[\d.e+-]*)(?:_|$)", r"\1 = \2, ",
+                       setting.removeprefix(known).strip("_")).replace("_", " ").strip(", ")
+        return ", ".join(filter(None, [self.labels.get(known), added]))
 
     def obstacle(self, experiment: Experiment) -> str:
         """Why `experiment` cannot be run, or ""."""

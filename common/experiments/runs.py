@@ -15,6 +15,7 @@ import pandas
 from common.experiments import checked_rows
 from common.experiments.checked_rows import Once, Warn
 from common.experiments.registry import Returns, run_path
+from common.experiments.scales import Budget
 from common.experiments.status import IN_ORDER
 from common.reporting.differences import differences
 from common.reporting.run_directory import RunDirectory
@@ -61,6 +62,21 @@ class KeptRun:
         """
         values = self._learner((column,))[column].dropna()
         return float(values.max()) if len(values) else 0.0
+
+    @property
+    def budget(self) -> Budget:
+        """What its last start was limited to.
+
+        By its command line; where that does not say, and for a run that was stopped before, the
+        minutes that it took.
+        """
+        last = self.starts[-1] if self.starts else {}
+        command = last.get("command") if last.get("outcome") == "finished" else None
+        flags = command if isinstance(command, list) else ()
+        limits = dict(limit for flag in flags if (limit := _limit(str(flag))))
+        if not limits:
+            limits = {"minutes": float(f'{self.reached("wall_seconds") / 60:.2g}')}
+        return Budget(**limits)
 
     @property
     def cores(self) -> int:
@@ -209,6 +225,15 @@ class KeptRuns:
         except OSError as error:
             self.warn(f"{path}: cannot be read ({error.strerror}): {consequence}")
         return None
+
+
+def _limit(flag: str) -> tuple[str, float] | None:
+    """A field of `Budget` with its value, if that is what an argument is: "--max_minutes=5"."""
+    found = re.fullmatch(r"--?max_(minutes|actor_steps|learner_steps)=(\d+(?:\.\d*)?)", flag)
+    if found is None:
+        return None
+    return found[1], float(found[2]) if found[1] == "minutes" else int(float(found[2]))
+
 
 def _folders(path: pathlib.Path) -> tuple[str, ...]:
     if not path.is_dir():

@@ -99,6 +99,8 @@ class Scale:
 
 
 PAPER = Scale("paper", "the paper's actors and hours")
+SMOKE = "smoke"
+"""The name of the scale whose runs show that all of it works, and nothing else."""
 
 
 def flag_name(flag: str) -> str:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from common.experiments import pairs, selection
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.claims import Evidence, Finding, Verdict
+from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.comparison import nothing
 from common.experiments.registry import Experiment, Paper
 
@@ -26,11 +26,11 @@ class Proportional:
 
     rule = ("the slope of log value over log size, a run a point, with its 95 % interval: holds "
             f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside")
+    basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
-        scales = [evidence.scale] if evidence.scale else selection.scales_of(paper, evidence.kept)
-        for scale in scales:
+        for scale in evidence.scales(paper):
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
             lines = pairs.lines_of(runs, selection.clock(experiment), experiment.y,
                                    experiment.returns)
@@ -45,7 +45,7 @@ class Proportional:
         reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr
         low, high = line.slope - reach, line.slope + reach
         words = (f"The value grows as the size to the power {line.slope:.2f} ({low:.2f} to "
-                 f"{high:.2f}), {len(points)} runs. Scale {scale}.")
+                 f"{high:.2f}), {len(points)} runs. {selection.scale_in_words(scale)}.")
         verdict = Verdict.OPEN
         if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
             verdict = Verdict.HOLDS

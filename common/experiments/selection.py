@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pandas
 
-from common.experiments.registry import Experiment, Paper
+from common.experiments.registry import Experiment, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
+from common.experiments.scales import SMOKE
 from common.reporting import reported, scores
 
 FINAL = "the mean of a run's last tenth of values, at least two"
@@ -14,7 +15,8 @@ FINAL = "the mean of a run's last tenth of values, at least two"
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
     """Those of `runs` that the experiment lists, in its order of settings, environments, seeds."""
-    order = {(run.setting, run.environment): number for number, run in enumerate(experiment.runs)}
+    order = {(run.setting, run.environment): number
+             for number, run in enumerate(experiment.every_run)}
     listed = [run for run in runs if (run.setting, run.environment) in order]
     return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
 
@@ -26,6 +28,16 @@ def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
     return (*listed, *(name for name in there if name not in listed))
 
 
+def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
+    """As `scales_of`, those whose runs are evidence for what the paper claims."""
+    return tuple(scale for scale in scales_of(paper, kept) if scale != SMOKE)
+
+
+def scale_in_words(scale: str) -> str:
+    """For a sentence of evidence; marks what is none."""
+    return f'Scale {scale}{" (shows that it works: no evidence)" if scale == SMOKE else ""}'
+
+
 def check_scale(paper: Paper, kept: KeptRuns, scale: str | None) -> None:
     """Refuses a scale that the paper does not list and of which there are no runs.
 
@@ -34,6 +46,18 @@ def check_scale(paper: Paper, kept: KeptRuns, scale: str | None) -> None:
     """
     if scale is not None and scale not in kept.scales(paper.name):
         paper.scale(scale)
+
+
+def check_scale_of_any(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> None:
+    """Refuses a scale that none of the papers lists and of which none has runs.
+
+    Raises:
+      UnknownError: it is such a scale; the message lists the others.
+    """
+    known = dict.fromkeys(name for one in papers
+                          for name in (*(of.name for of in one.scales), *kept.scales(one.name)))
+    if scale is not None and scale not in known:
+        raise UnknownError(f'no paper has a scale "{scale}": there are {", ".join(known)}')
 
 
 def nearest_scale(
@@ -66,25 +90,30 @@ def final(values: pandas.Series) -> float:
     return float(values.tail(max(2, len(values) // 10)).mean())
 
 
-def human_normalised(environment: str, returns: pandas.Series) -> pandas.Series:
+def human_normalised(
+    environment: str, returns: pandas.Series, references: pandas.DataFrame | None = None
+) -> pandas.Series:
     """Scores of an Atari game as parts of a human's: 0 is random play, 1 a human.
 
     Args:
       environment: "atari:GAME".
       returns: unclipped.
+      references: scores of random play and of a human, as `reported.atari_scores`, which they are
+        by default.
 
     Raises:
       ValueError: random and human scores of the game are not known.
     """
     game = environment.removeprefix("atari:")
-    references = reported.atari_scores()
+    if references is None:
+        references = reported.atari_scores()
     normalised = scores.human_normalised(
         pandas.DataFrame([returns.to_numpy()], index=[game]), references["random"],
         references["human"])
     return pandas.Series(normalised.loc[game].array, index=returns.index)
 
 
-def percent_of_human(environment: str) -> float:
+def percent_of_human(environment: str, references: pandas.DataFrame) -> float:
     """What a point of an Atari game's score is, in percent of a human's."""
-    none, one = human_normalised(environment, pandas.Series([0.0, 1.0]))
+    none, one = human_normalised(environment, pandas.Series([0.0, 1.0]), references)
     return 100 * (one - none)

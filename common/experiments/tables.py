@@ -10,10 +10,11 @@ from typing import Protocol
 
 import pandas
 
-from common.experiments import scales
+from common.experiments import captions, scales
 from common.experiments.registry import Experiment, Paper
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRun
+from common.reporting import reported
 
 OURS, DIFFERENCE, FRAMES, SEEDS = "ours", "difference", "frames", "seeds"
 
@@ -95,6 +96,10 @@ def build(
     Raises:
       reported.ReportedError: the paper's text has no numbers of this table.
     """
+    if not numbers.has(paper.name, experiment.name):
+        raise reported.ReportedError(
+            f"{paper.title} {experiment.name} ({experiment.title}): results/reported has no "
+            f'numbers of it: {experiment.unavailable or "the text of the paper has none"}')
     texts = numbers.table(paper.name, experiment.name, "value")
     values = numbers.table(paper.name, experiment.name)
     beside = comparison(paper.name, experiment.name)
@@ -168,4 +173,8 @@ def _note(paper: Paper, experiment: Experiment, scale: str | None, has_ours: boo
     elif scale is not None and has_ours:
         words.append(f"runs of the scale {scale}")
     words += [experiment.note] if experiment.note else []
-    return " ".join(f"{word[0].upper()}{word[1:]}." for word in words)
+    sentences = [f"{word[0].upper()}{word[1:]}." for word in words]
+    if experiment.runs and comparison(paper.name, experiment.name):
+        whose = captions.what(experiment)
+        sentences.append(f"Ours: {whose[0].lower()}{whose[1:]}")
+    return " ".join(sentences)

@@ -36,8 +36,8 @@ def draw(
     # Here, because drawing is no business of most processes that import this package.
     from common.reporting import figure_page
 
-    page = figure_page.Page(1, 1, share=True, wide=len(groups) > 3)
-    (place,) = page.axes
+    page = figure_page.Page([figure_page.Block(1, 1, share=True)], wide=len(groups) > 3)
+    ((place,),) = page.blocks
     place.grid(False, axis="x")
     legend, ticks = {}, {}
     for number, (name, bars) in enumerate(groups.items()):

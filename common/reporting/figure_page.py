@@ -3,7 +3,9 @@
 Whoever draws imports this only then: most processes of a run have no use for matplotlib.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+import dataclasses
+import math
 import pathlib
 import textwrap
 
@@ -23,23 +25,41 @@ _DPI = 150
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
 
 
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A grid of panels. share: whether all have the same axes."""
+
+    rows: int
+    columns: int
+    share: bool
+
+
 class Page:
-    """A grid of axes.
+    """Blocks of axes beside each other, each as high as the page.
 
     Args:
-      rows: of the grid. columns: 1 to 6.
-      share: whether all panels have the same axes.
+      blocks: with 1 to 6 columns together. The panels of one with fewer rows are larger.
       wide: whether the page is as wide as text, whatever its columns.
+
+    Attributes:
+      blocks: the axes of each block, row by row.
     """
 
-    def __init__(self, rows: int, columns: int, *, share: bool, wide: bool = False):
+    def __init__(self, blocks: Sequence[Block], *, wide: bool = False):
+        rows = math.lcm(*(block.rows for block in blocks))
+        widths = [block.columns * rows // block.rows for block in blocks]
+        columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
         self._grid_height = rows * _PANEL_HEIGHT[columns] + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         FigureCanvasAgg(self._figure)
-        self.axes: list[Axes] = list(self._figure.subplots(
-            rows, columns, squeeze=False, sharex=share, sharey=share).ravel())
-        for axes in self.axes:
+        page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
+        self.blocks: list[list[Axes]] = [
+            list(page[0, number].subgridspec(block.rows, block.columns).subplots(
+                squeeze=False, sharex=block.share, sharey=block.share).ravel())
+            for number, block in enumerate(blocks)
+        ]
+        for axes in self._figure.axes:
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(GREY)
             axes.grid(True, color="0.92", linewidth=0.6)
@@ -92,5 +112,5 @@ class Page:
         """Ends the layout's work: its solver's last digits differ between starts of Python."""
         self._figure.draw_without_rendering()
         self._figure.set_layout_engine("none")
-        for axes in self.axes:
+        for axes in self._figure.axes:
             axes.set_position([round(float(one), 6) for one in axes.get_position().bounds])

@@ -30,6 +30,7 @@ def _d4pg() -> dict[str, Style]:
     return styles | {
         "d4pg_prioritized_n5": Style(BLUE, width=2.0),
         "d4pg_prioritized_n5_ou": Style(PURPLE),
+        "d4pg_prioritized_n5_beta0": Style(GREY),
         "d4pg_mixture_prioritized_n5": Style(GREEN),
         "d4pg_mixture_prioritized_n5_lr5e-05": Style(GREEN, "--"),
         "ddpg": Style(BLACK, ":", 1.6),
@@ -37,10 +38,15 @@ def _d4pg() -> dict[str, Style]:
 
 
 def _refer() -> dict[str, Style]:
-    """A colour for each kind of replay, whatever the agent, as in the paper's figures 1 to 4."""
+    """A colour for each kind of replay, whatever the agent, as in the paper's figures 1 to 4.
+
+    In figures 7 and 8 the value that the agent has by itself looks like the agent.
+    """
     colors = {"er": BLACK, "per": PURPLE, "refer": BLUE, "refer1": VERMILLION, "refer2": GREEN}
     styles = {f"{agent}_{replay}": Style(color, width=2.0 if replay == "refer" else 1.3)
               for agent in ("ddpg", "naf", "vracer") for replay, color in colors.items()}
+    own = ("C4", "D0.1", "N262144", "B256", "F1", "lr0.0001", "A5e-07", "S128", "advantagenone")
+    styles |= {f"vracer_refer_{value}": styles["vracer_refer"] for value in own}
     return styles | {"ppo": Style(BLACK), "acer_lr0.0001": Style(PURPLE, "--"),
                      "acer_lr1e-05": Style(PURPLE)}
 
@@ -57,6 +63,9 @@ def _aql() -> dict[str, Style]:
 STYLES: Mapping[str, Style] = {
     **_d4pg(),
     "dqn": Style(BLUE, width=2.0),
+    "dqn_uniform": Style(VERMILLION),
+    "dqn_two_cores": Style(BLUE, width=2.0),
+    "dqn_two_cores_uniform": Style(VERMILLION),
     "dqn_six_epsilons": Style(VERMILLION),
     "reactor": Style(BLUE, width=2.0),
     "reactor_nd": Style(SKY),
@@ -70,24 +79,26 @@ STYLES: Mapping[str, Style] = {
 """By setting. One whose name goes on, "d4pg_prioritized_n5_lr5e-05", looks like its beginning."""
 
 _LADDER = re.compile(r"_(\d+)_actors(_replay_1m)?$")
-_LIGHT, _DARK = (204, 225, 242), (8, 48, 107)
-"""Few actors to many: shades of blue, which lightness alone tells apart."""
-_FEWEST, _MOST = 8, 512
+_SHADES = ((204, 225, 242), (8, 48, 107)), ((253, 219, 199), (127, 32, 0))
+"""Few actors to many, prioritised and uniform: blues and reds, which lightness tells apart."""
+_FEWEST, _MOST = 2, 256
 
 
 def styles(settings: Sequence[str]) -> dict[str, Style]:
     """The look of each setting of a figure.
 
-    A setting that would look like one before it, or that has no look of its own, gets the first
-    colour that the figure has not yet.
+    A setting that would look like one before it, or like one that has this look by its own name,
+    gets the first colour that the figure has not yet, as does one without any.
 
     Args:
       settings: in the order of the legend.
     """
     chosen: dict[str, Style] = {}
+    by_name = {STYLES[setting] for setting in settings if setting in STYLES}
     for setting in settings:
         style = _known(setting)
-        if style is None or style in chosen.values():
+        is_others = style in by_name and setting not in STYLES
+        if style is None or is_others or style in chosen.values():
             used = {one.color for one in chosen.values()} | {
                 known.color for other in settings if (known := STYLES.get(other))
             }
@@ -103,11 +114,12 @@ def _known(setting: str) -> Style | None:
     best = max(names, key=len, default=None)
     ladder = _LADDER.search(setting)
     if ladder:
-        return Style(_shade(int(ladder[1])), "--" if "uniform" in setting else "-")
+        is_uniform = "uniform" in setting
+        return Style(_shade(int(ladder[1]), *_SHADES[is_uniform]), "--" if is_uniform else "-")
     return STYLES[best] if best else None
 
 
-def _shade(actors: int) -> str:
+def _shade(actors: int, lightest: tuple[int, ...], darkest: tuple[int, ...]) -> str:
     position = math.log2(max(actors, _FEWEST) / _FEWEST) / math.log2(_MOST / _FEWEST)
-    mixed = (light + min(position, 1) * (dark - light) for light, dark in zip(_LIGHT, _DARK))
+    mixed = (light + min(position, 1) * (dark - light) for light, dark in zip(lightest, darkest))
     return "#" + "".join(f"{round(part):02X}" for part in mixed)

@@ -54,6 +54,14 @@ class Axes:
     y_limits: tuple[float, float] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Panels that have the same axes: a whole figure, a half of it, or a row."""
+
+    panels: tuple[Panel, ...]
+    axes: Axes
+
+
 END_LABEL = "end of our runs"
 
 _LINE_STYLES = ("--", ":", "-.")
@@ -68,28 +76,75 @@ _MARGIN = 1.02
 
 
 def draw(
-    panels: Sequence[Panel],
-    axes: Axes,
-    title: str,
-    caption: str,
-    path: pathlib.Path,
+    parts: Sequence[Part], title: str, caption: str, path: pathlib.Path
 ) -> list[pathlib.Path]:
-    """Draws the panels in rows, and returns the files: `path` with .png and .pdf for a suffix."""
+    """Draws the panels, and returns the files: `path` with .png and .pdf for a suffix.
+
+    Parts with as many panels each, more than one, are rows; others stand beside each other. Rows
+    that show other curves each have a legend beside them, else there is one for all.
+    """
     # Here, because drawing is no business of most processes that import this package.
+    from common.reporting import figure_page
+
+    lengths = {len(part.panels) for part in parts}
+    are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
+    if are_rows:
+        width = len(parts[0].panels)
+        page = figure_page.Page([figure_page.Block(len(parts), width, share=False)])
+        grids = [page.blocks[0][row * width : (row + 1) * width] for row in range(len(parts))]
+        widths = [width] * len(parts)
+    else:
+        widths = [_columns(len(part.panels)) for part in parts]
+        page = figure_page.Page([
+            figure_page.Block(-(-len(part.panels) // width), width, _share(part.axes))
+            for part, width in zip(parts, widths)
+        ])
+        grids = page.blocks
+    columns = width if are_rows else sum(widths)
+    legends, marks = [], {}
+    for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
+        above, below = (parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)])
+        same_titles = [one.title for one in above.panels] == [one.title for one in part.panels]
+        same_unit = _unit(below) == _unit(part)
+        look = _Look(
+            width, figure_page.NORMAL if columns <= 4 else figure_page.SMALL, max(2, 8 - columns),
+            has_titles=not (are_rows and number and same_titles),
+            has_unit=not (are_rows and number < len(parts) - 1 and same_unit))
+        legends.append(_draw_part(places, part, look, marks))
+    if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
+        for places, legend in zip(grids, legends):
+            places[-1].legend(
+                legend.values(), legend.keys(), loc="center left", bbox_to_anchor=(1.02, 0.5),
+                borderaxespad=0, fontsize=figure_page.SMALL, frameon=False, labelspacing=0.35)
+        legends = []
+    together = {label: line for legend in legends for label, line in legend.items()}
+    return page.save(title, together | marks, caption, path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """How a part is drawn: columns of its grid, points of titles, how many ticks at most."""
+
+    columns: int
+    title_size: float
+    num_ticks: int
+    has_titles: bool
+    has_unit: bool
+
+
+def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
+    """Draws the panels of a part, adds to `marks`, and returns {label: line}."""
     from matplotlib.ticker import MaxNLocator
 
     from common.reporting import figure_page
 
-    columns = _columns(len(panels))
-    rows = -(-len(panels) // columns)
-    share = axes.x_limit is not None and axes.y_limits is not None
-    page = figure_page.Page(rows, columns, share=share)
-    unit, size = _unit(axes, panels)
-    legend, marks = {}, {}
-    for number, (place, panel) in enumerate(zip(page.axes, panels)):
-        place.set_title(
-            panel.title, pad=3, color="black" if panel.curves else figure_page.GREY,
-            fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL)
+    axes = part.axes
+    unit, size = _unit(part)
+    legend = {}
+    for number, (place, panel) in enumerate(zip(places, part.panels)):
+        if look.has_titles:
+            place.set_title(panel.title, pad=3, fontsize=look.title_size,
+                            color="black" if panel.curves else figure_page.GREY)
         legend |= _draw_curves(place, panel, size)
         limit = axes.x_limit or panel.end or size
         if panel.end is not None and panel.end * _MARGIN < limit:
@@ -98,23 +153,27 @@ def draw(
             place.text(0.5, 0.5, "no runs", transform=place.transAxes, ha="center", va="center",
                        fontsize=figure_page.SMALL, color="0.7")
             place.grid(False)
-            if not share:
+            if not _share(axes):
                 place.set_yticks([])
         place.set_xlim(0, _MARGIN * limit / size)
         if axes.y_limits is not None:
             low, high = axes.y_limits
             place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
-        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
+        place.xaxis.set_major_locator(MaxNLocator(look.num_ticks, steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(_count)
-        if number % columns == 0:
+        if number % look.columns == 0:
             place.set_ylabel(axes.y_label, fontsize=figure_page.NORMAL)
-        if number + columns >= len(panels):
+        if look.has_unit and number + look.columns >= len(part.panels):
             place.set_xlabel(unit, fontsize=figure_page.NORMAL)
             place.tick_params(labelbottom=True)
-    for place in page.axes[len(panels):]:
+    for place in places[len(part.panels):]:
         place.set_axis_off()
-    return page.save(title, legend | marks, caption, path)
+    return legend
+
+
+def _share(axes: Axes) -> bool:
+    return axes.x_limit is not None and axes.y_limits is not None
 
 
 def _columns(count: int) -> int:
@@ -140,11 +199,11 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
     return drawn
 
 
-def _unit(axes: Axes, panels: Sequence[Panel]) -> tuple[str, float]:
+def _unit(part: Part) -> tuple[str, float]:
     """The label of the horizontal axis and the size of its unit."""
-    if axes.x_column in _X_LABELS:
-        return _X_LABELS[axes.x_column], 1
-    limit = axes.x_limit or max(panel.end or 0 for panel in panels)
+    if part.axes.x_column in _X_LABELS:
+        return _X_LABELS[part.axes.x_column], 1
+    limit = part.axes.x_limit or max(panel.end or 0 for panel in part.panels)
     name, size = next(one for one in _TIMES if limit >= 2 * one[1] or one[1] == 1)
     return f"training time ({name})", size
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.registry import (
-    Experiment, OverTasks, Paper, Program, Reference, Returns, Run
+    Experiment, OverTasks, Paper, Part, Program, Reference, Returns, Run, Substitute
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget, Change, Scale
@@ -28,6 +28,10 @@ CONTROL_TASKS = (
 
 FIGURE_3_ACTORS = (8, 16, 32, 64)
 FIGURE_4_ACTORS = (8, 16, 32, 64, 128, 256)
+FIGURE_13_TWO_CORES = (2, 4, 8, 16, 32)
+FIGURE_14_TRIED = {"dqn_lr0.00025": "dqn_replay_1m_lr0.00025",
+                   "dqn_uniform_lr6.25e-05": "dqn_uniform_replay_1m_lr6.25e-05"}
+"""What the caption says was tried and not kept: how names begin, each with its setting."""
 CAPACITIES = {"250k": "dqn_replay_250k", "500k": "dqn_replay_500k", "1m": "dqn_replay_1m",
               "2m": "dqn"}
 """Figure 5, each with its setting."""
@@ -44,6 +48,7 @@ DPG_VARIANTS = (
 
 _SETTINGS = {**dqn.SETTINGS, **dpg.SETTINGS}
 _CAPACITY = "--config.replay_capacity"
+_TWO_CORES = "two_cores"
 
 
 def _runs(
@@ -77,13 +82,19 @@ _OTHERS = ("Rainbow", "Distributional (C51)", "Prioritized Dueling", "DQN", "Gor
 EXPERIMENTS = (
     Experiment("apex", "figure 1", "the architecture", unavailable=_DRAWING),
     Experiment(
-        "apex", "figure 2", "57 Atari games, no-op starts: median score against training time",
+        "apex", "figure 2", "57 Atari games: median score from no-op starts, and six games' curves",
         runs=_runs(DQN, "dqn", ENVIRONMENTS), budget=_FIVE_DAYS,
         over_tasks=OverTasks.MEDIAN_NORMALISED,
         references=tuple(
             Reference(_TABLE_1, name, _NO_OP_MEDIAN, name) for name in ("Ape-X DQN", *_OTHERS)
         ),
-        note="its right half, six games by the greediest actor, is part of figure 11",
+        parts=(
+            Part("left"),
+            Part("right", environments=SIX_GAMES, others={
+                "returns": Returns.GREEDIEST_ACTOR, "over_tasks": OverTasks.APART,
+                "references": ()}),
+        ),
+        note=f"{_GAMES_OPEN}; the baselines' curves are in no text",
     ),
     Experiment(
         "apex", "figure 3", "Control Suite: Ape-X DPG with 8 to 64 actors",
@@ -142,7 +153,18 @@ EXPERIMENTS = (
         "apex", "figure 13", "speed of data generation against the number of actors",
         runs=_joined(_dqn(["atari:pong"], actors) for actors in FIGURE_4_ACTORS),
         budget=_35_HOURS, x="", y="actor_steps_per_second",
-        note="the numbers of actors are in the picture only: those of figure 4, on one game",
+        substitutes={_TWO_CORES: Substitute(
+            _joined(
+                _runs(DQN, f"dqn_two_cores_{actors}_actors", ["atari:pong"],
+                      f"--num_actors={actors}", "--config.samples_per_insert=0",
+                      setting="dqn_two_cores")
+                for actors in FIGURE_13_TWO_CORES
+            ),
+            "on two cores 2 to 32 actors, which nothing holds to the learner's speed",
+            Budget(minutes=1), seeds=1,
+        )},
+        note="the numbers of actors are in the picture only: at the paper's scale those of figure "
+             "4, on one game",
     ),
     Experiment(
         "apex", "figure 14", "Atari: prioritised and uniform replay with 8 to 256 actors",
@@ -155,8 +177,13 @@ EXPERIMENTS = (
             ),
         ),
         budget=_35_HOURS, returns=Returns.GREEDIEST_ACTOR,
+        substitutes={_TWO_CORES: Substitute(
+            (*_runs(DQN, "dqn_two_cores", NINE_GAMES),
+             *_runs(DQN, "dqn_two_cores_uniform", NINE_GAMES)),
+            "on two cores both with 8 actors and one learning rate",
+        )},
         note=f"{_GAMES_OPEN}; the better of two learning rates was kept, here the one it names for "
-             "each",
+             "each; the others are in section E",
     ),
     Experiment(
         "apex", "table 1", "57 Atari games: median scores, time, frames and hardware",
@@ -177,19 +204,40 @@ EXPERIMENTS = (
         note="the paper leaves open which is better; tasks and hours are those of figure 3",
     ),
     Experiment(
-        "apex", "section E", "batch sizes, learning rates and exponents",
+        "apex", "section E", "batch sizes, learning rates, exponents; figure 14's other rates",
         runs=(
             *_runs(DQN, "dqn", SIX_GAMES),
             *_joined(_runs(DQN, f"dqn_batch{size}", SIX_GAMES) for size in OTHER_BATCH_SIZES),
             *_joined(_runs(DQN, f"dqn_lr{rate}", SIX_GAMES) for rate in OTHER_LEARNING_RATES),
             *_runs(DPG, "dpg", CONTROL_TASKS),
             *_joined(_runs(DPG, name, CONTROL_TASKS) for name in DPG_VARIANTS),
+            *_joined(
+                _runs(DQN, f"{name}_{actors}_actors_replay_1m", NINE_GAMES,
+                      f"--num_actors={actors}", setting=setting, fixed=(_CAPACITY,))
+                for name, setting in FIGURE_14_TRIED.items() for actors in FIGURE_4_ACTORS
+            ),
         ),
         budget=_35_HOURS,
         note=f"{_GAMES_OPEN}; hours are those of figure 4, and what lies between the ends of "
              "DPG's ranges is ours",
     ),
 )
+
+
+def _preset() -> tuple[Change, ...]:
+    """What the setting for two cores changes of Ape-X DQN."""
+    def text(name: str, value: float) -> str:
+        number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
+        return "no limit" if name == "samples_per_insert" and not value else number
+
+    default, ours = dqn.configuration(dqn.DEFAULT), dqn.TWO_CORES["dqn_two_cores"]
+    return tuple(
+        Change(f"--config.{name}={value}",
+               f'{name.replace("_", " ")} {text(name, value)} instead of '
+               f"{text(name, getattr(default, name))}", DQN.module)
+        for name, value in ours.items()
+    )
+
 
 SCALES = (
     PAPER_SCALE,
@@ -198,6 +246,22 @@ SCALES = (
         (
             Change("--num_actors=64", "64 actors instead of 360", DQN.module),
             Change("--config.replay_capacity=1000000", "a replay of 1M instead of 2M", DQN.module),
+        ),
+    ),
+    Scale(
+        _TWO_CORES, "ten minutes a run, for two cores and no GPU", Budget(minutes=10),
+        (
+            Change("--num_actors=8", "8 actors instead of 360", DQN.module),
+            Change("--num_actors=8", "8 actors instead of 64", DPG.module),
+            *_preset(),
+            Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit",
+                   DPG.module),
+            Change("--config.min_replay_size=2000",
+                   "2,000 transitions before the first update instead of 50,000", DPG.module),
+            Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
+            Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s",
+                   DQN.module),
+            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10", DQN.module),
         ),
     ),
     Scale(
@@ -220,10 +284,18 @@ def _labels() -> dict[str, str]:
     labels = {"dqn": "Ape-X DQN", "dqn_full_range": "full range of epsilon",
               "dqn_six_epsilons": "six values of epsilon", "dpg": "Ape-X DPG",
               "dqn_32_actors_8_copies_replay_1m": "32 actors, 8 copies",
-              "dpg_remove_by_fifo": "first in, first out", "dpg_uniform": "exponent 0"}
+              "dpg_remove_by_fifo": "first in, first out", "dpg_uniform": "exponent 0",
+              "dqn_uniform": "Ape-X DQN, uniform", "dqn_two_cores": "Ape-X DQN on two cores",
+              "dqn_two_cores_uniform": "Ape-X DQN on two cores, uniform",
+              "dqn_ten_minutes": "Ape-X DQN, ten minutes"}
     for actors in FIGURE_4_ACTORS:
         labels[f"dqn_{actors}_actors_replay_1m"] = f"{actors} actors"
         labels[f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m"] = f"{actors} actors, uniform"
+        labels[f"dqn_lr0.00025_{actors}_actors_replay_1m"] = f"{actors} actors, rate 0.00025"
+        labels[f"dqn_uniform_lr6.25e-05_{actors}_actors_replay_1m"] = (
+            f"{actors} actors, uniform, rate 6.25e-05")
+    labels |= {f"dqn_two_cores_{actors}_actors": f"{actors} actors"
+               for actors in FIGURE_13_TWO_CORES}
     for capacity in ("250k", "500k", "2m"):
         labels[f"dqn_256_actors_replay_{capacity}"] = f"256 actors, {capacity.upper()}"
     labels |= {f"dpg_{actors}_actors": f"{actors} actors" for actors in FIGURE_3_ACTORS}

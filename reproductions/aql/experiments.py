@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from common.experiments.registry import Band, Experiment, OverTasks, Paper, Program, Run
+from common.experiments.registry import Band, Experiment, OverTasks, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget
 
@@ -76,7 +76,9 @@ EXPERIMENTS = (
                runs=_runs(_METHODS, ALL), over_tasks=OverTasks.MEAN,
                **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"}),
     Experiment("aql", "figure 2", "Control Suite: final means of medium and high dimensions",
-               runs=_runs(_METHODS, (*MEDIUM, *HIGH)), over_tasks=OverTasks.MEAN, **_FINAL),
+               runs=_runs(_METHODS, (*MEDIUM, *HIGH)), over_tasks=OverTasks.MEAN,
+               parts=(Part("medium", environments=MEDIUM), Part("high", environments=HIGH)),
+               **_FINAL),
     Experiment(
         "aql", "figure 3", "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
         runs=tuple(
@@ -85,9 +87,9 @@ EXPERIMENTS = (
             for method in ("aql", "exact_q", "impala") for actions in _ACTION_SETS
             for environment in LAB
         ),
+        parts=(Part("top"), Part("bottom", others={"x": "wall_seconds"})),
         **{**_COMMON, "budget": Budget(actor_steps=50_000_000), "seeds": 5,
-           "note": "the levels are named in the picture only: two of DMLab-30; "
-                   "their second row, by time, is of the same runs"},
+           "note": "the levels are named in the picture only: two of DMLab-30"},
         unavailable="DeepMind Lab is in no package registry",
     ),
     Experiment("aql", "figure 4", "pendulum swingup: proposals and Q-values as pictures",

@@ -2,6 +2,7 @@
 
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
+from common.experiments.shares import EACH, MANY
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -29,7 +30,10 @@ def _pairs(
 _N_5 = ("{agent}_{replay}_n5", "{agent}_{replay}_n1")
 _DISTRIBUTION = ("d4pg_{replay}_n{n}", "d3pg_{replay}_n{n}")
 _PRIORITY = ("{agent}_prioritized_n{n}", "{agent}_uniform_n{n}")
+_MORE_THAN_PRIORITY = tuple((f"d4pg_uniform_n{n}", f"d3pg_prioritized_n{n}") for n in (1, 5))
+"""The distributional update alone beside prioritisation alone, each added to the same agent."""
 _OTHERS = tuple(name for name in settings.FIGURE_2 if name != _FULL)
+_ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 
 
 def _dimensions(evidence: Evidence) -> tuple[bool, str]:
@@ -53,7 +57,7 @@ CLAIMS = (
         "ddpg_worst", "Except on cartpole swingup, DDPG performs worse than all other methods.",
         "section 4.1, figure 2", "figure 2",
         Comparison(tuple((name, "ddpg") for name in settings.FIGURE_2 if name != "ddpg"),
-                   environments=_ALL_BUT_CARTPOLE),
+                   environments=_ALL_BUT_CARTPOLE, share=EACH),
     ),
     Claim(
         "ddpg_cartpole", "On cartpole swingup, the simplest task, DDPG does not perform worse.",
@@ -62,8 +66,8 @@ CLAIMS = (
     ),
     Claim(
         "distributed",
-        "Without its enhancements, as DDPG, D4PG performs worse, except on cartpole swingup.",
-        "section 4.1, figure 2", "figure 2",
+        "Without its enhancements, as DDPG, D4PG performs worse over the tasks other than cartpole "
+        "swingup.", "section 4.1, figure 2", "figure 2",
         Comparison(((_FULL, "ddpg"),), environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
@@ -73,11 +77,11 @@ CLAIMS = (
     ),
     Claim(
         "n_step", "An unroll length of N = 5 is uniformly better than N = 1.",
-        "section 4.1, figure 2", "figure 2", Comparison(_pairs(*_N_5)),
+        "section 4.1, figure 2", "figure 2", Comparison(_pairs(*_N_5), share=EACH),
     ),
     Claim(
-        "n_1_unstable", "N = 1 can be unstable, above all on cheetah walk and cartpole swingup "
-        "sparse.", "section 4.1, figure 2", "figure 2",
+        "n_1_unstable", "N = 1 can result in instability, which is apparent on cheetah walk and "
+        "cartpole swingup sparse.", "section 4.1, figure 2", "figure 2",
         Comparison(
             tuple((second, first) for first, second in _pairs(*_N_5)),
             environments=("control:cheetah:walk", "control:cartpole:swingup_sparse"),
@@ -85,12 +89,20 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "distributional", "The next biggest gain is the distributional critic: D4PG is better than "
-        "D3PG.", "section 4.1, figure 2", "figure 2", Comparison(_pairs(*_DISTRIBUTION)),
+        "n_step_biggest", "The biggest gain of the simple changes is arguably the use of N-step "
+        "returns.", "section 5, figure 2", "figure 2",
+        Comparison((("d3pg_uniform_n5", "d3pg_uniform_n1"), ("d3pg_uniform_n5", "d4pg_uniform_n1"),
+                    ("d3pg_uniform_n5", "d3pg_prioritized_n1"))),
     ),
     Claim(
-        "distributional_hard", "It helps particularly on the hardest tasks, humanoid run and "
-        "acrobot.", "section 4.1, figure 2", "figure 2",
+        "distributional", "The next biggest gain is arguably due to the distributional critic.",
+        "section 4.1, figure 2", "figure 2",
+        Comparison((*_pairs(*_DISTRIBUTION), *_MORE_THAN_PRIORITY,
+                    ("d3pg_uniform_n5", "d4pg_uniform_n1"))),
+    ),
+    Claim(
+        "distributional_hard", "It helps on the hardest tasks, humanoid run and acrobot.",
+        "section 4.1, figure 2", "figure 2",
         Comparison(_pairs(*_DISTRIBUTION), environments=(
             "control:humanoid:run", "control:acrobot:swingup", "control:acrobot:swingup_sparse")),
     ),
@@ -102,11 +114,12 @@ CLAIMS = (
     Claim(
         "priority_d4pg", "Prioritisation does not contribute significantly to D4PG.",
         "section 4.1, figure 2", "figure 2",
-        Comparison(_pairs(*_PRIORITY, agents=("d4pg",)), Expected.LEVEL),
+        Comparison(_pairs(*reversed(_PRIORITY), agents=("d4pg",)), Expected.NOT_BEHIND),
     ),
     Claim(
         "priority_d3pg", "D3PG is helped significantly by prioritisation on many tasks.",
-        "section 4.1, figure 2", "figure 2", Comparison(_pairs(*_PRIORITY, agents=("d3pg",))),
+        "section 4.1, figure 2", "figure 2",
+        Comparison(_pairs(*_PRIORITY, agents=("d3pg",)), Expected.CLEARLY_AHEAD, share=MANY),
     ),
     Claim(
         "noise", "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
@@ -114,17 +127,26 @@ CLAIMS = (
     ),
     Claim(
         "manipulation_n_step", "On the hand's tasks N = 5 is uniformly better across all "
-        "algorithms.", "section 4.2, figure 3", "figure 3", Comparison(_pairs(*_N_5, _BEYOND)),
+        "algorithms.", "section 4.2, figure 3", "figure 3",
+        Comparison(_pairs(*_N_5, _BEYOND), share=EACH),
+    ),
+    Claim(
+        "manipulation_full", "On all of the hand's tasks the full D4PG is at the same level as its "
+        "ablations or better.", "section 4.2, figure 3", "figure 3",
+        Comparison(tuple((f"{_FULL}{_BEYOND}", f"{name}{_BEYOND}") for name in _ABLATIONS),
+                   Expected.NOT_BEHIND, share=EACH),
     ),
     Claim(
         "manipulation_priority", "On the hand's tasks prioritisation never seems to harm D4PG.",
         "section 4.2, figure 3", "figure 3",
-        Comparison(_pairs(*_PRIORITY, _BEYOND, agents=("d4pg",)), Expected.NOT_BEHIND),
+        Comparison(_pairs(*_PRIORITY, _BEYOND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
     ),
     Claim(
         "parkour", "In planar parkour the biggest gain is the distributional update.",
         "section 4.3, figure 5", "figure 5",
-        Comparison(_pairs(*_DISTRIBUTION, _BEYOND, replays=("uniform",))),
+        Comparison((*_pairs(*_DISTRIBUTION, _BEYOND, replays=("uniform",)),
+                    *((f"{first}{_BEYOND}", f"{second}{_BEYOND}")
+                      for first, second in _MORE_THAN_PRIORITY))),
     ),
     Claim(
         "humanoid_parkour", "In humanoid parkour D4PG is better than D3PG.",
@@ -135,6 +157,7 @@ CLAIMS = (
         "mixture", "A mixture of Gaussians underperforms the categorical distribution by a fair "
         "margin.", "appendix C, figure 8", "figure 8",
         Comparison(tuple((f"{_FULL}_lr5e-05", name) for name in (
-            "d4pg_mixture_prioritized_n5_lr5e-05", "d4pg_mixture_prioritized_n5"))),
+            "d4pg_mixture_prioritized_n5_lr5e-05", "d4pg_mixture_prioritized_n5")),
+                   Expected.CLEARLY_AHEAD),
     ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from common.experiments.registry import Experiment, Paper, Program, Run
+from common.experiments.registry import Experiment, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget, Change, Scale
 from reproductions.d4pg import settings
@@ -55,6 +55,9 @@ _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.ba
 _BEYOND = "_lr5e-05_batch512"
 _HUMANOID_PARKOUR = "_lr5e-05_batch512_atoms101"
 _NO_DDPG = tuple(name for name in settings.FIGURE_2 if name != "ddpg")
+_BEYOND_N1, _BEYOND_N5 = (
+    tuple(name + _BEYOND for name in _NO_DDPG if name.endswith(n)) for n in ("n1", "n5")
+)
 
 
 def _suite_runs(names: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
@@ -93,13 +96,20 @@ EXPERIMENTS = (
     Experiment(
         "d4pg", "figure 3", "manipulation: D4PG and its ablations",
         runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND), budget=_A_DAY,
+        parts=(Part("row N = 1", settings=_BEYOND_N1), Part("row N = 5", settings=_BEYOND_N5)),
         unavailable="the hand environments are not public",
     ),
     Experiment("d4pg", "figure 4", "frames of the parkour domains", unavailable="pictures only"),
     Experiment(
         "d4pg", "figure 5", "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
         runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
-        budget=Budget(minutes=22 * 60), note=_CORRIDORS, unavailable=_NO_PARKOUR,
+        budget=Budget(minutes=22 * 60),
+        parts=tuple(
+            Part(f"{row} {column}", settings=names, others={"x": x})
+            for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
+            for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
+        ),
+        note=_CORRIDORS, unavailable=_NO_PARKOUR,
     ),
     Experiment(
         "d4pg", "figure 6", "humanoid parkour: D4PG, its ablations and PPO, N = 5",

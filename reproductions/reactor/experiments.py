@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.experiments.registry import Experiment, OverTasks, Paper, Program, Reference, Run
+from common.experiments.registry import (
+    Experiment, OverTasks, Paper, Part, Program, Reference, Run
+)
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget
 
@@ -51,7 +53,12 @@ EXPERIMENTS = (
         runs=_runs(["reactor", "reactor_nd", "reactor_uniform", "reactor_tislr"]),
         budget=_200M_FRAMES, x="environment_frames", over_tasks=OverTasks.MEDIAN_NORMALISED,
         seeds=1,
-        note="the right half, against hours, is of the same runs; others' curves are not here",
+        parts=(
+            Part("left"),
+            Part("right", settings=("reactor",), others={"x": "wall_seconds"}),
+        ),
+        note="whether its right half has more than Reactor's own curve is in the picture only; "
+             "others' curves are in no text",
     ),
     Experiment("reactor", "figure 4", "lazy prioritisation", unavailable=_DRAWING),
     Experiment("reactor", "figure 5", "rules of the priority tree", unavailable=_DRAWING),

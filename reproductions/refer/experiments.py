@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from common.experiments.registry import Band, Experiment, Paper, Program, Returns, Run
+from common.experiments.registry import Band, Experiment, Paper, Part, Program, Returns, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Budget
 
@@ -57,13 +57,17 @@ def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ..
     )
 
 
-def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> tuple[Run, ...]:
-    return tuple(
-        Run(PROGRAM, f"vracer_refer_{symbol}{value}", environment,
-            ("--setting=vracer_refer", f"--{flag}={value}"))
+def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tuple]:
+    """The runs, and a row for each hyperparameter."""
+    names = {symbol: tuple(f"vracer_refer_{symbol}{value}" for value in values)
+             for symbol, (_, values) in grid.items()}
+    runs = tuple(
+        Run(PROGRAM, name, environment, ("--setting=vracer_refer", f"--{flag}={value}"))
         for symbol, (flag, values) in grid.items()
-        for value in values for environment in SENSITIVITY_TASKS
+        for name, value in zip(names[symbol], values) for environment in SENSITIVITY_TASKS
     )
+    return {"runs": runs, "parts": tuple(Part(f"row {symbol}", settings=of_row)
+                                         for symbol, of_row in names.items())}
 
 
 _DDPG = tuple(f"ddpg_{replay}" for replay in _REPLAYS)
@@ -95,9 +99,9 @@ EXPERIMENTS = (
            "note": "10M steps are ours: the text has none; the authors' solver is not public"},
     ),
     Experiment("refer", "figure 7", "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",
-               runs=_sensitivity(FIGURE_7), **_OF_SENSITIVITY),
+               **_sensitivity(FIGURE_7), **_OF_SENSITIVITY),
     Experiment("refer", "figure 8", "Gym: V-RACER's sensitivity to A, width and an advantage",
-               runs=_sensitivity(FIGURE_8), **_OF_SENSITIVITY),
+               **_sensitivity(FIGURE_8), **_OF_SENSITIVITY),
     Experiment("refer", "section 5.3", "Gym: V-RACER with plain and with prioritised replay",
                runs=_runs(["vracer_er", "vracer_per"], TASKS), **_COMMON),
 )

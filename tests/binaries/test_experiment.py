@@ -71,6 +71,45 @@ def test_bad_input_is_one_line(capsys, monkeypatch):
     assert "not enough disk" in refusal(capsys, *FEW, "--scale=smoke")
 
 
+def test_a_dry_run_prints_its_commands_with_a_warning_where_the_disk_is_too_small(
+    capsys, monkeypatch
+):
+    monkeypatch.setattr(plan.available, "disk", lambda path: 1000)
+    assert experiment.main([*FEW, "--scale=smoke", "--dry_run"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == "" and lines[-3].startswith("# warning: not enough disk for figure 2 of D4PG")
+    assert [line.startswith("#") for line in lines[-2:]] == [False, False]
+
+
+@pytest.mark.parametrize("figure, settings, minutes", [
+    ("13", [f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)], 1),
+    ("14", ["--setting=dqn_two_cores", "--setting=dqn_two_cores_uniform"], 10),
+])
+def test_apexs_figures_on_two_cores_are_minutes_of_flags_that_exist(
+    capsys, figure, settings, minutes
+):
+    arguments = [f"--figure={figure}", "--scale=two_cores", "--tasks", "pong", "--seeds=1"]
+    assert experiment.main(["--paper=apex", *arguments, "--dry_run"]) == 0
+    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()
+                if not line.startswith("#")]
+    for command, setting in zip(commands, settings, strict=True):
+        assert command[1:3] == ["-m", "binaries.apex_dqn"] and setting in command
+        assert f"--max_minutes={minutes}" in command and "--learner_threads=2" in command
+    # One mistake in flags that otherwise are right: the program names that one alone.
+    done = subprocess.run([sys.executable, *commands[-1][1:], "--actor_processes=99"], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: --actor_processes"), done.stderr
+
+
+def test_help_names_every_scale_and_who_has_it(capsys):
+    with pytest.raises(SystemExit):
+        experiment.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "paper (apex, aql, d4pg, reactor, refer)" in text
+    assert "two_cores (apex, d4pg)" in text and "default workstation" in text
+
+
 @pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])
 def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, code):
     commands = []

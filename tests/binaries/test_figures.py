@@ -47,6 +47,8 @@ def test_malformed_rows_are_named_and_the_rest_is_drawn(tmp_path, capsys):
     (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
     (["--paper=reactor", "--figure=3"], ["no runs of Reactor figure 3", "not yet implemented"]),
     (["--all", "--figure=2"], ["leave --figure out"]),
+    (["--all", "--scale=two_core"], ['no paper has a scale "two_core"', "two_cores", "quickstart"]),
+    (["--all", "--paper=aql", "--scale=smoke"], ['no paper has a scale "smoke": there are paper']),
 ])
 def test_what_cannot_be_drawn_is_said_in_one_line(capsys, flags, words):
     line = fails(capsys, *flags, f"--runs={RUNS}")
@@ -54,10 +56,14 @@ def test_what_cannot_be_drawn_is_said_in_one_line(capsys, flags, words):
         assert word in line
 
 
-def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys):
+def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys, monkeypatch):
     line = fails(capsys, "--paper=d4pg", "--figure=8", f"--runs={tmp_path}")
-    assert "python -m binaries.experiment --paper=d4pg --figure=8 --scale=" in line
-    line = fails(capsys, "--paper=d4pg", "--figure=8", "--scale=workstation", f"--runs={tmp_path}")
-    assert line.endswith("--paper=d4pg --figure=8 --scale=workstation\n")
+    assert line.endswith(f"--paper=d4pg --figure=8 --scale=workstation --runs={tmp_path}\n")
+    line = fails(capsys, "--paper=d4pg", "--figure=8", "--scale=smoke", f"--runs={tmp_path}")
+    assert "python -m binaries.experiment --paper=d4pg --figure=8 --scale=smoke" in line
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    line = fails(capsys, "--paper=d4pg", "--figure=8", f"--runs={tmp_path}/runs")
+    assert "--scale=workstation, and copy" in line and "with --keep" in line
+    assert "--runs" not in line
     assert "there are no runs of D4PG" in fails(capsys, "--paper=d4pg", "--figure=runs",
                                                 f"--runs={tmp_path}")

@@ -18,7 +18,9 @@ def test_a_table_is_written_as_markdown_and_csv(tmp_path, capsys):
 @pytest.mark.parametrize("flags, words", [
     (["--paper=apex", "--table=7"], "Ape-X has no table 7: there are"),
     (["--paper=apex"], "give --paper and --table, or --all"),
-    (["--paper=reactor", "--table=4"], "reactor.csv has no source 'table 4'"),
+    (["--paper=reactor", "--table=4"], "Reactor table 4 (57 Atari games, human starts: scores): "
+     "results/reported has no numbers of it: the human starts were never published"),
+    (["--all", "--scale=two_core"], 'no paper has a scale "two_core": there are paper'),
     (["--paper=d4pg", "--table=2", "--scale=huge"], "D4PG has no scale huge"),
     (["--all", "--table=1"], "leave --table out"),
 ])

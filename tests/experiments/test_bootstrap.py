@@ -33,13 +33,33 @@ def test_the_same_runs_give_the_same_interval():
     assert difference(ours, theirs) == difference(ours, theirs)
 
 
-def test_above_and_below_ask_both_intervals():
+def test_the_p_value_is_the_larger_of_both():
     # Two seeds apart by chance: the bootstrap is sure, Student is not.
     interval = difference([[2.0, 3.0]], [[0.0, 1.0]])
     assert interval.low > 0 > interval.t_low
-    assert not interval.is_above(0) and not interval.is_below(0)
-    assert difference([[20.0, 21.0]], [[0.0, 1.0]]).is_above(0)
-    assert difference([[0.0, 1.0]], [[20.0, 21.0]]).is_below(0)
+    student = stats.ttest_ind([2.0, 3.0], [0.0, 1.0]).pvalue
+    assert interval.p_above(0) == pytest.approx(student)
+    assert interval.p_below(0) == 1
+    # The tasks differ, the seeds do not: Student is sure, the bootstrap is not.
+    interval = difference([[1.0, 1.1], [-0.4, -0.3]], [[0.0, 0.1], [0.0, 0.1]])
+    assert interval.t_low > 0 > interval.low
+    assert interval.p_above(0) > 0.3 and interval.p_above(-1) < 0.05
+
+
+def test_p_values_say_what_the_intervals_say():
+    random = np.random.default_rng(2)
+    for ours, theirs in (random.normal(size=(20, 2, 2, 3)) + [[[[1]], [[0]]]]).tolist():
+        interval = difference(ours, theirs)
+        above = min(interval.low, interval.t_low) > 0.2
+        assert (interval.p_above(0.2) < 0.05) == above
+        below = max(interval.high, interval.t_high) < 1.5
+        assert (interval.p_below(1.5) < 0.05) == below
+
+
+def test_no_spread_at_all_is_sure():
+    interval = difference([[2.0, 2.0]], [[1.0, 1.0]])
+    assert interval.p_above(0.5) < 0.001 and interval.p_above(1) == interval.p_above(2) == 1
+    assert interval.p_below(float("inf")) == 0 and interval.p_above(float("inf")) == 1
 
 
 def test_equal_methods_are_seldom_called_different():
@@ -47,7 +67,7 @@ def test_equal_methods_are_seldom_called_different():
     wrong = 0
     for ours, theirs in random.normal(size=(200, 2, 1, 2)).tolist():
         interval = difference(ours, theirs)
-        wrong += interval.is_above(0) or interval.is_below(0)
+        wrong += min(interval.p_above(0), interval.p_below(0)) < 0.05
     assert wrong <= 0.08 * 200  # one time in three by the bootstrap alone
 
 

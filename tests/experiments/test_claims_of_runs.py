@@ -7,14 +7,16 @@ import shutil
 import pytest
 
 from common.experiments import claims, registry
-from common.experiments.claims import Evidence, Verdict
-from common.experiments.comparison import Comparison, Expected
+from common.experiments.claims import Basis, Evidence, Verdict
+from common.experiments.comparison import Comparison, Expected, nothing
 from common.experiments.registry import RESULTS
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
+from common.experiments.shares import EACH, MANY, MOST, SOME
 from common.reporting import reported
 from planted_curves import plant_run
 from reproductions.d4pg import settings
+from reproductions.d4pg.experiments import CONTROL_SUITE
 
 CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_hard"
 FULL = "d4pg_prioritized_n5"
@@ -32,10 +34,16 @@ def judge(paper, name, evidence):
     return claim.judge(registry.paper(paper), evidence)
 
 
-def plant(root, setting, task, levels, rise=0.0, **kwargs):
-    """A run a level: ten evaluations at it, the last third higher by `rise`."""
+def plant(root, setting, task, levels, rise=0.0, start=0.0, **kwargs):
+    """A run a level: from `start` on nine evaluations at it, the last third higher by `rise`."""
     for seed, level in enumerate(levels):
-        plant_run(root, setting, task, seed, [level] * 7 + [level + rise] * 3, **kwargs)
+        plant_run(root, setting, task, seed, [start] + [level] * 6 + [level + rise] * 3, **kwargs)
+
+
+def again(evidence, **changes):
+    """The evidence of the same folder, read anew."""
+    changes = {"kept": KeptRuns(evidence.kept.root, pytest.fail)} | changes
+    return dataclasses.replace(evidence, **changes)
 
 
 @pytest.mark.parametrize("levels, verdict", [
@@ -46,38 +54,107 @@ def test_a_claim_turns_with_its_runs(tmp_path, evidence, levels, verdict):
     plant(tmp_path, "ddpg", FINGER, levels)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is verdict
-    assert "Scale two_cores: 1 of 15 tasks" in finding.evidence
+    assert "Scale two_cores, 5 minutes a run: 1 of 15 tasks" in finding.evidence
     assert "finger turn hard 810 (3 seeds)" in finding.evidence
 
 
 def test_all_pairs_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence):
-    plant(tmp_path, "ddpg", FINGER, (300, 310))
+    plant(tmp_path, "d3pg_uniform_n1", FINGER, (300, 310))
     plant(tmp_path, FULL, FINGER, (600, 610))
-    others = [setting for setting in settings.FIGURE_2 if setting not in ("ddpg", FULL)]
-    finding = judge("d4pg", "ddpg_worst", evidence)
+    others = [setting for setting in settings.FIGURE_2 if setting not in ("d3pg_uniform_n1", FULL)]
+    finding = judge("d4pg", "full_best", evidence)
     assert finding.verdict is Verdict.OPEN and "1 of 8 pairs" in finding.evidence
     for setting in others:
-        plant(tmp_path, setting, FINGER, (600, 610))
-    evidence = dataclasses.replace(evidence, kept=KeptRuns(tmp_path, pytest.fail))
-    assert judge("d4pg", "ddpg_worst", evidence).verdict is Verdict.HOLDS
+        plant(tmp_path, setting, FINGER, (300, 310))
+    assert judge("d4pg", "full_best", again(evidence)).verdict is Verdict.HOLDS
     shutil.rmtree(tmp_path / "d4pg/two_cores" / others[0])
-    plant(tmp_path, others[0], FINGER, (100, 105))
-    evidence = dataclasses.replace(evidence, kept=KeptRuns(tmp_path, pytest.fail))
-    finding = judge("d4pg", "ddpg_worst", evidence)
+    plant(tmp_path, others[0], FINGER, (900, 905))
+    finding = judge("d4pg", "full_best", again(evidence))
     assert finding.verdict is Verdict.FAILS and "8 of 8 pairs" in finding.evidence
+
+
+def test_several_pairs_are_corrected_for_being_several(tmp_path, evidence):
+    experiment = registry.paper("d4pg").experiment("figure 2")
+    plant(tmp_path, FULL, FINGER, (600, 640))
+    plant(tmp_path, "ddpg", FINGER, (400, 440))  # p = 0.02 alone
+    others = [setting for setting in settings.FIGURE_2 if setting not in ("ddpg", FULL)]
+    for setting in others:
+        plant(tmp_path, setting, FINGER, (400, 440))
+
+    def find(names):
+        test = Comparison(tuple((FULL, name) for name in names))
+        return test.find(registry.paper("d4pg"), experiment, evidence)
+
+    assert find(["ddpg"]).verdict is Verdict.HOLDS
+    several = find(["ddpg", *others])
+    assert several.verdict is Verdict.OPEN and "after Holm" in several.evidence
 
 
 def test_only_the_claims_own_tasks_count(tmp_path, evidence):
     plant(tmp_path, FULL, CARTPOLE, (600, 610))
     plant(tmp_path, "ddpg", CARTPOLE, (300, 310))
-    assert judge("d4pg", "ddpg_worst", evidence).verdict is Verdict.OPEN
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.OPEN and "No runs" in finding.evidence
+
+
+TASKS = CONTROL_SUITE[:4]
+
+
+@pytest.mark.parametrize("share, better, worse, verdict", [
+    (EACH, 4, 0, Verdict.HOLDS), (EACH, 3, 1, Verdict.FAILS), (EACH, 3, 0, Verdict.OPEN),
+    (MOST, 3, 1, Verdict.HOLDS), (MOST, 2, 1, Verdict.OPEN), (MOST, 2, 2, Verdict.FAILS),
+    (MANY, 2, 2, Verdict.HOLDS), (MANY, 1, 2, Verdict.OPEN), (MANY, 1, 3, Verdict.FAILS),
+    (SOME, 1, 3, Verdict.HOLDS), (SOME, 0, 4, Verdict.FAILS),
+    (None, 3, 1, Verdict.HOLDS),
+])
+def test_a_share_of_the_tasks_is_counted(tmp_path, evidence, share, better, worse, verdict):
+    for number, task in enumerate(TASKS):
+        level = 900 if number < better else 100 if number >= len(TASKS) - worse else 500
+        plant(tmp_path, "a", task, (level, level + 4) if share else (5000, 5004))
+        plant(tmp_path, "b", task, (500, 504))
+    test = Comparison((("a", "b"),), environments=TASKS, share=share)
+    paper = registry.paper("d4pg")
+    finding = test.find(paper, paper.experiment("figure 2"), evidence)
+    assert finding.verdict is verdict
+    if share:
+        assert f"holds on {better}, does not on {worse} of 4 tasks" in finding.evidence
+
+
+@pytest.mark.parametrize("expected, level, verdict", [
+    (Expected.CLEARLY_AHEAD, 600, Verdict.HOLDS), (Expected.CLEARLY_AHEAD, 530, Verdict.FAILS),
+    (Expected.CLEARLY_AHEAD, 400, Verdict.FAILS), (Expected.AHEAD, 530, Verdict.HOLDS),
+    (Expected.SLIGHTLY_AHEAD, 530, Verdict.HOLDS), (Expected.SLIGHTLY_AHEAD, 700, Verdict.FAILS),
+    (Expected.SLIGHTLY_AHEAD, 470, Verdict.FAILS), (Expected.NOT_BEHIND, 470, Verdict.HOLDS),
+    (Expected.LEVEL, 600, Verdict.FAILS),
+])
+def test_how_far_ahead(tmp_path, evidence, expected, level, verdict):
+    plant(tmp_path, "a", FINGER, (level, level + 1))
+    plant(tmp_path, "b", FINGER, (500, 501))
+    paper = registry.paper("d4pg")
+    test = Comparison((("a", "b"),), expected, environments=(FINGER,))
+    assert test.find(paper, paper.experiment("figure 2"), evidence).verdict is verdict
+
+
+@pytest.mark.parametrize("expected", list(Expected))
+def test_two_that_do_not_learn_decide_nothing(tmp_path, evidence, expected):
+    paper = registry.paper("d4pg")
+    test = Comparison((("a", "b"),), expected, environments=(FINGER, CARTPOLE))
+    for setting, level in (("a", 300), ("b", 100)):
+        plant(tmp_path, setting, FINGER, (level, level + 1), start=level)
+    finding = test.find(paper, paper.experiment("figure 2"), evidence)
+    assert finding.verdict is Verdict.OPEN and "where neither learns" in finding.evidence
+    # Beside a task that one of them learns they are left out of the mean.
+    for setting, level in (("a", 530), ("b", 500)):
+        plant(tmp_path, setting, CARTPOLE, (level, level + 1))
+    finding = test.find(paper, paper.experiment("figure 2"), again(evidence))
+    assert "a - b = +30 " in finding.evidence and "1 of 2 tasks" in finding.evidence
 
 
 @pytest.mark.parametrize("others, rise, verdict", [
     ((840, 842), 0, Verdict.HOLDS), ((500, 502), 0, Verdict.FAILS), ((500, 502), 200, Verdict.OPEN),
     ((700, 900), 0, Verdict.OPEN),
 ])
-def test_level_needs_runs_that_have_levelled_off(tmp_path, evidence, others, rise, verdict):
+def test_failing_needs_runs_that_have_levelled_off(tmp_path, evidence, others, rise, verdict):
     for n in (1, 5):
         plant(tmp_path, f"d4pg_prioritized_n{n}", CARTPOLE, (850, 851))
         plant(tmp_path, f"d4pg_uniform_n{n}", CARTPOLE, others, rise)
@@ -96,12 +173,36 @@ def test_instability_is_the_largest_fall(tmp_path, evidence):
 
 
 def test_methods_are_compared_at_the_time_that_all_reach(tmp_path, evidence):
-    # The longer runs are ahead in the end only.
+    # What was evaluated for longer is ahead in the end only.
+    limits = ("--max_minutes=10",)
     for seed in range(2):
-        plant_run(tmp_path, FULL, FINGER, seed, [100 + seed] * 10 + [900] * 10, seconds=600)
-    plant(tmp_path, "ddpg", FINGER, (300, 301))
+        plant_run(tmp_path, FULL, FINGER, seed, [0] + [100 + seed] * 9 + [900] * 10, seconds=600,
+                  limits=limits)
+    plant(tmp_path, "ddpg", FINGER, (300, 301), limits=limits)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is Verdict.FAILS and "after 5 minutes" in finding.evidence
+
+
+def test_budgets_do_not_mix(tmp_path, evidence):
+    said = []
+    evidence = again(evidence, kept=KeptRuns(tmp_path, said.append))
+    plant(tmp_path, FULL, FINGER, (800, 820))
+    plant(tmp_path, "ddpg", FINGER, (400, 410), seconds=600)
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.OPEN and "Runs of different budgets" in finding.evidence
+    others = [tmp_path / f"d4pg/two_cores/{setting}/control-finger-turn_hard/seed_{seed}/run.json"
+              for setting, seed in ((FULL, 0), (FULL, 1), ("ddpg", 0), ("ddpg", 1))]
+    assert sum(line.startswith(tuple(map(str, others))) for line in said) == len(said) == 2
+    assert "5 minutes" in said[0] and "10 minutes" in said[0]
+    # Other tasks of another budget stay out of the mean as well.
+    plant(tmp_path, FULL, CARTPOLE, (300, 310))
+    plant(tmp_path, "d3pg_uniform_n5", CARTPOLE, (200, 210))
+    plant(tmp_path, FULL, "control:fish:swim", (300, 310), seconds=600)
+    plant(tmp_path, "d3pg_uniform_n5", "control:fish:swim", (400, 410), seconds=600)
+    finding = judge("d4pg", "full_best", again(evidence, kept=KeptRuns(tmp_path, said.append)))
+    assert finding.verdict is Verdict.FAILS
+    assert "fish swim" in finding.evidence and "cartpole" not in finding.evidence
+    assert "Scale two_cores, 10 minutes a run" in finding.evidence
 
 
 @pytest.mark.parametrize("kwargs, words", [
@@ -121,11 +222,27 @@ def test_scales_do_not_mix_and_the_nearest_with_enough_seeds_counts(tmp_path, ev
     assert judge("d4pg", "distributed", evidence).verdict is Verdict.OPEN
     plant(tmp_path, FULL, FINGER, (300, 310), scale="quickstart")
     plant(tmp_path, "ddpg", FINGER, (200,), scale="workstation")
-    evidence = dataclasses.replace(evidence, kept=KeptRuns(tmp_path, pytest.fail))
-    finding = judge("d4pg", "distributed", evidence)
+    finding = judge("d4pg", "distributed", again(evidence))
     assert finding.verdict is Verdict.FAILS and "Scale quickstart" in finding.evidence
-    other = dataclasses.replace(evidence, scale="two_cores")
-    assert judge("d4pg", "distributed", other).verdict is Verdict.OPEN
+    assert judge("d4pg", "distributed", again(evidence, scale="two_cores")).verdict is Verdict.OPEN
+
+
+def test_smoke_runs_decide_only_if_they_are_asked(tmp_path, evidence):
+    plant(tmp_path, FULL, FINGER, (800, 820), scale="smoke")
+    plant(tmp_path, "ddpg", FINGER, (400, 410), scale="smoke")
+    finding = judge("d4pg", "distributed", evidence)
+    assert finding.verdict is Verdict.OPEN and "No runs" in finding.evidence
+    finding = judge("d4pg", "distributed", again(evidence, scale="smoke"))
+    assert finding.verdict is Verdict.HOLDS
+    assert "Scale smoke (shows that it works: no evidence)" in finding.evidence
+
+
+def test_without_runs_all_that_are_needed_are_named(evidence):
+    finding = judge("d4pg", "n_step", evidence)
+    assert finding.evidence == "No runs: python -m binaries.experiment --paper=d4pg --figure=2."
+    paper = registry.paper("d4pg")
+    words = nothing(paper, paper.experiment("section 4"), [f"{FULL}_ou", "ddpg"])
+    assert "--section=4; python" in words and words.endswith("--figure=2.")
 
 
 def test_atari_is_compared_in_percent_of_a_human(tmp_path, evidence):
@@ -136,6 +253,14 @@ def test_atari_is_compared_in_percent_of_a_human(tmp_path, evidence):
     test = Comparison((("dqn", "other"),), environments=("atari:pong",))
     finding = test.find(registry.paper("apex"), experiment, evidence)
     assert "dqn - other = +10 % of a human" in finding.evidence
+    # Where the human has twice as far to go, a point is half as much.
+    shutil.copytree(reported.DIRECTORY, tmp_path / "reported")
+    file = tmp_path / "reported/atari_scores.csv"
+    assert "pong,-20.7,14.6" in file.read_text()
+    file.write_text(file.read_text().replace("pong,-20.7,14.6", "pong,-20.7,49.9"))
+    numbers = ReportedNumbers(pytest.fail, tmp_path / "reported")
+    finding = test.find(registry.paper("apex"), experiment, again(evidence, reported=numbers))
+    assert "dqn - other = +5 % of a human" in finding.evidence
 
 
 def test_elsewhere_in_percent_of_the_larger_value(tmp_path, evidence):
@@ -143,7 +268,7 @@ def test_elsewhere_in_percent_of_the_larger_value(tmp_path, evidence):
     for setting, level in (("a", 4000.0), ("b", 3000.0)):
         for seed in range(2):
             plant_run(tmp_path, setting, task, seed, [0.0] * 10, paper="refer", steps=10_000,
-                      num_actors=1, episodes=[(30.0 * i, 0, level) for i in range(1, 11)])
+                      num_actors=1, episodes=[(30.0 * i, 0, level * (i > 1)) for i in range(1, 11)])
     test = Comparison((("a", "b"),), Expected.NOT_BEHIND, (task,))
     finding = test.find(paper, paper.experiment("figure 1"), evidence)
     assert finding.verdict is Verdict.HOLDS and "a - b = +25 %" in finding.evidence
@@ -192,6 +317,23 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 3
 
 
+@pytest.mark.parametrize("name, recovered, note, least, verdict", [
+    ("replay_fails", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
+    ("replay_fails", 61.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
+    ("replay_fails", None, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
+    ("replay_fails", 9.0, "28,100 items, 28,100 when learning went on", 2000, Verdict.FAILS),
+    ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
+    ("learner_waits", 9.0, "28,100 items, 1,900 when learning went on", 2000, Verdict.FAILS),
+    ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", None, Verdict.OPEN),
+])
+def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, verdict):
+    (tmp_path / "soak.json").write_text(json.dumps({
+        "kills": [{"role": "replay", "recovered": recovered, "note": note}],
+        "end": {} if least is None else {"min_replay_size": least}}))
+    evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
+    assert judge("apex", name, evidence).verdict is verdict
+
+
 def test_a_missing_or_broken_benchmark_leaves_the_claim_open(tmp_path, evidence):
     said = []
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
@@ -223,6 +365,7 @@ def test_claims_are_about_what_the_registry_has(paper):
             assert named <= listed, claim.name
             assert set(claim.test.environments) <= set(experiment.environments), claim.name
         assert claim.test.rule and claim.text.endswith(".") and claim.source
+        assert claim.test.basis in Basis
 
 
 def test_no_verdict_of_runs_without_runs(evidence):

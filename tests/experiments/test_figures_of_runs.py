@@ -27,6 +27,11 @@ def _drawn(monkeypatch):
     return calls
 
 
+def parts_of(drawn):
+    """Each figure with its parts as (panels, axes)."""
+    return [([(part.panels, part.axes) for part in parts], *others) for parts, *others in drawn]
+
+
 def runs_of(root, paper="d4pg", scale="two_cores"):
     return KeptRuns(root, pytest.fail).of(paper, scale)
 
@@ -36,7 +41,7 @@ def test_figure_2_is_sixteen_panels_and_means_over_seeds(tmp_path, drawn):
         plant_run(tmp_path, FULL, CARTPOLE, seed, [level] * 5, seconds=300 + 30 * seed)
     plant_run(tmp_path, "ddpg", FINGER, 0, [50.0] * 5, seconds=600)
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    ((grid, axes, title, words, path),) = drawn
+    ((((grid, axes),), title, words, path),) = parts_of(drawn)
     assert [panel.title for panel in grid][:4] == [
         "acrobot swingup", "acrobot swingup sparse", "cartpole swingup", "cartpole swingup sparse"]
     assert len(grid) == 16 and [len(panel.curves) for panel in grid] == [
@@ -48,7 +53,7 @@ def test_figure_2_is_sixteen_panels_and_means_over_seeds(tmp_path, drawn):
     assert grid[2].end == 330 and grid[6].curves[0].low is None
     assert (axes.x_limit, axes.y_limits) == (600, (0, 1000))
     assert title.startswith("D4PG, figure 2") and path.name == "d4pg_figure_2_two_cores"
-    assert "without exploration" in words and "1 to 2 seeds" in words
+    assert "without the actors' exploration" in words and "1 to 2 seeds" in words
     assert "8 actors instead of 32" in words and "the paper: 12 hours" in words
     assert "Not run: D3PG, Non-Prioritized, N = 1" in words
 
@@ -59,8 +64,8 @@ def test_the_papers_axis_where_our_runs_cover_enough_of_it(tmp_path, drawn):
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path, whole_axis=True)
     figures.draw(D4PG, FIGURE_2, "paper", runs_of(tmp_path, scale="paper"), tmp_path)
-    assert [call[1].x_limit for call in drawn] == [600, 12 * 3600, 12 * 3600]
-    assert drawn[2][4].name == "d4pg_figure_2"
+    assert [parts[0][1].x_limit for parts, *_ in parts_of(drawn)] == [600, 12 * 3600, 12 * 3600]
+    assert drawn[2][3].name == "d4pg_figure_2"
 
 
 def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
@@ -69,7 +74,7 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
     plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
     runs = runs_of(tmp_path)
     figures.draw(D4PG, figures.all_runs(D4PG, "two_cores", runs), "two_cores", runs, tmp_path)
-    ((grid, axes, _, _, path),) = drawn
+    ((((grid, axes),), _, _, path),) = parts_of(drawn)
     assert [len(panel.curves) for panel in grid] == [2, 1] and axes.x_limit is None
     assert path.name == "d4pg_two_cores"
     assert [one.name for one in figures.drawn(D4PG, "two_cores", runs)] == ["runs", "figure 2"]
@@ -77,16 +82,16 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
 
 
 @pytest.mark.parametrize("returns, words, level", [
-    (Returns.EVALUATOR, "evaluations without exploration", 7),
-    (Returns.GREEDIEST_ACTOR, "training episodes of the greediest actor", 100),
-    (Returns.ALL_ACTORS, "training episodes of all actors", 50),
+    (Returns.EVALUATOR, "the evaluator, without the actors' exploration (evaluator.csv)", 7),
+    (Returns.GREEDIEST_ACTOR, "the greediest actor in training (acting.csv, the last actor)", 100),
+    (Returns.ALL_ACTORS, "all actors in training (acting.csv)", 50),
 ])
 def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns, words, level):
     episodes = [(30.0 * i, actor, 100.0 * actor) for i in range(1, 11) for actor in (0, 1)]
     plant_run(tmp_path, FULL, CARTPOLE, 0, [7.0] * 5, num_actors=2, episodes=episodes)
     experiment = dataclasses.replace(FIGURE_2, returns=returns)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((grid, _, _, under, _),) = drawn
+    ((((grid, _),), _, under, _),) = parts_of(drawn)
     assert set(grid[2].curves[0].middle) == {level} and f"Returns of {words}." in under
 
 
@@ -114,21 +119,71 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
             plant_run(tmp_path, setting, task, 0, [100.0 if task == CARTPOLE else 900.0] * 5)
     experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((grid, *_),) = drawn
+    ((((grid, _),), *_),) = parts_of(drawn)
     assert [panel.title for panel in grid] == ["1 of 16 tasks"]
     assert [set(curve.middle) for curve in grid[0].curves] == [{100.0}, {100.0}]
 
 
-def test_medians_over_games_are_in_percent_of_a_human_beside_what_is_reported(tmp_path, drawn):
+def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
     apex = registry.paper("apex")
-    for game, score in (("pong", 14.6), ("boxing", 0.1), ("freeway", 14.8)):  # 100, 0 and 50 %
+    for game, score in (("pong", 14.6), ("breakout", 1.7), ("qbert", 163.9)):  # 100, 0 and 0 %
         plant_run(tmp_path, "dqn", f"atari:{game}", 0, [score] * 5, paper="apex", scale="paper",
-                  frames_per_step=4)
+                  frames_per_step=4, num_actors=2, episodes=[(100.0, 0, 1.0), (200.0, 1, 9.0)])
     figures.draw(apex, apex.experiment("figure 2"), "paper", runs_of(tmp_path, "apex", "paper"),
                  tmp_path)
-    ((grid, axes, *_),) = drawn
-    assert np.allclose(grid[0].curves[0].middle, 50, atol=0.1)
-    assert grid[0].lines[0] == (434.0, "Ape-X DQN, reported: 434") and axes.y_limits is None
+    ((((left, axes), (right, other_axes)), _, words, _),) = parts_of(drawn)
+    assert np.allclose(left[0].curves[0].middle, 0, atol=0.1)
+    assert left[0].lines[0] == (434.0, "Ape-X DQN, reported: 434") and axes.y_limits is None
+    assert [panel.title for panel in right][:3] == ["breakout", "ms pacman", "qbert"]
+    assert [len(panel.curves) for panel in right] == [1, 0, 1, 0, 0, 0]
+    assert set(right[0].curves[0].middle) == {9.0} and right[0].lines == ()
+    assert other_axes.y_label == "episode return" != axes.y_label
+    assert "Left: returns of the evaluator" in words and "Right: returns of the greediest" in words
+
+
+def test_a_half_may_have_another_axis(tmp_path, drawn):
+    reactor = registry.paper("reactor")
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [14.6] * 5, paper="reactor", seconds=7200.0)
+    plant_run(tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor")
+    figures.draw(reactor, reactor.experiment("figure 3"), "two_cores",
+                 runs_of(tmp_path, "reactor"), tmp_path)
+    ((((left, axes), (right, other_axes)), *_),) = parts_of(drawn)
+    assert (axes.x_column, other_axes.x_column) == ("environment_frames", "wall_seconds")
+    assert [len(left[0].curves), len(right[0].curves)] == [2, 1]
+    assert right[0].curves[0].x[-1] == 7200
+
+
+@pytest.mark.parametrize("name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])])
+def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
+    refer = registry.paper("refer")
+    experiment = refer.experiment(name)
+    for run in experiment.runs:
+        if run.environment == "gym:Ant-v4":
+            plant_run(tmp_path, run.setting, run.environment, 0, [1.0], paper="refer",
+                      episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)])
+    figures.draw(refer, experiment, "two_cores", runs_of(tmp_path, "refer"), tmp_path)
+    (parts, *_) = parts_of(drawn)[0]
+    assert [[len(panel.curves) for panel in grid] for grid, _ in parts] == [
+        [0, count, 0, 0] for count in rows]
+    for grid, _ in parts:
+        assert len({curve.label.partition(" = ")[0] for curve in grid[1].curves}) == 1
+        assert len({curve.style for curve in grid[1].curves}) == len(grid[1].curves)
+
+
+def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
+    apex = registry.paper("apex")
+    for setting in ("dqn_two_cores", "dqn_two_cores_uniform"):
+        plant_run(tmp_path, setting, "atari:pong", 0, [1.0], paper="apex", num_actors=1,
+                  episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)])
+    runs = runs_of(tmp_path, "apex")
+    assert [one.name for one in figures.drawn(apex, "two_cores", runs)] == ["runs", "figure 14"]
+    assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
+    kept = KeptRuns(tmp_path, pytest.fail)
+    assert selection.nearest_scale_of(apex, apex.experiment("figure 14"), kept) == "two_cores"
+    figures.draw(apex, apex.experiment("figure 14"), "two_cores", runs, tmp_path)
+    ((((grid, _),), _, words, _),) = parts_of(drawn)
+    assert len(grid) == 9 and len(grid[8].curves) == 2 and "Not run" not in words
+    assert "on two cores both with 8 actors" in words
 
 
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
@@ -140,6 +195,8 @@ def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
     ((groups, *_),) = drawn
     ((name, (bar,)),) = groups.items()
     assert (name, bar.value, bar.low, bar.high) == ("walker run", 150, 100, 200)
+    figures.draw(aql, aql.experiment("figure 2"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
+    assert list(drawn[1][0]) == ["medium, 1 of 15 tasks"]
 
 
 def test_nothing_to_draw_is_an_error(tmp_path):

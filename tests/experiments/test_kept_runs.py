@@ -4,6 +4,7 @@ import pytest
 
 from common.experiments.registry import Returns
 from common.experiments.runs import KeptRuns
+from common.experiments.scales import Budget
 from planted_curves import plant_run
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
@@ -111,6 +112,21 @@ def test_frames_are_steps_times_the_action_repeat(tmp_path, said):
     (run,) = KeptRuns(tmp_path, said.append).of("apex", "two_cores")
     frame = run.points("environment_frames", "learner_steps", Returns.EVALUATOR)
     assert frame["environment_frames"].tolist() == [200, 400]
+
+
+@pytest.mark.parametrize("kwargs, budget", [
+    ({"limits": ("--max_minutes=5", "--config.x=1")}, Budget(minutes=5)),
+    ({"limits": ("--max_minutes=5", "--max_minutes=10")}, Budget(minutes=10)),
+    ({"limits": ("--max_actor_steps=1000",)}, Budget(actor_steps=1000)),
+    ({"limits": ("--max_minutes=5", "--max_learner_steps=20")},
+     Budget(minutes=5, learner_steps=20)),
+    ({"limits": ("--max_minutes=20",), "outcome": "stopped", "seconds": 984}, Budget(minutes=16)),
+    ({"seconds": 300.3}, Budget(minutes=5)),
+])
+def test_the_budget_is_the_command_lines_or_what_it_took(tmp_path, said, kwargs, budget):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0, 2.0], **kwargs)
+    (run,) = read(tmp_path, said)
+    assert run.budget == budget and not said
 
 
 def test_no_runs_are_no_error(tmp_path, said):

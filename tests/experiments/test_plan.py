@@ -1,5 +1,6 @@
 """Tests of common.experiments.plan, .status and .keep on planted run directories."""
 
+import dataclasses
 import json
 import re
 
@@ -8,11 +9,12 @@ import pytest
 from common.experiments import plan as plan_lib
 from common.experiments import registry, status
 from common.experiments.keep import keep
-from common.experiments.plan import PlanError, check_disk, make_plan
+from common.experiments.plan import PlanError, check_disk, disk_line, make_plan
+from common.experiments.registry import Run, Substitute
 from common.experiments.scales import PAPER, Budget, Scale
 from common.experiments.status import State
 from common.reporting.run_directory import RunDirectory
-from planted import EXPERIMENT, SETTINGS, SMALL, TASKS, contents, paper, path, plant
+from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 
 
 @pytest.fixture
@@ -187,10 +189,25 @@ def test_disk_that_does_not_suffice_is_refused(roots, monkeypatch):
     plan = plan_of(roots, PAPER)
     assert plan.disk > 8 * 7e6  # an hour of rows and checkpoints each
     monkeypatch.setattr(plan_lib.available, "disk", lambda path: 10**9)
-    assert check_disk(plan, roots[0]) == "57 MB of disk of 1.0 GB free"
+    assert disk_line(plan, roots[0]) == "57 MB of disk of 1.0 GB free"
+    check_disk(plan, roots[0])
     monkeypatch.setattr(plan_lib.available, "disk", lambda path: 10**7)
     with pytest.raises(PlanError, match="figure 1 of Fake.* 57 MB .* 10 MB free.*--runs=DIR"):
         check_disk(plan, roots[0])
+
+
+def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
+    other = Run(PROGRAM, "other", TASKS[0], ("--setting=other", "--num_actors=1"))
+    experiment = dataclasses.replace(EXPERIMENT, substitutes={
+        "small": Substitute((other,), "fewer", Budget(learner_steps=3), seeds=1)})
+    plan = make_plan(paper(experiment), experiment, SMALL, roots)
+    (run,) = plan.runs
+    assert (run.run, run.seed, run.budget) == (other, 0, Budget(learner_steps=3))
+    assert run.changes == ("3 learner steps instead of 1 hour", "tiny networks")
+    assert plan.experiment.note == "fewer" and "--scale=small" in run.command
+    assert [one.seed for one in make_plan(
+        paper(experiment), experiment, SMALL, roots, num_seeds=2).runs] == [0, 1]
+    assert len(make_plan(paper(experiment), experiment, PAPER, roots).runs) == 8
 
 
 def test_keep_copies_rows_and_records_of_finished_runs_once(roots):

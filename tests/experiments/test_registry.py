@@ -8,6 +8,7 @@ from common.experiments import scales
 from common.experiments.registry import Run, UnknownError
 from common.experiments.scales import Budget, Change, Scale
 from common.reporting import reported
+from reproductions.apex.dqn import settings as dqn_settings
 from reproductions.d4pg import config as d4pg_config
 from reproductions.d4pg import experiments as d4pg
 from reproductions.d4pg import settings as d4pg_settings
@@ -34,7 +35,7 @@ def test_all_five_papers_are_there_with_their_figures_and_tables():
 def test_a_setting_means_the_same_in_every_experiment(paper):
     assert len({one.name for one in paper.experiments}) == len(paper.experiments)
     meaning = {}
-    for run in (run for one in paper.experiments for run in one.runs):
+    for run in (run for one in paper.experiments for run in one.every_run):
         assert meaning.setdefault((run.setting, run.environment), run) == run
     by_flags = {}
     for run in meaning.values():  # and no two names mean the same, apart from budgets
@@ -47,7 +48,12 @@ def test_an_experiment_is_whole(experiment):
     paper = registry.paper(experiment.paper)
     assert len({(run.setting, run.environment) for run in experiment.runs}) == len(experiment.runs)
     assert bool(experiment.runs) or experiment.unavailable
-    for run in experiment.runs:
+    for part in experiment.parts:
+        assert set(part.settings) <= set(experiment.settings)
+        assert set(part.environments) <= set(experiment.environments)
+    for scale in experiment.substitutes:
+        assert paper.scale(scale) and experiment.at(scale).runs
+    for run in experiment.every_run:
         assert experiment.budget_of(run).flags, "it would never end"
         assert run.program in paper.programs
         assert run.flags[0].startswith("--setting=")
@@ -71,9 +77,58 @@ def test_numbers_of_runs():
 
 
 def test_tasks_of_the_control_suite_exist():
-    named = {run.environment for one in EXPERIMENTS for run in one.runs}
+    named = {run.environment for one in EXPERIMENTS for run in one.every_run}
     wanted = {name for name in named if name.startswith("control:")}
     assert len(wanted) > 39 and wanted <= set(environments.names())
+
+
+def test_settings_without_a_label_have_a_readable_one():
+    def label(setting, paper="d4pg"):
+        return registry.paper(paper).label(setting)
+
+    assert label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
+    assert label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
+    assert label("d4pg_uniform_n5_beta0.4_lr1e-05") == (
+        "D4PG, Non-Prioritized, N = 5, beta = 0.4, lr = 1e-05")
+    assert label("ddpg_remove_by_fifo") == "DDPG, remove by fifo"
+    assert label("ddpgs") == "ddpgs"
+    assert label("dqn_two_cores_n5", "apex") == "Ape-X DQN on two cores, n = 5"
+
+
+def test_a_substitute_stands_in_at_its_scale_only():
+    figure = registry.paper("apex").experiment("figure 13")
+    assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note
+    small = figure.at("two_cores")
+    assert [run.flags[1] for run in small.runs] == [
+        f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)]
+    assert "on two cores" in small.note and small.every_run == small.runs
+    assert set(figure.every_run) == {*figure.runs, *small.runs}
+
+
+def test_figure_14s_other_learning_rates_are_run_too():
+    experiment = registry.paper("apex").experiment("section E")
+    flags = {run.flags for run in experiment.runs if run.environment == "atari:pong"}
+    assert ("--setting=dqn_replay_1m_lr0.00025", "--num_actors=256") in flags
+    assert ("--setting=dqn_uniform_replay_1m_lr6.25e-05", "--num_actors=8") in flags
+    tried = {run.flags[0].removeprefix("--setting=") for run in experiment.runs}
+    assert {*dqn_settings.FIGURE_14_TRIED, *dqn_settings.APPENDIX_E} <= tried
+
+
+def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
+    apex = registry.paper("apex")
+    scale, module = apex.scale("two_cores"), "binaries.apex_dqn"
+    changes = [change.flag for change in scale.changes_of(module, [])]
+    for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
+        assert f"--config.{name}={value}" in changes
+    own = apex.experiment("figure 14").at("two_cores").runs[0]
+    assert own.flags == ("--setting=dqn_two_cores",)
+    assert [one.flag for one in scale.changes_of(module, own.choices)] == [
+        "--num_actors=8", "--learner_threads=2", "--evaluation_seconds=120",
+        "--evaluation_episodes=5"]
+    words = scale.differences(Budget(minutes=60), module, [])
+    assert "samples per insert 8 instead of no limit" in words
+    assert "replay capacity 200,000 instead of 2,000,000" in words
+    assert "learning rate 0.0001 instead of 6.25e-05" in words
 
 
 def test_what_cannot_be_run_says_why():

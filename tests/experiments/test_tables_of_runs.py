@@ -39,6 +39,15 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
     assert "| pong" in tables.markdown(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
 
 
+def test_tables_say_whose_episodes_they_are_of(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
+    note = build(APEX, "table 2", tmp_path).note
+    assert "Ours: returns of the evaluator, without the actors' exploration (" in note
+    assert "last tenth" in note
+    d4pg = registry.paper("d4pg")
+    assert "Ours" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+
+
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
     scores = reported.table("reactor", "table 5")["Reactor"]
     for game, score in scores.items():

@@ -1,0 +1,32 @@
+"""On how many of its tasks a claim must hold, where the paper says more than "on average"."""
+
+import dataclasses
+from fractions import Fraction
+import math
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """A part of the tasks.
+
+    words: for it. part: of the tasks. is_exceeded: more than that part, not just as much.
+    """
+
+    words: str
+    part: Fraction
+    is_exceeded: bool = False
+
+    def least(self, num_tasks: int) -> int:
+        """The fewest of so many tasks that are enough."""
+        size = self.part * num_tasks
+        return math.floor(size) + 1 if self.is_exceeded else math.ceil(size)
+
+
+EACH = Share("each task", Fraction(1))
+"""Of "uniformly", "never", "on both tasks"."""
+MOST = Share("more than half of the tasks", Fraction(1, 2), is_exceeded=True)
+"""Of "most" and "generally"."""
+MANY = Share("a third of the tasks or more", Fraction(1, 3))
+"""Of "many" and "often": no paper says how many that are."""
+SOME = Share("one task or more", Fraction(0), is_exceeded=True)
+"""Of "some"."""
