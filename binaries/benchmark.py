@@ -22,7 +22,7 @@ import tempfile
 from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
-from common.reporting.command_line import Parser, check_writable, fail
+from common.reporting.command_line import Parser, check_writable, exit_with, fail
 
 _SUITES = ("replay", "image_replay", "learner", "image_learner", "actor", "image_actor")
 _LONG_SUITES = ("cluster",)
@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        exit_with(main)
     except KeyboardInterrupt:
         fail("interrupted; nothing was written")
     except (RuntimeError, ClusterError) as failure:

@@ -23,7 +23,7 @@ import pathlib
 
 from common.cluster import processes
 from common.reporting.command_line import (
-    Parser, check_writable, fail, native_output_only_on_failure
+    Parser, check_writable, exit_with, fail, native_output_only_on_failure
 )
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import AGENTS
@@ -163,6 +163,6 @@ def main(argv: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        exit_with(main)
     except KeyboardInterrupt:
         fail("interrupted")

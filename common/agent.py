@@ -77,13 +77,16 @@ class Agent(Protocol):
     """
 
     prefetch: int = 1
-    """Calls that a learner draws ahead of a memory in another process."""
+    """Calls that a learner draws ahead, of a memory in another process or of what it decodes."""
 
     reward_clip: float | None = None
     """What rewards are clipped to, both ways, before they are summed; None: not at all."""
 
     num_copies: int = 1
-    """How often each transition is added (Ape-X appendix A)."""
+    """How often each transition is added (Ape-X appendix A).
+
+    Each copy is an item of its own and counts in `min_replay_size` and `replay_capacity`.
+    """
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError, in one line, if the agent cannot act in such an environment."""
@@ -92,8 +95,13 @@ class Agent(Protocol):
         """Observations [K, ...] in the form in which they are sent and stored."""
         return observation
 
-    def decode(self, steps: Nest) -> Nest:
-        """Undoes `encode` in sampled steps [B, ...], as `Learner.update` wants them."""
+    def decode(self, steps: Nest, spec: EnvironmentSpec) -> Nest:
+        """Undoes `encode` in sampled steps [B, ...], as `Learner.update` wants them.
+
+        Raises:
+          common.replay.png.UndecodableImageError: some are not what the spec says.
+        """
+        del spec  # nothing is encoded
         return steps
 
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
@@ -122,12 +130,17 @@ class Agent(Protocol):
 
 
 def schedule_for(agent: Agent) -> Schedule:
-    """The schedule of an agent: both sides may run ahead by two calls of the learner.
+    """The schedule of an agent: how far actors and learner may run ahead of each other.
 
-    And by all calls that it draws ahead, and by two batches of the actors: with less, the learner
-    has used up what was sent before the next batch is there, and each waits for the other in turn.
+    As far as two updates' calls, or all that the learner holds: the call that it learns from and
+    those that it draws ahead. And as two sends of an actor process: a band narrower than a send
+    would have the learner wait for each of them, and the actors for the learner after it. A process
+    that acts and learns in turns neither draws ahead nor sends.
     """
     call = agent.batch_size * agent.updates_per_call
-    sent = agent.send_batch * (agent.samples_per_insert or 0.0)
-    tolerance = max(2.0 * call, float(agent.prefetch * call), 2.0 * sent)
+    calls, sent = 2, 0.0
+    if not agent.single_process:
+        calls = max(calls, 1 + agent.prefetch)
+        sent = agent.send_batch * agent.num_copies * (agent.samples_per_insert or 0.0)
+    tolerance = max(float(calls * call), 2.0 * sent)
     return Schedule(agent.min_replay_size, agent.samples_per_insert, tolerance)

@@ -1,6 +1,7 @@
 """What the actors of a process have in common, wherever their transitions go."""
 
 from collections.abc import Callable
+import csv
 import pathlib
 
 import numpy as np
@@ -12,14 +13,37 @@ from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 
 
-def make_environments(environment_name: str, actors: range, seed: int) -> EnvironmentBatch:
-    """Builds the environments of these actors; none repeats what another one does."""
-    return environments.make_batch(environment_name, [actor_seed(seed, actor) for actor in actors])
+def make_environments(
+    environment_name: str, actors: range, seed: int, life: int
+) -> EnvironmentBatch:
+    """Builds the environments of these actors; none repeats what another one, or life, does."""
+    return environments.make_batch(
+        environment_name, [actor_seed(seed, actor, life) for actor in actors]
+    )
 
 
-def actor_seed(seed: int, actor: int) -> int:
-    """Of an actor; one that is started again begins with the same states and noise."""
-    return int(np.random.SeedSequence([seed, actor]).generate_state(1)[0])
+def actor_seed(seed: int, actor: int, life: int) -> int:
+    """Of an actor's environment or noise, in its first life (0) or a later one."""
+    return int(np.random.SeedSequence([seed, actor, life]).generate_state(1)[0])
+
+
+def former_lives(directory: pathlib.Path, actors: range) -> int:
+    """How many lives of these actors have left episodes in acting.csv.
+
+    One that ended before its first episode did has left none, and its beginning is repeated.
+
+    Args:
+      directory: of the run.
+    """
+    path = RunDirectory(directory).acting_csv
+    lives = set()
+    if path.exists():
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            for row in csv.DictReader(file):
+                actor = row["actor"]
+                if actor and actor.isdecimal() and int(actor) in actors:
+                    lives.add(row["incarnation"])
+    return len(lives)
 
 
 class EpisodeLog:

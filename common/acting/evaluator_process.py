@@ -1,6 +1,8 @@
 """The evaluator's process: the published policy without exploration, again and again."""
 
+from collections.abc import Callable
 import pathlib
+import threading
 import time
 
 from absl import logging
@@ -10,14 +12,50 @@ from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
 from common.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
-from common.cluster.errors import ServiceUnavailableError
+from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
-from common.cluster.parameters import ParameterClient, Snapshot
+from common.cluster.parameters import EVALUATOR, ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
+
+_NEWS_SECONDS = 1.0
+_CLOSE_SECONDS = 6.0
+"""Longer than a call may take."""
+
+
+class _News:
+    """Asks the learner, while an evaluation runs, whether the run's last snapshot is there.
+
+    The learner, which waits for the evaluation of that one, sees by this that somebody is at it.
+    """
+
+    def __init__(self, client: ParameterClient):
+        """Prepares to ask; a context manager does it."""
+        self._client = client
+        self._closed = threading.Event()
+        self.last_version = 0
+        """Of the last snapshot; 0 before it is there."""
+        self._thread = threading.Thread(target=self._ask, name="news", daemon=True)
+
+    def __enter__(self) -> "_News":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closed.set()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _ask(self) -> None:
+        while not self._closed.wait(_NEWS_SECONDS):
+            try:
+                status = self._client.latest()
+            except ClusterError:
+                continue  # the evaluator's own calls meet it, and say so
+            if status.finished:
+                self.last_version = status.version
 
 
 def run_evaluator(
@@ -33,15 +71,40 @@ def run_evaluator(
 ) -> None:
     """Evaluates a snapshot every `period_seconds`, and always the run's last one.
 
-    The policy is snapshotted and tested without exploration noise (D4PG section 4).
+    When that one appears, an evaluation that is under way is given up. The policy is snapshotted
+    and tested without exploration noise (D4PG section 4).
     """
     batch = environments.make_batch(
         environment_name, environment_seeds(seed, episodes), evaluation=True
     )
     policy = agent.make_evaluator(EnvironmentSpec.of(batch), batch.num_environments)
     initial_state = policy.initial_state(batch.num_environments)
-    client = ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
+    client = ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0), EVALUATOR)
     rows = CsvRows(RunDirectory(directory).evaluator_csv, columns.EVALUATOR)
+
+    def evaluate(snapshot: Snapshot, is_stopped: Callable[[], bool]) -> bool:
+        """Whether it came to its end; only then it leaves a row."""
+        policy.load(snapshot.flat)
+        returns = run_episodes(batch, policy, episodes, initial_state, is_stopped)
+        if len(returns) < episodes:
+            return False
+        rows.append(_row(agent, environment_name, seed, snapshot, returns))
+        return True
+
+    with _News(client) as news:
+        last = _evaluate_until_last(client, news, evaluate, period_seconds, stop)
+    if last is not None:
+        _acknowledge(client, last)
+
+
+def _evaluate_until_last(
+    client: ParameterClient,
+    news: _News,
+    evaluate: Callable[[Snapshot, Callable[[], bool]], bool],
+    period_seconds: float,
+    stop: StopRequest,
+) -> int | None:
+    """Returns the version of the run's last snapshot, None if `stop` was requested before."""
     patience = Patience("no answer from the learner")
     version, next_time = 0, time.monotonic()
     while not stop.requested:
@@ -57,15 +120,14 @@ def run_evaluator(
             continue
         version = snapshot.status.version
         next_time = time.monotonic() + period_seconds
-        policy.load(snapshot.flat)
-        returns = run_episodes(batch, policy, episodes, initial_state, lambda: stop.requested)
-        if len(returns) < episodes:
-            return
+        done = evaluate(snapshot, lambda: stop.requested or news.last_version > version)
         patience.renew()  # the episodes may have taken long
-        rows.append(_row(agent, environment_name, seed, snapshot, returns))
-        if snapshot.status.finished:
-            _acknowledge(client, version)
-            return
+        if done and snapshot.status.finished:
+            return version
+        if not done and not stop.requested:
+            logging.info("gave up the evaluation of learner step %d for that of the last one",
+                         snapshot.status.learner_steps)
+    return None
 
 
 def _read_if_due(client: ParameterClient, version: int, is_time: bool) -> Snapshot | None:
@@ -78,7 +140,7 @@ def _read_if_due(client: ParameterClient, version: int, is_time: bool) -> Snapsh
 
 def _acknowledge(client: ParameterClient, version: int) -> None:
     try:
-        client.acknowledge("evaluator", version)
+        client.acknowledge(version)
     except ServiceUnavailableError as error:
         logging.warning("the learner did not wait for the last evaluation: %s", error)
 

@@ -39,10 +39,11 @@ class InProcessActors:
           num_actors: K, environments that are stepped together.
         """
         actors = range(num_actors)
-        environments = episodes.make_environments(environment_name, actors, seed)
+        life = episodes.former_lives(directory, actors)
+        environments = episodes.make_environments(environment_name, actors, seed, life)
         spec = EnvironmentSpec.of(environments)
         self._agent = agent
-        agent_seed = episodes.actor_seed(seed, 0)
+        agent_seed = episodes.actor_seed(seed, 0, life)
         self._actor = agent.make_actor(spec, actors, num_actors, agent_seed)
         self._actors = np.asarray(actors)
         self._replay = replay

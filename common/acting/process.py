@@ -30,13 +30,17 @@ def run_actor(
 ) -> None:
     """Acts with the published policy until the run is over, or `stop` is requested.
 
+    One that is started again goes on with other random numbers than its former lives had.
+
     Args:
       actors: indices of the paper's actors that live in this process.
       num_actors: of the whole run.
     """
-    batch = episodes.make_environments(environment_name, actors, seed)
+    life = episodes.former_lives(directory, actors)
+    batch = episodes.make_environments(environment_name, actors, seed, life)
     spec = EnvironmentSpec.of(batch)
-    actor = agent.make_actor(spec, actors, num_actors, episodes.actor_seed(seed, actors.start))
+    agent_seed = episodes.actor_seed(seed, actors.start, life)
+    actor = agent.make_actor(spec, actors, num_actors, agent_seed)
     memories = [
         RemoteMemory(
             rpc.Client(address, credentials, 5.0 if shard == topology.shard else 1.0),

@@ -7,6 +7,7 @@ new priorities back, all of it part of what is timed. TensorFlow may use all cor
 
 from collections.abc import Callable
 import dataclasses
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -95,14 +96,15 @@ def _replay_learner(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Repl
     learner = agent.make_learner(spec, seed=0)
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
     return ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), agent.prefetch, decode=agent.decode,
-        removal_period=agent.removal_period,
+        memory, loop, learner.steps, schedule_for(agent), agent.prefetch,
+        decode=functools.partial(agent.decode, spec=spec), removal_period=agent.removal_period,
     )
 
 
 def _fixed_batch_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable:
     sample = memory.sample(agent.batch_size)
     probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
-    batch = Batch(agent.decode(sample.steps), probabilities, tf.cast(sample.count, tf.float32))
+    steps = agent.decode(sample.steps, spec)
+    batch = Batch(steps, probabilities, tf.cast(sample.count, tf.float32))
     update = tf.function(agent.make_learner(spec, seed=0).update)
     return lambda: update(batch)[0].numpy()

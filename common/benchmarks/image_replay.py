@@ -94,7 +94,7 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
         _beside_cpprb(f"{name}_raw", speeds[_RAW], speeds),
         _beside_cpprb(f"{name}_raw_from_arrays", speeds["raw from arrays"], speeds),
     ]
-    rows += _codec(agent, stacks, png_memory, repeats)
+    rows += _codec(agent, stacks, spec, png_memory, repeats)
     del loops, png_memory, raw_memory
     rows.append(loops_lib.through_service(
         "image_replay/service_loop", program, _ENVIRONMENT, png.specs, sizes.capacity, png.batches,
@@ -181,7 +181,9 @@ def _beside_cpprb(name: str, value: float, speeds: dict[str, float]) -> Row:
     return Row(name, value, "loops/s", peer, speeds.get(_CPPRB))
 
 
-def _codec(agent: Agent, stacks: np.ndarray, memory: Memory, repeats: int) -> list[Row]:
+def _codec(
+    agent: Agent, stacks: np.ndarray, spec: EnvironmentSpec, memory: Memory, repeats: int
+) -> list[Row]:
     """Images a second that the agent encodes and, of a sample, decodes."""
     images, sample = stacks[-1], memory.sample(SAMPLED)
     encodes, decodes = 5, 1
@@ -189,7 +191,7 @@ def _codec(agent: Agent, stacks: np.ndarray, memory: Memory, repeats: int) -> li
         "image_replay/codec",
         {
             "encode": lambda: len(images) * rate(lambda: agent.encode(images), encodes),
-            "decode": lambda: 2 * SAMPLED * rate(lambda: agent.decode(sample.steps), decodes),
+            "decode": lambda: 2 * SAMPLED * rate(lambda: agent.decode(sample.steps, spec), decodes),
         },
         repeats,
     )

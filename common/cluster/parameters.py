@@ -17,6 +17,7 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 STATUS_METHOD = "parameters_status"
 READ_METHOD = "parameters_read"
 ACKNOWLEDGE_METHOD = "parameters_acknowledge"
+EVALUATOR = "evaluator"  # the role that the learner waits for at its end
 SLICE_SIZE = 500_000  # float32: 2 MB, half of what a message holds
 MAX_READ_ATTEMPTS = 20
 _HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
@@ -79,7 +80,9 @@ class ParameterService:
                         shape=tf.TensorShape([None])) for _ in range(keep_versions)]
         self._acknowledged = tf.lookup.experimental.MutableHashTable(
             tf.string, tf.int64, default_value=tf.constant(0, tf.int64))
-        server.register(STATUS_METHOD, self._serve_status, [])
+        self._asked = tf.lookup.experimental.MutableHashTable(
+            tf.string, tf.int64, default_value=tf.constant(0, tf.int64))
+        server.register(STATUS_METHOD, self._serve_status, [tf.TensorSpec([], tf.string)])
         server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
         server.register(ACKNOWLEDGE_METHOD, self._serve_acknowledge,
                         [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)])
@@ -116,8 +119,14 @@ class ParameterService:
         """Returns the newest version that a role said it has seen, 0 if none."""
         return int(self._acknowledged.lookup(tf.constant(role_name)))
 
-    def _serve_status(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
+    def times_asked(self, role_name: str) -> int:
+        """Returns how often a role has asked where the learner stands: a sign that it is alive."""
+        return int(self._asked.lookup(tf.constant(role_name)))
+
+    def _serve_status(self, role_name: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        times = self._asked.lookup(role_name) + 1
+        with tf.control_dependencies([self._asked.insert(role_name, times)]):
+            return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
 
     def _serve_slice(self, version: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """Returns the header, as floats, and `flat[offset:offset + size]`; none if it is gone."""
@@ -134,10 +143,16 @@ class ParameterService:
 
 
 class ParameterClient:
-    """Reads the snapshots of a `ParameterService`."""
+    """Reads the snapshots of a `ParameterService`.
 
-    def __init__(self, client: rpc.Client):
+    Args:
+        client: of the learner.
+        role_name: who reads, for `ParameterService.times_asked`.
+    """
+
+    def __init__(self, client: rpc.Client, role_name: str = ""):
         self._client = client
+        self._role_name = role_name
 
     def latest(self) -> Status:
         """Returns where the learner stands; raises what `rpc.Client.call` does."""
@@ -161,13 +176,14 @@ class ParameterClient:
             f"the parameters at {self._client.address} are published faster than they can be "
             "read: publish less often, or keep more versions")
 
-    def acknowledge(self, role_name: str, version: int) -> None:
-        """Tells the learner that a role has seen a version, so that it need not stay up for it."""
+    def acknowledge(self, version: int) -> None:
+        """Tells the learner that this role is through with a version: no need to stay up for it."""
         self._client.call(ACKNOWLEDGE_METHOD,
-                          [tf.constant(role_name), tf.constant(version, tf.int64)])
+                          [tf.constant(self._role_name), tf.constant(version, tf.int64)])
 
     def _latest(self) -> tuple[Status, int]:
-        fields, num_parameters = self._client.call(STATUS_METHOD)
+        fields, num_parameters = self._client.call(
+            STATUS_METHOD, [tf.constant(self._role_name)])
         version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
         status = Status(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)

@@ -26,7 +26,7 @@ from common.cluster.launcher import GIVE_UP_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.replay.key_layout import MAX_ACTORS, MAX_SHARDS
-from common.reporting.command_line import fail
+from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _ENVIRONMENT = flags.DEFINE_string(
@@ -62,8 +62,9 @@ _MAX_LEARNER_STEPS = flags.DEFINE_integer(
 _ACTOR_PROCESSES = flags.DEFINE_integer(
     "actor_processes", None,
     "Processes that share the actors among them; each evaluates the policies of its actors as one "
-    "batch. Default: with --role=local one for every second core, or as many as --replay_shards if "
-    "that is more; else the actors that TF_CONFIG lists. Not in the paper (a core for each actor).",
+    "batch. The same for all roles. Default: with --role=local one for every second core, or as "
+    "many as --replay_shards if that is more; else the actors that TF_CONFIG lists. Not in the "
+    "paper (a core for each actor).",
     lower_bound=1,
 )
 _LEARNER_THREADS = flags.DEFINE_integer(
@@ -107,7 +108,8 @@ _SCALE_CHANGES = flags.DEFINE_string(
 _REPLAY_SHARDS = flags.DEFINE_integer(
     "replay_shards", 1,
     "With --role=local, processes that share the memory among them; each actor process adds to one "
-    "of them, the learner draws from all. Otherwise TF_CONFIG lists them. Not in the paper (one "
+    "of them, the learner draws from all. They fill evenly only if as many actors, of equal speed, "
+    "add to each. Otherwise TF_CONFIG lists them. Not in the paper (one "
     "replay server, Ape-X section 3).",
     lower_bound=1, upper_bound=MAX_SHARDS,
 )
@@ -194,9 +196,14 @@ def _check_shards(count: int, actor_processes: int, said: str) -> None:
         )
 
 
+def _actor_processes(topology: Topology) -> int:
+    """How many there are, 0 if neither the flags nor TF_CONFIG say so."""
+    return _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
+
+
 def _actors_of(paper: Paper, topology: Topology) -> range:
     """The paper's actors that live in this actor process, as evenly as possible."""
-    process, count = topology.index, _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
+    process, count = topology.index, _actor_processes(topology)
     if count == 0:
         raise UsageError(
             "--actor_processes is missing: TF_CONFIG does not list the actors, so say how many "
@@ -258,10 +265,15 @@ def _evaluation_environments() -> int:
 
 def _check_resources(paper: Paper, spec, **plan) -> str:
     """What is needed here and what there is; ClusterError if that is not enough."""
+    from common import environments
+
     sizes = paper.sizes(paper.config, spec.observation_size, spec.action_size)
     hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
     return resources.check(
-        sizes, resources.Plan(max_actor_steps=_MAX_ACTOR_STEPS.value, hours=hours, **plan),
+        sizes, resources.Plan(
+            max_actor_steps=_MAX_ACTOR_STEPS.value, hours=hours,
+            environment_bytes=environments.environment_bytes(_ENVIRONMENT.value), **plan,
+        ),
         pathlib.Path(_WORKDIR.value), _IGNORE_RESOURCES.value,
     )
 
@@ -283,7 +295,7 @@ def _run_role(paper: Paper) -> None:
         count = len(topology.addresses(job))
         if count > most:
             raise ClusterError(f"TF_CONFIG lists {count} tasks of {job}: there can be {most}")
-    actor_processes = _ACTOR_PROCESSES.value or len(topology.addresses("actor"))
+    actor_processes = _actor_processes(topology)
     if actor_processes:  # those that come and go need not be known here
         _check_shards(shards, actor_processes, f"TF_CONFIG lists {shards} tasks of replay")
     partners = topology.partners
@@ -327,9 +339,14 @@ def _run_role(paper: Paper) -> None:
 
 
 def _identity(paper: Paper, spec, topology: Topology) -> dict:
-    """What all roles of a run have to agree on."""
+    """What all roles of a run have to agree on.
+
+    A role that does not know the number of actor processes is refused by one that does.
+    """
+    actor_processes = 0 if paper.single_process else _actor_processes(topology)
     return {
         **_run_config(paper),
+        **({"actor_processes": actor_processes} if actor_processes else {}),
         **spec._asdict(),
         "cluster": {job: topology.addresses(job) for job in ("learner", "replay")},
     }
@@ -462,7 +479,7 @@ def _run_local(paper: Paper) -> None:
 def start(main: Callable[[list[str]], None]) -> None:
     """`absl.app.run`, with one line for a flag that cannot be."""
     logging.use_absl_handler()
-    app.run(main, flags_parser=_parse_flags)
+    exit_with(lambda: app.run(main, flags_parser=_parse_flags))
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

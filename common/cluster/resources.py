@@ -11,7 +11,7 @@ import pathlib
 
 from common.cluster import available
 from common.cluster.errors import ClusterError
-from common.replay.footprint import HARD_CAPACITY, memory_bytes
+from common.replay.footprint import HARD_CAPACITY, WITH_REMOVALS, memory_bytes
 
 _MB = 10**6
 _LIBRARIES = 460 * _MB
@@ -22,7 +22,7 @@ _COMPILER = 400 * _MB
 """What the learner has besides, once XLA has compiled the update."""
 _LAUNCHER = 70 * _MB
 _ENVIRONMENT = 13 * _MB
-"""One of the Control Suite; it hardly depends on the task."""
+"""One of the suite whose environments take most, the Control Suite."""
 _CHECKPOINTS = 3
 """Two that are kept, and the one being written."""
 _DISK_AN_HOUR = 5 * _MB
@@ -66,6 +66,7 @@ class Plan:
     """What is started on this machine.
 
     processes: that run TensorFlow. environments: in all of them.
+    environment_bytes: of an environment, None where its suite does not say.
     learner: whether it is among them. launcher: whether they have one.
     replay: how many of the replay's `shards` they keep.
     max_actor_steps: of the run, None if there is no such limit.
@@ -80,34 +81,46 @@ class Plan:
     launcher: bool = False
     max_actor_steps: int | None = None
     hours: float | None = None
+    environment_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """Bytes of memory, of which the replay's when it is full; bytes of disk."""
+    """Bytes of memory, of which the replay's when it is full; bytes of disk.
+
+    away: what a replay of soft capacity takes besides if the learner, who removes, is away for
+      long.
+    """
 
     memory: int
     replay: int
     disk: int
+    away: int = 0
 
 
 def needs(sizes: Sizes, plan: Plan) -> Needs:
     """Estimates what `plan` takes in the end. Rather too much than too little."""
-    # While the learner is away nobody removes.
-    most = sizes.replay_capacity * (HARD_CAPACITY if sizes.soft_capacity else 1)
-    steps = min(most, plan.max_actor_steps or most)
-    replay = plan.replay * memory_bytes(
-        *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step)
+    full = most = sizes.replay_capacity
+    if sizes.soft_capacity:
+        full, most = math.ceil(WITH_REMOVALS * full), HARD_CAPACITY * full
+
+    def replay_bytes(steps: int) -> int:
+        steps = min(steps, plan.max_actor_steps or steps)
+        return plan.replay * memory_bytes(
+            *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step)
+
+    replay = replay_bytes(full)
     # An actor holds its networks and their packed and its NumPy copies: as much as the learner has.
     process = _PROCESS + sizes.learner_bytes
     learner = _COMPILER + sizes.ahead_bytes
+    environment = _ENVIRONMENT if plan.environment_bytes is None else plan.environment_bytes
     memory = (_LIBRARIES + plan.launcher * _LAUNCHER + plan.processes * process
-              + plan.learner * learner + plan.environments * _ENVIRONMENT + replay)
+              + plan.learner * learner + plan.environments * environment + replay)
     disk = 0
     if plan.learner:
         hours = _DEFAULT_HOURS if plan.hours is None else plan.hours
         disk = round(_DISK_AT_START + _CHECKPOINTS * sizes.learner_bytes + hours * _DISK_AN_HOUR)
-    return Needs(memory, replay, disk)
+    return Needs(memory, replay, disk, away=replay_bytes(most) - replay)
 
 
 def check(sizes: Sizes, plan: Plan, workdir: pathlib.Path, ignore: bool) -> str:
@@ -128,6 +141,8 @@ def compare(wanted: Needs, plan: Plan, memory: int | None, disk: int | None,
             workdir: pathlib.Path, ignore: bool) -> str:
     """`check` on a machine that has so many bytes left; None where that is not known."""
     parts = [f"replay {size(wanted.replay)} when full"] if wanted.replay else []
+    if wanted.away:
+        parts[0] += f", up to {size(wanted.replay + wanted.away)} while the learner is away"
     parts.append(f'{plan.processes} {"processes" if plan.processes > 1 else "process"}')
     line = f"needs about {size(wanted.memory)} of memory ({', '.join(parts)})"
     line += _of(memory, "available")
@@ -146,6 +161,9 @@ def compare(wanted: Needs, plan: Plan, memory: int | None, disk: int | None,
         return f'{line}: not enough {" and ".join(short)}, ignored'
     if memory is not None and wanted.memory > _CLOSE * memory:
         return f"{line}: this may become tight"
+    if memory is not None and wanted.memory + wanted.away > memory:
+        return (f"{line}: too little if the learner, who removes from the replay, is away for long;"
+                " to be safe, lower --config.replay_capacity")
     return line
 
 

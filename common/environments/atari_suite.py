@@ -23,6 +23,7 @@ import numpy as np
 from common.environments.atari_games import GAMES
 
 FRAMES_PER_STEP = 4
+ENVIRONMENT_BYTES = 1_600_000
 
 TRAINING_FRAMES = 50_000
 """Of an episode at most: Ape-X section 4.1."""

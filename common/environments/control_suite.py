@@ -27,6 +27,9 @@ from common.environments.canonical import CanonicalEnvironment
 # only. 1 m/s is the walking speed of the suite's walker, humanoid and dog.
 CHEETAH_WALK_SPEED = 1.0
 
+ENVIRONMENT_BYTES = 13_000_000
+"""It hardly depends on the task."""
+
 _CHEETAH_TIME_LIMIT = 10.0  # seconds, as `cheetah:run`
 
 _LEFT_OUT = {("lqr", "lqr_2_1"), ("lqr", "lqr_6_2"), ("quadruped", "escape")}

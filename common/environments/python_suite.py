@@ -2,7 +2,8 @@
 
 The module is imported from the working directory or the installed packages, and `FUNCTION(seed)`
 must return a `dm_env.Environment`: observations of float arrays, one or a nest of them, and one
-bounded float array of actions. `reproductions/d4pg/own_environment.py` is an example.
+bounded float array of actions, as in `reproductions/d4pg/own_environment.py`; or uint8 images
+[height, width, channels] and a `DiscreteArray` of actions.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import sys
 import traceback
 
 import dm_env
+from dm_env import specs
 import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
@@ -24,8 +26,8 @@ def names() -> list[str]:
     return []
 
 
-def make(name: str, seed: int, evaluation: bool = False) -> CanonicalEnvironment:
-    """Calls `FUNCTION(seed)` and makes what it returns canonical.
+def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
+    """Calls `FUNCTION(seed)` and makes what it returns canonical, unless it has images.
 
     A reset and a step are tried, so that most mistakes show here and not in an actor's log.
 
@@ -38,14 +40,23 @@ def make(name: str, seed: int, evaluation: bool = False) -> CanonicalEnvironment
         if not isinstance(environment, dm_env.Environment):
             raise UnusableEnvironmentError(
                 f"it gave a {type(environment).__name__}, not a dm_env.Environment")
-        canonical = CanonicalEnvironment(environment)
-        _rehearse(canonical)
+        if not _has_images(environment):
+            environment = CanonicalEnvironment(environment)
+        _rehearse(environment)
     except UnusableEnvironmentError as error:
         raise UnusableEnvironmentError(f'environment "python:{name}": {_one_line(error)}') from None
     except (Exception, SystemExit) as error:
         raise UnusableEnvironmentError(
             f'environment "python:{name}" failed: {_describe(error)}') from error
-    return canonical
+    return environment
+
+
+def _has_images(environment: dm_env.Environment) -> bool:
+    """Whether it has images and discrete actions, which agents take as they are."""
+    image = environment.observation_spec()
+    return (isinstance(environment.action_spec(), specs.DiscreteArray)
+            and isinstance(image, specs.Array) and image.dtype == np.uint8
+            and len(image.shape) == 3)
 
 
 def _function(name: str) -> Callable[[int], dm_env.Environment]:
@@ -71,12 +82,14 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
     return function
 
 
-def _rehearse(environment: CanonicalEnvironment) -> None:
+def _rehearse(environment: dm_env.Environment) -> None:
     """Raises what is wrong with the first two time steps."""
     first = environment.reset()
     if not first.first():
         raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
-    second = environment.step(np.zeros(environment.action_spec().shape, np.float32))
+    environment.observation_spec().validate(first.observation)
+    action = environment.action_spec()
+    second = environment.step(np.zeros(action.shape, action.dtype))
     for name, value in (("reward", second.reward), ("discount", second.discount)):
         if np.shape(value) != () or value is None or not np.isfinite(value):
             raise UnusableEnvironmentError(

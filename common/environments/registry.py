@@ -17,6 +17,7 @@ from common.environments.errors import UnknownEnvironmentError
 #   make_batch(name, seeds, evaluation) -> EnvironmentBatch
 #   why_unknown(name) -> str | None: more than that there is no such name.
 #   FRAMES_PER_STEP
+#   ENVIRONMENT_BYTES: of memory that one of them takes, measured; beside the suite's libraries.
 # Modules are imported on first use: simulators are slow to import.
 _SUITES = {
     "atari": "common.environments.atari_suite",
@@ -55,6 +56,16 @@ def frames_per_step(name: str) -> int:
     """Returns how many simulator frames an action lasts; raises UnknownEnvironmentError."""
     suite, _ = _find(name)
     return getattr(suite, "FRAMES_PER_STEP", 1)
+
+
+def environment_bytes(name: str) -> int | None:
+    """Returns what an environment takes of memory, None if its suite does not say.
+
+    Raises:
+      UnknownEnvironmentError: `names()` does not have it.
+    """
+    suite, _ = _find(name)
+    return getattr(suite, "ENVIRONMENT_BYTES", None)
 
 
 def names() -> list[str]:

@@ -16,6 +16,28 @@ class Draw(NamedTuple):
     step: int
 
 
+def replace_rows(
+    sample: memory_lib.Sample, rows: Sequence[int], fresh: memory_lib.Sample
+) -> memory_lib.Sample:
+    """Returns `sample`, B items, with the R items of `fresh` in the place of R of its rows.
+
+    Each keeps the probability with which it was drawn, also if the memory's total mass was another
+    one when `fresh` was.
+    """
+    index = np.arange(len(sample.keys))
+    index[list(rows)] = len(index) + np.arange(len(rows))
+
+    def put(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.concat([old, new], 0), index)
+
+    return sample._replace(
+        keys=put(sample.keys, fresh.keys),
+        masses=put(sample.masses, fresh.masses * (sample.total_mass / fresh.total_mass)),
+        lengths=put(sample.lengths, fresh.lengths),
+        steps=tf.nest.map_structure(put, sample.steps, fresh.steps),
+    )
+
+
 class SavedDraws(tf.Module):
     """Keeps draws in variables, for checkpoints: all but their rows, which the memory has.
 

@@ -13,20 +13,23 @@ from common.agent import Agent, EnvironmentSpec, schedule_for
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.handshake import Credentials
-from common.cluster.parameters import ParameterService
+from common.cluster.parameters import EVALUATOR, ParameterService
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.counters import Counters
-from common.learning.replay_learner import ReplayLearner
+from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
 from common.reporting.run_directory import RunDirectory
 
-FAREWELL_SECONDS = 120.0
-"""How long the learner stays for the evaluator's last evaluation."""
+FAREWELL_SECONDS = 1800.0
+"""How long the learner stays for the evaluator's last evaluation, at most."""
+SILENCE_SECONDS = 60.0
+"""How long it stays for an evaluator that does not ask for news: one that is started again in this
+time still evaluates the last parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +85,9 @@ def run_learner(
     )
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
     replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), prefetch=0 if local else agent.prefetch,
+        memory, loop, learner.steps, schedule_for(agent), _prefetch(agent, local),
         retry_on=(ServiceUnavailableError, tf.errors.FailedPreconditionError), seed=seed,
-        decode=agent.decode, removal_period=agent.removal_period,
+        decode=functools.partial(agent.decode, spec=spec), removal_period=agent.removal_period,
     )
     books = Bookkeeping(
         RunDirectory(directory), agent, learner, replay_learner, parameters, replay.accepted,
@@ -99,34 +102,55 @@ def run_learner(
     server.start()
 
     books.publish()
-    while not stop.requested and not limits.reached(books.counters, books.steps):
-        metrics = replay_learner.step()
-        books.after_call(metrics)
-        if metrics is None:
-            wait()
+    try:
+        while not stop.requested and not limits.reached(books.counters, books.steps):
+            metrics = replay_learner.step()
+            books.after_call(metrics)
+            if metrics is None:
+                wait()
+    except UndecodableReplayError:
+        books.save()
+        raise
 
     replay_learner.close()
     finished = not stop.requested
     if finished:
         version = books.publish(finished=True)
     books.settle(memory.statistics)
-    if finished:
-        _wait_for_evaluator(parameters, version, topology, stop)
     if not local:
-        _leave(memory, finished)
+        _leave(memory, finished)  # an evaluation may take longer than a replay's patience
+    if finished and topology.addresses("evaluator"):
+        _wait_for_evaluator(parameters, version, stop)
     server.close()
     logging.info("finished at learner step %d, actor step %d, after %.0f s", books.steps,
                  books.counters.actor_steps, books.counters.wall_seconds)
 
 
-def _wait_for_evaluator(
-    parameters: ParameterService, version: int, topology: Topology, stop: StopRequest
-) -> None:
-    """Keeps the last snapshot readable until the evaluator is through with it."""
-    deadline = time.monotonic() + FAREWELL_SECONDS
-    while topology.addresses("evaluator") and parameters.acknowledged("evaluator") < version:
-        if time.monotonic() > deadline or stop.wait(0.1):
-            break
+def _prefetch(agent: Agent, local: bool) -> int:
+    """Calls to draw ahead: of a memory in this process only what is worth decoding beside it."""
+    decodes = type(agent).decode is not Agent.decode
+    return agent.prefetch if not local or (decodes and not agent.single_process) else 0
+
+
+def _wait_for_evaluator(parameters: ParameterService, version: int, stop: StopRequest) -> None:
+    """Keeps the last snapshot readable until the evaluator is through with it, or seems dead."""
+    logging.info("waiting for the last evaluation")
+    begin = heard_at = time.monotonic()
+    asked = parameters.times_asked(EVALUATOR)
+    while parameters.acknowledged(EVALUATOR) < version:
+        now, before = time.monotonic(), asked
+        asked = parameters.times_asked(EVALUATOR)
+        if asked != before:
+            heard_at = now
+        if now - heard_at > SILENCE_SECONDS:
+            logging.warning("no last evaluation: nothing from the evaluator for %.0f s",
+                            now - heard_at)
+            return
+        if now - begin > FAREWELL_SECONDS:
+            logging.warning("no last evaluation: it takes more than %.0f s", FAREWELL_SECONDS)
+            return
+        if stop.wait(0.1):
+            return
 
 
 def _leave(memory: RemoteMemory | ShardedMemory, finished: bool) -> None:

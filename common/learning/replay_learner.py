@@ -10,13 +10,24 @@ import tensorflow as tf
 
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
-from common.learning.draw import Draw, SavedDraws
+from common.learning.draw import Draw, SavedDraws, replace_rows
 from common.learning.update_loop import Metrics, UpdateLoop
 from common.replay import memory as memory_lib
+from common.replay import png
 from common.replay import seeds
 from common.replay.schedule import Schedule
 
 Nest = Any
+
+_MAX_DECODINGS = 10
+"""Of a draw: if items that cannot be decoded are in each of them, they are no exceptions."""
+
+
+class UndecodableReplayError(ClusterError):
+    """Next to nothing that the memory holds can be decoded.
+
+    What has been learned before is whole, and can be stored and saved.
+    """
 
 
 class ReplayLearner:
@@ -31,6 +42,9 @@ class ReplayLearner:
     contents. Draws that are ahead when a checkpoint is written belong to it (`store`), since the
     priorities that are written next would change them: so a learner that is cut off goes on as if
     it had not been.
+
+    An item that cannot be decoded gets priority 0, so that prioritised replay never draws it again,
+    and another one is drawn in its place. Uniform replay may draw it again.
     """
 
     def __init__(
@@ -55,7 +69,8 @@ class ReplayLearner:
           prefetch: calls to draw ahead; 0 draws when it is wanted.
           retry_on: errors of the memory that mean "not now": a replay that is gone for a while.
           seed: of what is drawn, not negative.
-          decode: applied to the sampled steps, where they are drawn.
+          decode: applied to the sampled steps, where they are drawn; raises
+            `png.UndecodableImageError` on those that cannot be decoded.
           removal_period: learner steps from one removal of what exceeds the memory's capacity to
             the next; None: the memory does not exceed it.
         """
@@ -72,6 +87,7 @@ class ReplayLearner:
         self.saved_draws = SavedDraws()
         """For checkpoints: filled by `store`; what the first calls learn from if restored."""
         self._restored: collections.deque[Draw] | None = None  # None: not read yet
+        self._undecodable: set[int] = set()
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
         self._is_held_up = False
@@ -85,6 +101,9 @@ class ReplayLearner:
         """Does the updates of one call and returns their metrics.
 
         Returns None if the memory is not filled, has no credit or is gone: wait a little then.
+
+        Raises:
+          UndecodableReplayError: there is nothing to learn from.
         """
         begin = int(self._steps)
         draw = self._next(begin)
@@ -121,11 +140,15 @@ class ReplayLearner:
             return self._draw(step, step)
         if not self._ahead:
             self._draw_ahead(step, step)
-        draw = self._ahead.popleft().result()
+        draw = None
+        try:
+            draw = self._ahead.popleft().result()
+        finally:
+            if draw is None:  # those behind it have not drawn either
+                futures.wait(self._ahead)
+                self._ahead.clear()
+                self._is_held_up = False
         if draw is None:
-            futures.wait(self._ahead)  # those behind it have not drawn either
-            self._ahead.clear()
-            self._is_held_up = False
             return None
         while len(self._ahead) < self._prefetch:
             self._draw_ahead(step, step + (1 + len(self._ahead)) * self._loop.num_updates)
@@ -136,37 +159,65 @@ class ReplayLearner:
 
     def _draw_in_order(self, step: int, begin: int) -> Draw | None:
         """`_draw`, unless a call before this one has not got its draw: that one comes first."""
-        draw = None if self._is_held_up else self._draw(step, begin)
-        self._is_held_up = draw is None
+        draw = None
+        try:
+            if not self._is_held_up:
+                draw = self._draw(step, begin)
+        finally:
+            self._is_held_up = draw is None
         return draw
 
     def _draw(self, step: int, begin: int) -> Draw | None:
         """Draws at learner step `step` for the call that begins at `begin`."""
-        draw = self._unless_gone(self._draw_now, step, begin)
-        if draw is None or self._decode is None:
-            return draw
-        try:
-            steps = self._decode(draw.sample.steps)
-        except tf.errors.InvalidArgumentError as error:
-            reason = error.message.splitlines()[0]
-            if hasattr(error, "row"):
-                reason += f", key {int(draw.sample.keys[error.row])}"
-            raise ClusterError(
-                f"what the replay holds cannot be decoded ({reason}): start all roles with one "
-                "version of the program; the run goes on from its last checkpoint"
-            ) from None
-        return draw._replace(sample=draw.sample._replace(steps=steps))
+        return self._unless_gone(self._draw_now, step, begin)
 
     def _draw_now(self, step: int, begin: int) -> Draw | None:
         self.statistics = self._memory.statistics()
         if self._restored is None:
             self._restored = collections.deque(self.saved_draws.read(self._memory))
         if self._restored:
-            return self._restored.popleft()
+            draw = self._decoded(self._restored[0], begin)
+            self._restored.popleft()  # only what is whole: the memory may be gone until it is
+            return draw
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
-        return Draw(self._memory.sample(self._loop.num_samples, seed=seed), step)
+        return self._decoded(Draw(self._memory.sample(self._loop.num_samples, seed=seed), step),
+                             begin)
+
+    def _decoded(self, draw: Draw, begin: int) -> Draw:
+        """Returns a draw, for the call that begins at `begin`, with its steps decoded."""
+        if self._decode is None:
+            return draw
+        sample = draw.sample
+        for attempt in range(1, _MAX_DECODINGS + 1):
+            try:
+                return draw._replace(sample=sample._replace(steps=self._decode(sample.steps)))
+            except png.UndecodableImageError as error:
+                row = next(iter(error.reasons))
+                reason = f"{error.message}, key {int(sample.keys[row])}"
+                seed = seeds.derive(self._seed, begin, attempt)
+                sample = self._without_undecodable(sample, error, seed)
+            except tf.errors.InvalidArgumentError as error:
+                reason = error.message.splitlines()[0]
+                break
+        raise UndecodableReplayError(
+            f"what the replay holds cannot be decoded ({reason}): start all roles with one "
+            "version of the program; the run goes on from its last checkpoint"
+        )
+
+    def _without_undecodable(
+        self, sample: memory_lib.Sample, error: png.UndecodableImageError, seed: int
+    ) -> memory_lib.Sample:
+        """Takes the rows that the error names out of the draws, and draws others instead."""
+        rows = list(error.reasons)
+        keys = tf.gather(sample.keys, rows)
+        for key, reason in zip(keys.numpy().tolist(), error.reasons.values()):
+            if key not in self._undecodable:
+                logging.warning("never learned from: %s of key %d %s", error.column, key, reason)
+                self._undecodable.add(key)
+        self._memory.update_priorities(keys, tf.zeros(len(rows)))
+        return replace_rows(sample, rows, self._memory.sample(len(rows), seed=seed))
 
     def _write(self, keys: tf.Tensor, priorities: tf.Tensor, removes: bool) -> None:
         if self._worker is None:

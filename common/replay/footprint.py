@@ -3,6 +3,12 @@
 HARD_CAPACITY = 2
 """Times a soft capacity: what a memory can hold if nobody removes. Not in the paper (Ape-X)."""
 
+WITH_REMOVALS = 1.1
+"""Times a soft capacity: more than a memory holds while a learner removes what exceeds it.
+
+Ape-X adds 66,000 transitions to 2 million between two removals (section 4.1), 1.03 times as many.
+"""
+
 BYTES_A_VALUE = 32
 """What a value of a column of `Bytes` takes besides its bytes: in its row, and for malloc."""
 

@@ -6,6 +6,7 @@ quarter of the time of `tf.io.encode_png`, which tries every filter, gives small
 faster. Any PNG reader reads them.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import math
 import struct
@@ -21,11 +22,16 @@ _COMPRESSION = 1
 
 
 class UndecodableImageError(tf.errors.InvalidArgumentError):
-    """A stored image that is none, or of another shape; `row` is its place in the batch."""
+    """Stored images that are none, or of another shape; the message is of the first of them.
 
-    def __init__(self, message: str, row: int):
-        super().__init__(None, None, message)
-        self.row = row
+    column: which they are of. reasons: what each is instead, by its row in the batch.
+    """
+
+    def __init__(self, column: str, reasons: Mapping[int, str]):
+        row, reason = next(iter(reasons.items()))
+        super().__init__(None, None, f"{column} of row {row} {reason}")
+        self.column = column
+        self.reasons = reasons
 
 
 def max_bytes(shape: tuple[int, int, int]) -> int:
@@ -45,45 +51,50 @@ def encode(images: np.ndarray) -> np.ndarray:
     return encoded
 
 
-def decode(encoded: tf.Tensor, name: str = "image") -> tf.Tensor:
+def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.Tensor:
     """PNG files of one shape, tf.string [B] -> uint8 [B, height, width, channels].
 
     Args:
+      shape: [height, width, channels] of each.
       name: of the column, for errors.
 
     Raises:
-      UndecodableImageError: names the first one that is no image, or of another shape.
+      UndecodableImageError: names each one that is no image, or of another shape.
     """
     try:
-        return _decode_all(encoded)
+        return _decoder(tuple(shape))(encoded)
     except tf.errors.InvalidArgumentError:
-        _check(encoded, name)
+        _check(encoded, list(shape), name)
         raise
 
 
-@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-def _decode_all(encoded: tf.Tensor) -> tf.Tensor:
-    shape = [None, None, None]
-    return tf.map_fn(
-        tf.io.decode_png, encoded, fn_output_signature=tf.TensorSpec(shape, tf.uint8)
-    )
+@functools.cache
+def _decoder(shape: tuple[int, int, int]) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Decodes images of this shape, in parallel."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def decode_all(encoded: tf.Tensor) -> tf.Tensor:
+        return tf.map_fn(
+            lambda image: tf.ensure_shape(tf.io.decode_png(image), shape),
+            encoded, fn_output_signature=tf.TensorSpec(shape, tf.uint8),
+        )
+
+    return decode_all
 
 
-def _check(encoded: tf.Tensor, name: str) -> None:
-    """Decodes one by one, to find the one that cannot be."""
-    first = None
+def _check(encoded: tf.Tensor, shape: list[int], name: str) -> None:
+    """Decodes one by one, to find those that cannot be."""
+    reasons = {}
     for row, image in enumerate(encoded.numpy()):
         try:
-            shape = list(tf.io.decode_png(image).shape)
+            found = list(tf.io.decode_png(image).shape)
         except tf.errors.InvalidArgumentError:
-            shape = None
-        if shape is None:
-            raise UndecodableImageError(f"{name} of row {row} is no image: {len(image)} bytes", row)
-        first = first or shape
-        if shape != first:
-            raise UndecodableImageError(
-                f"{name} of row {row} is an image of {shape}, others are of {first}", row
-            )
+            reasons[row] = f"is no image: {len(image)} bytes"
+        else:
+            if found != shape:
+                reasons[row] = f"is an image of {found}, must be of {shape}"
+    if reasons:
+        raise UndecodableImageError(name, reasons)
 
 
 @functools.cache

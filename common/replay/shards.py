@@ -6,6 +6,7 @@ the learner draws from all. A key says which shard it is in (`common.replay.keys
 
 from collections.abc import Callable, Sequence
 from concurrent import futures
+import time
 from typing import Any
 
 from absl import logging
@@ -18,6 +19,9 @@ from common.replay import memory as memory_lib
 from common.replay import seeds
 
 Nest = Any
+
+_AWAY_SECONDS = 5.0
+"""How long a shard that did not answer is not asked again: each time-out takes a second."""
 
 
 class ShardedMemory:
@@ -156,24 +160,32 @@ class CountersOfAll:
     """Adds the counters of a replay's other shards to those that an actor's own shard has told.
 
     `Schedule` relates all inserts to all samples: of its own samples alone no shard could tell, for
-    it gets its share of the mass, not of the inserts. A shard that is away counts as it was.
+    it gets its share of the mass, not of the inserts. A shard that is away counts as it was. The
+    shards are asked in parallel.
     """
 
     def __init__(self, others: Sequence):
         """Asks `others`, memories, each time; of none of them there is nothing to add."""
         self._others = list(others)
         self._seen: list[memory_lib.Statistics | None] = [None] * len(self._others)
+        self._ask_from = [0.0] * len(self._others)
+        self._threads = futures.ThreadPoolExecutor(max(1, len(self._others)), "counters")
 
     def __call__(self, own: memory_lib.Statistics) -> memory_lib.Statistics:
         """Returns the sums of all."""
-        for i, memory in enumerate(self._others):
-            try:
-                self._seen[i] = memory.statistics()
-            except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "going on without the counters of a shard: %s", 60, error
-                )
+        now = time.monotonic()
+        due = [i for i, ask_from in enumerate(self._ask_from) if now >= ask_from]
+        list(self._threads.map(self._ask, due))  # the list waits for all, and raises
         return total_of([own, *(one for one in self._seen if one is not None)])
+
+    def _ask(self, other: int) -> None:
+        try:
+            self._seen[other] = self._others[other].statistics()
+        except ServiceUnavailableError as error:
+            self._ask_from[other] = time.monotonic() + _AWAY_SECONDS
+            logging.log_every_n_seconds(
+                logging.WARNING, "going on without the counters of a shard: %s", 60, error
+            )
 
 
 def total_of(statistics: Sequence[memory_lib.Statistics]) -> memory_lib.Statistics:

@@ -192,20 +192,20 @@ def test_the_ratio_is_kept_over_all_shards(agent, service):
     other = Other()
     sender = make_sender(agent, server, others=[other])
     assert sender.has_credit()  # nothing is known yet
-    sender.add(transitions(0, 30))
-    while sender.num_accepted < 30:
+    sender.add(transitions(0, 40))
+    while sender.num_accepted < 40:
         time.sleep(0.01)
-    # 4 * (30 - 10) - 0 samples are to be paid, more than two calls of 8.
+    # 4 * (40 - 10) - 0 samples are to be paid, more than two sends of 10 transitions.
     time.sleep(0.05)
     assert not sender.has_credit()
     memory.sample(20)
-    other.sampled = 43  # 80 - 63 > 16 >= 80 - 64
+    other.sampled = 19  # 120 - 39 > 80 >= 120 - 40
     assert not sender.has_credit()
-    other.sampled = 44
+    other.sampled = 20
     assert sender.has_credit()
     other.inserted = 1
-    sender.add(transitions(30, 10))
-    while sender.num_accepted < 40:
+    sender.add(transitions(40, 10))
+    while sender.num_accepted < 50:
         time.sleep(0.01)
     time.sleep(0.05)
     assert not sender.has_credit() and other.asked > 3

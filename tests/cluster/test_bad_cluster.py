@@ -132,6 +132,13 @@ def test_the_address_of_another_role_is_refused(bad):
     assert f'cluster.learner is ["{REPLAY}"] here and ["{LEARNER}"] there' in error
 
 
+def test_another_number_of_actor_processes_is_refused(bad):
+    folder, _, _ = bad
+    error = error_of(folder / "shards", "actor")
+    assert "actor_processes is 2 here and 1 there" in error
+    assert "actor_processes" not in error_of(folder / "lacking", "actor")
+
+
 @pytest.mark.parametrize("name, here", [("lacking", []), ("shards", [REPLAY, OTHER])])
 def test_another_list_of_replays_is_refused(bad, name, here):
     folder, codes, _ = bad

@@ -15,7 +15,11 @@ def serve(num_parameters, **options):
     server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
     service = parameters.ParameterService(server, num_parameters, **options)
     server.start()
-    return server, service, parameters.ParameterClient(rpc.Client(server.address, TOKEN))
+    return server, service, client_of(server)
+
+
+def client_of(server, role_name=""):
+    return parameters.ParameterClient(rpc.Client(server.address, TOKEN), role_name)
 
 
 def test_a_reader_sees_each_version_once():
@@ -65,12 +69,24 @@ def test_versions_go_on_when_the_clock_was_put_back(monkeypatch):
 
 
 def test_acknowledgements_are_kept_by_role():
-    server, service, client = serve(1)
+    server, service, _ = serve(1)
     version = service.publish(np.zeros([1], np.float32), 0, 0, 0.0, finished=True)
     assert service.acknowledged("evaluator-0") == 0
-    client.acknowledge("evaluator-0", version)
+    client_of(server, "evaluator-0").acknowledge(version)
     assert service.acknowledged("evaluator-0") == version
     assert service.acknowledged("evaluator-1") == 0
+    server.close()
+
+
+def test_who_asks_is_counted_by_role():
+    server, service, nameless = serve(1)
+    one, other = client_of(server, "evaluator-0"), client_of(server, "evaluator-1")
+    nameless.latest()
+    assert service.times_asked("evaluator-0") == service.times_asked("evaluator-1") == 0
+    one.latest()
+    other.latest()
+    one.read()
+    assert (service.times_asked("evaluator-0"), service.times_asked("evaluator-1")) == (2, 1)
     server.close()
 
 

@@ -10,6 +10,7 @@ from common.replay.footprint import memory_bytes
 GB, MB = 10**9, 10**6
 WORKDIR = pathlib.Path("runs/humanoid")
 HUMANOID = resources.Sizes(bytes_per_step=628, replay_capacity=1_000_000, parameters=257_472)
+SOFT = dataclasses.replace(HUMANOID, soft_capacity=True)
 LOCAL = resources.Plan(
     processes=4, environments=42, learner=True, replay=1, launcher=True, hours=1.0)
 REPLAY = resources.Plan(processes=1, environments=0, learner=False, replay=1)
@@ -60,11 +61,41 @@ def test_a_replay_in_shards_takes_as_much_on_as_many_machines():
     assert 3 * needs.replay == pytest.approx(resources.needs(HUMANOID, REPLAY).replay, rel=0.02)
 
 
-def test_a_soft_capacity_is_twice_as_much_at_most():
-    soft = dataclasses.replace(HUMANOID, soft_capacity=True)
-    assert resources.needs(soft, REPLAY).replay == memory_bytes(2_000_000, 2_000_000, 628)
-    short = dataclasses.replace(REPLAY, max_actor_steps=1_200_000)
-    assert resources.needs(soft, short).replay == memory_bytes(1_200_000, 2_000_000, 628)
+def test_a_soft_capacity_is_a_tenth_more_and_twice_as_much_without_a_learner():
+    soft = resources.needs(SOFT, REPLAY)
+    assert soft.replay == memory_bytes(1_100_000, 2_000_000, 628)
+    assert soft.replay + soft.away == memory_bytes(2_000_000, 2_000_000, 628)
+    longer = resources.needs(SOFT, dataclasses.replace(REPLAY, max_actor_steps=1_200_000))
+    assert longer.replay == soft.replay
+    assert longer.replay + longer.away == memory_bytes(1_200_000, 2_000_000, 628)
+    short = resources.needs(SOFT, dataclasses.replace(REPLAY, max_actor_steps=1000))
+    assert (short.replay, short.away) == (memory_bytes(1000, 2_000_000, 628), 0)
+    assert resources.needs(HUMANOID, REPLAY).away == 0
+
+
+def test_a_soft_capacity_that_fits_only_with_a_learner_is_a_warning():
+    soft = resources.needs(SOFT, LOCAL)
+
+    def say(memory):
+        return resources.compare(soft, LOCAL, memory, None, WORKDIR, False)
+
+    with pytest.raises(ClusterError, match="not enough memory"):
+        say(soft.memory - 1)
+    assert say(soft.memory).endswith("this may become tight")
+    # What a machine needs so that it is not tight with a learner is more than this one takes alone.
+    small = dataclasses.replace(soft, away=soft.memory)
+    line = resources.compare(small, LOCAL, 2 * soft.memory - 1, None, WORKDIR, False)
+    assert "the learner, who removes from the replay, is away" in line
+    assert "--config.replay_capacity" in line
+    assert "replay 771 MB when full, up to" in line
+    assert resources.compare(small, LOCAL, 2 * soft.memory, None, WORKDIR, False).endswith(
+        "of disk")
+
+
+def test_environments_are_those_of_their_suite():
+    needs = resources.needs(HUMANOID, LOCAL)
+    atari = resources.needs(HUMANOID, dataclasses.replace(LOCAL, environment_bytes=1_600_000))
+    assert needs.memory - atari.memory == 42 * (13 * MB - 1_600_000)
 
 
 def test_what_is_drawn_ahead_is_the_learners():

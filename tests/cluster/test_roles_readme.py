@@ -1,4 +1,4 @@
-"""What the README says of roles, run by a shell; in the place of Python, a program that shows."""
+"""What the READMEs say of roles, run by a shell; in the place of Python, a program that shows."""
 
 import json
 import os
@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from common.cluster.topology import Topology
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+APEX = (ROOT / "reproductions/apex/README.md").read_text()
 SHOW = f"""#!{sys.executable}
 import json, os, sys
 names = ("TF_CONFIG", "REPLAY_RL_TOKEN_FILE")
@@ -18,11 +21,11 @@ print(json.dumps([sys.argv[1:], {{name: os.environ.get(name) for name in names}}
 """
 
 
-def block(first_line):
-    """The indented block of the README that begins with this line."""
-    (start,) = [match.start() for match in re.finditer(re.escape(f"    {first_line}"), README)]
+def block(first_line, text=README):
+    """The indented block of a README that begins with this line."""
+    (start,) = [match.start() for match in re.finditer(re.escape(f"    {first_line}"), text)]
     lines = []
-    for line in README[start:].splitlines():
+    for line in text[start:].splitlines():
         if not line.startswith("    "):
             break
         lines.append(line[4:])
@@ -55,30 +58,49 @@ def test_roles_by_hand(tmp_path):
     check_flags(commands.pop(), tmp_path)
 
 
+def test_roles_by_hand_of_apex(tmp_path):
+    script = block("export REPLAY_RL_TOKEN_FILE=/shared/token REPLAY", APEX)
+    places, commands = set(), set()
+    for role, index in (("learner", 0), ("replay", 0), ("replay", 1), ("evaluator", 0),
+                        ("actor", 0), ("actor", 44)):
+        arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role} {index}"))
+        place = Topology.from_environment(variables)
+        places.add((place.job, place.index, place.cluster["replay"]))
+        assert variables["REPLAY_RL_TOKEN_FILE"] == "/shared/token"
+        assert arguments[:3] == ["-m", "binaries.apex_dqn", f"--role={role}"]
+        commands.add(tuple(arguments[3:]))
+    assert len(places) == 6 and len(commands) == 1
+    check_flags(commands.pop(), tmp_path, "binaries.apex_dqn")
+
+
 def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
     shell(tmp_path, block("(umask 077"))
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
     assert len((tmp_path / "token").read_text().strip()) == 64
 
 
-def test_the_slurm_job(tmp_path):
-    script = block("#!/bin/bash\n    #SBATCH")
-    assert re.search(r"--ntasks=(\d+)", script)[1] == "8"
+@pytest.mark.parametrize("text, tasks, token, before, program", [
+    (README, 8, "token", [], "binaries.d4pg"),
+    (APEX, 45 + 2 + 1 + 1, "/shared/token", ["--replay_shards=2"], "binaries.apex_dqn"),
+], ids=["d4pg", "apex"])
+def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
+    script = block("#!/bin/bash\n    #SBATCH", text)
+    assert re.search(r"--ntasks=(\d+)", script)[1] == str(tasks)
     # Of srun there is what it does for one task: to run the command.
     (tmp_path / "srun").write_text('#!/bin/bash\nexec "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     arguments, variables = json.loads(
         shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}"))
-    assert variables["REPLAY_RL_TOKEN_FILE"] == "token"
-    assert arguments[:2] == ["-m", "common.cluster.slurm"]
-    assert arguments[2:5] == [".venv/bin/python", "-m", "binaries.d4pg"]
-    check_flags(arguments[5:], tmp_path)
+    assert variables["REPLAY_RL_TOKEN_FILE"] == token
+    begin = ["-m", "common.cluster.slurm", *before, ".venv/bin/python", "-m", program]
+    assert arguments[:len(begin)] == begin
+    check_flags(arguments[len(begin):], tmp_path, program)
 
 
-def check_flags(arguments, folder):
+def check_flags(arguments, folder, program="binaries.d4pg"):
     """The real program reads them all: it complains of nothing but the task that is put last."""
     result = subprocess.run(
-        [sys.executable, "-m", "binaries.d4pg", *arguments, f"--workdir={folder}/run",
+        [sys.executable, "-m", program, *arguments, f"--workdir={folder}/run",
          "--environment=control:no:no", "--role=local"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     (line,) = result.stderr.splitlines()

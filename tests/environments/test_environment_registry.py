@@ -58,6 +58,16 @@ def test_a_batch_of_any_suite_and_its_frames():
         environments.frames_per_step("control:cartpole:swingpu")
 
 
+def test_what_an_environment_takes_is_by_suite():
+    atari, control = (environments.environment_bytes(name)
+                      for name in ("atari:pong", "control:cartpole:swingup"))
+    assert 10**6 < atari < control < 20 * 10**6
+    assert environments.environment_bytes(
+        "python:reproductions.d4pg.own_environment:make") is None  # nobody measured it
+    with pytest.raises(environments.UnknownEnvironmentError):
+        environments.environment_bytes("control:cartpole:swingpu")
+
+
 def test_names_are_sorted_and_distinct():
     names = environments.names()
     assert names == sorted(set(names))

@@ -5,6 +5,7 @@ import pytest
 
 from common import environments
 from common.environments import UnusableEnvironmentError, python_suite
+from common.environments.spec import EnvironmentSpec
 
 OWN = "python:reproductions.d4pg.own_environment:make"
 
@@ -31,8 +32,38 @@ class Still(dm_env.Environment):
         return specs.BoundedArray((1,), float, -1, 1)
 
 
+class StillImage(Still):
+    def __init__(self, shape=(36, 40, 2), dtype=np.uint8):
+        self._shape, self._dtype = shape, dtype
+
+    def reset(self):
+        return dm_env.restart(np.zeros(self._shape, self._dtype))
+
+    def step(self, action):
+        assert action.dtype == np.int32 and action.shape == ()
+        return dm_env.transition(1.0, np.zeros(self._shape, self._dtype))
+
+    def observation_spec(self):
+        return specs.Array((36, 40, 2), np.uint8)
+
+    def action_spec(self):
+        return specs.DiscreteArray(3)
+
+
 def make(seed):
     return Still()
+
+
+def an_image(seed):
+    return StillImage()
+
+
+def another_image(seed):
+    return StillImage(shape=(36, 40, 3))
+
+
+def a_float_image(seed):
+    return StillImage(dtype=float)
 
 
 def without_a_seed():
@@ -107,6 +138,15 @@ def test_a_module_of_the_working_directory(own_modules):
     assert environment.observation_spec().shape == (2,)
 
 
+def test_images_and_discrete_actions_stay_as_they_are(own_modules):
+    spec = EnvironmentSpec.of(environments.make("python:h3_package.still:an_image", seed=0))
+    assert spec == EnvironmentSpec(36 * 40 * 2, 3, (36, 40, 2), is_discrete=True)
+    batch = environments.make_batch("python:h3_package.still:an_image", [0, 1])
+    assert batch.reset().observation.shape == (2, 36, 40, 2)
+    timestep = batch.step(np.zeros(2, np.int32))
+    assert timestep.observation.dtype == np.uint8 and timestep.reward.tolist() == [1.0, 1.0]
+
+
 def test_a_suite_that_nobody_can_list_has_no_names():
     assert python_suite.names() == []
     assert not [name for name in environments.names() if name.startswith("python:")]
@@ -128,6 +168,8 @@ def test_a_suite_that_nobody_can_list_has_no_names():
     ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
     ("h3_package.still:another_shape", ["ValueError", "(3,)", "2 numbers"]),
     ("h3_package.still:a_single_number", ["ValueError", "(1,)", "2 numbers"]),
+    ("h3_package.still:another_image", ["ValueError", "(36, 40, 2)", "(36, 40, 3)"]),
+    ("h3_package.still:a_float_image", ["ValueError", "uint8", "float64"]),
     ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
     ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
 ])

@@ -1,5 +1,7 @@
 """Actors, memory and learner in one process, in turns: enough for a task of seconds."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -30,7 +32,8 @@ class OneProcessRun:
         self._schedule = schedule_for(agent)
         self._replay_learner = ReplayLearner(
             self.memory, loop, self.learner.steps, self._schedule, prefetch=0,
-            decode=agent.decode, removal_period=agent.removal_period,
+            decode=functools.partial(agent.decode, spec=self._spec),
+            removal_period=agent.removal_period,
         )
         self._pack = tf.function(lambda: packing.pack(self.learner.actor_variables))
         num_actors = environments.num_environments

@@ -2,6 +2,7 @@
 
 import tempfile
 
+from absl import logging
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,9 +10,10 @@ import tensorflow as tf
 from common.cluster.errors import ClusterError
 from common.learning.checkpoint import Checkpoints
 from common.learning.draw import SavedDraws
-from common.learning.replay_learner import ReplayLearner
+from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
 from common.replay import distributions
+from common.replay import png
 from common.replay.memory import Memory
 from common.replay.schedule import Schedule
 
@@ -37,12 +39,13 @@ class Learner(tf.Module):
 class LoggedMemory(Memory):
     """A memory that keeps a log of what is asked of it, and that can be away."""
 
-    def __init__(self, seed=1, capacity=100, hard_capacity=None):
+    def __init__(self, seed=1, capacity=100, hard_capacity=None,
+                 distribution=distributions.Proportional(1.0)):
         spec = tf.TensorSpec([], tf.float32)
         super().__init__(
             spec,
             capacity,
-            {"sample": distributions.Proportional(1.0), "remove": distributions.Fifo()},
+            {"sample": distribution, "remove": distributions.Fifo()},
             "remove",
             seed=seed,
             hard_capacity=hard_capacity,
@@ -351,6 +354,117 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
     with pytest.raises(ClusterError, match="cannot be decoded.*one version") as caught:
         replay_learner.step()
     assert "\n" not in str(caught.value) and int(learner.steps) == 0
+    replay_learner.close()
+
+
+class Decoder:
+    """Decodes all but the values of some keys; keeps the keys of each draw that it decoded."""
+
+    def __init__(self, *bad):
+        self.bad = bad
+        self.tries = 0
+        self.decoded = []
+
+    def __call__(self, steps):
+        self.tries += 1
+        keys = (steps.numpy() - 1).astype(int)
+        reasons = {row: "is no image" for row in np.flatnonzero(np.isin(keys, self.bad)).tolist()}
+        if reasons:
+            raise png.UndecodableImageError("frame", reasons)
+        self.decoded.append(keys)
+        return steps
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """What was said, in this order."""
+    said = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+    return said
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_items_that_cannot_be_decoded_are_replaced_and_never_drawn_again(prefetch, warnings):
+    memory, decoder = LoggedMemory(), Decoder(17, 19)
+    memory.fill(0, 20)
+    replay_learner, learner = make(memory, prefetch, decode=decoder, seed=4)
+    calls = 8
+    for _ in range(calls):
+        assert replay_learner.step() is not None
+    replay_learner.close()
+    assert int(learner.steps) == calls * UPDATES
+    assert len(decoder.decoded) == calls + prefetch
+    assert decoder.tries < len(decoder.decoded) + 4  # in the first draws only
+    first = memory.keys[0].tolist()
+    assert {17, 19} & set(first) and all(len(keys) == CALL for keys in decoder.decoded)
+    for drawn, learned in zip(first, decoder.decoded[0].tolist()):  # the rest is as it was
+        assert learned == drawn if drawn not in (17, 19) else learned not in (17, 19)
+    assert not {17, 19} & set(masses(memory))
+    assert sorted(warnings) == [
+        f"never learned from: frame of key {key} is no image" for key in (17, 19)]
+
+
+def test_uniform_replay_draws_them_again_and_each_is_said_once(warnings):
+    memory, decoder = LoggedMemory(distribution=distributions.Uniform()), Decoder(3)
+    memory.fill(0, 20)
+    replay_learner, _ = make(memory, 0, decode=decoder)
+    for _ in range(12):
+        assert replay_learner.step() is not None
+    assert sum(3 in keys for keys in memory.keys) > 2
+    assert len(decoder.decoded) == 12 and not np.any(np.isin(decoder.decoded, 3))
+    assert len(warnings) == 1
+
+
+def test_saved_draws_are_decoded_without_them_also_if_the_memory_is_gone_meanwhile():
+    class Leaving(LoggedMemory):
+        """Gone when it is asked to forget."""
+
+        leaves = True
+
+        def update_priorities(self, keys, priorities):
+            if self.leaves and not np.any(priorities):
+                self.leaves = False
+                raise tf.errors.UnavailableError(None, None, "away")
+            return super().update_priorities(keys, priorities)
+
+    memory = Leaving()
+    memory.fill(0, 20)
+    first, _ = make(memory, 1)
+    first.step()
+    first.store()
+    first.close()
+    (ahead,) = memory.keys[1:]
+    decoder = Decoder(ahead[5])
+    second, _ = make(memory, 0, retry_on=(tf.errors.UnavailableError,), decode=decoder)
+    second.saved_draws.store(first.saved_draws.read(memory))
+    assert second.step() is None
+    assert second.step() is not None
+    (learned,) = decoder.decoded
+    kept = ahead != ahead[5]
+    np.testing.assert_array_equal(learned[kept], ahead[kept])
+    assert not np.any(learned[~kept] == ahead[5]) and len(learned) == CALL
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_when_nothing_can_be_decoded_what_was_learned_can_be_saved(prefetch, warnings):
+    memory, decoder = LoggedMemory(capacity=900), Decoder()
+    memory.fill(0, 900)
+    replay_learner, learner = make(memory, prefetch, decode=decoder)
+    for _ in range(2):
+        replay_learner.step()
+    replay_learner.store()  # waits for the draws ahead
+    decoder.bad, decoder.tries = range(900), 0
+    with pytest.raises(
+        UndecodableReplayError, match=r"\(frame of row 0 is no image, key \d+\): start all roles"
+    ) as caught:
+        for _ in range(prefetch + 1):
+            replay_learner.step()
+    assert "\n" not in str(caught.value)
+    assert decoder.tries == 10  # the draws behind it have not begun
+    assert len(warnings) == len(set(warnings))
+    replay_learner.store()
+    assert not replay_learner.saved_draws.keys.numpy().size
+    assert int(learner.steps) == (2 + prefetch) * UPDATES
     replay_learner.close()
 
 

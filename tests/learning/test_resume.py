@@ -157,6 +157,7 @@ def priorities(memories):
 @pytest.mark.parametrize("place", [
     pytest.param(Place(NARROW), id="in process"),
     pytest.param(Place(NARROW, critic="mixture"), id="its own samples"),
+    pytest.param(Place(NARROW, prefetch=3), id="three ahead in process"),
     pytest.param(Place(NARROW, shards=1, prefetch=1, jit_compile=True), id="prefetched"),
     pytest.param(Place(WIDE, shards=1, prefetch=1), id="prefetched in two messages"),
     pytest.param(Place(NARROW, shards=1, prefetch=3), id="three ahead"),

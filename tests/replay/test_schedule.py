@@ -1,5 +1,6 @@
 """Tests of common.replay.schedule."""
 
+import heapq
 import types
 
 import numpy as np
@@ -90,7 +91,123 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
     assert statistics.inserted > 1000 and statistics.sampled > 1000
 
 
-def test_the_schedule_of_an_agent():
-    agent = types.SimpleNamespace(batch_size=256, updates_per_call=16, min_replay_size=1000,
-                                  samples_per_insert=8.0)
-    assert schedule_for(agent) == Schedule(1000, 8.0, tolerance=2 * 256 * 16)
+def make_agent(**values):
+    defaults = dict(batch_size=64, updates_per_call=1, min_replay_size=1000, samples_per_insert=8.0,
+                    send_batch=50, num_copies=1, prefetch=1, single_process=False)
+    return types.SimpleNamespace(**{**defaults, **values})
+
+
+@pytest.mark.parametrize("values, tolerance", [
+    (dict(batch_size=256, updates_per_call=16), 2 * 256 * 16),  # two calls, or one ahead
+    (dict(batch_size=256, prefetch=16), 17 * 256),  # the call under way, and those drawn ahead
+    (dict(), 2 * 50 * 8),  # two sends, more than two calls of 64
+    (dict(num_copies=8), 2 * 50 * 8 * 8),
+    (dict(single_process=True, prefetch=16), 2 * 64),
+    (dict(samples_per_insert=None), 2 * 64),
+])
+def test_the_schedule_of_an_agent(values, tolerance):
+    agent = make_agent(**values)
+    assert schedule_for(agent) == Schedule(1000, agent.samples_per_insert, tolerance)
+
+
+class Driver:
+    """Actors and a learner that obey an agent's schedule and take a unit of time for a sample.
+
+    So they are equally fast. The actors are in processes of some environments each, which are
+    stepped together and sent `send_batch` transitions at least at a time; after a send a process
+    knows the counters, and asks again only while it may not go on. The learner draws `prefetch`
+    calls ahead.
+    """
+
+    def __init__(self, agent, processes, environments):
+        self._agent, self._environments = agent, environments
+        self._schedule = schedule_for(agent)
+        self._call = agent.batch_size * agent.updates_per_call
+        self._timestep = agent.samples_per_insert * environments * processes
+        self.inserted, self.sampled = agent.min_replay_size, 0
+        self._ahead, self._collected = 0, [0] * processes
+        self._waits_since = {name: 0.0 for name in ("learner", *range(processes))}
+        self._waits = []  # (end, length)
+        self._events = []
+        self.now = 0.0
+
+    def run(self, end):
+        """Until then, or until everybody waits; returns whether somebody goes on."""
+        while self.now < end:
+            for name in list(self._waits_since):
+                if self._learn() if name == "learner" else self._act(name):
+                    begin = self._waits_since.pop(name)
+                    self._waits.append((self.now, self.now - begin))
+            if not self._events:
+                return False
+            self.now, name = heapq.heappop(self._events)
+            if name < 0:
+                self._waits_since["learner"] = self.now
+            else:
+                self._end_timestep(name)
+        return True
+
+    def waited(self, begin):
+        """Time that the waits which ended after `begin`, or go on, took, of all together."""
+        under_way = [(self.now, self.now - since) for since in self._waits_since.values()]
+        return sum(length for end, length in self._waits + under_way if end > begin)
+
+    def _learn(self):
+        if not self._ahead and not self._draw():
+            return False
+        self._ahead -= 1
+        while self._ahead < self._agent.prefetch and self._draw():
+            pass
+        heapq.heappush(self._events, (self.now + self._call, -1))
+        return True
+
+    def _draw(self):
+        if not self._schedule.may_sample(counters(self.inserted, self.sampled), self._call):
+            return False
+        self.sampled += self._call
+        self._ahead += 1
+        return True
+
+    def _act(self, process):
+        if not self._schedule.may_insert(counters(self.inserted, self.sampled)):
+            return False
+        heapq.heappush(self._events, (self.now + self._timestep, process))
+        return True
+
+    def _end_timestep(self, process):
+        self._collected[process] += self._environments
+        if self._collected[process] >= self._agent.send_batch:
+            self.inserted += self._collected[process]
+            self._collected[process] = 0
+            self._waits_since[process] = self.now
+        else:  # it does not know more than before
+            heapq.heappush(self._events, (self.now + self._timestep, process))
+
+
+@pytest.mark.parametrize("prefetch", [1, 4, 16])
+@pytest.mark.parametrize("ratio", [0.5, 8.0, 64.0])
+@pytest.mark.parametrize("batch", [32, 64, 512])
+def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
+    """Neither for ever, nor more than at the beginning: with a band narrower than a send they do
+    by turns."""
+    agent = make_agent(batch_size=batch, samples_per_insert=ratio, prefetch=prefetch)
+    for processes, environments in ((1, 1), (1, 8), (2, 4)):
+        driver = Driver(agent, processes, environments)
+        unit = max(batch, processes * agent.send_batch * ratio)
+        assert driver.run(60 * unit)
+        assert driver.waited(20 * unit) < 0.01 * 40 * unit
+        credit = ratio * (driver.inserted - agent.min_replay_size) - driver.sampled
+        tolerance = schedule_for(agent).tolerance
+        sends = ratio * processes * (agent.send_batch + environments)
+        assert -tolerance <= credit <= tolerance + sends
+
+
+@pytest.mark.parametrize("processes, environments", [(1, 8), (20, 1), (3, 200)])
+@pytest.mark.parametrize("batch, ratio", [(32, 64.0), (64, 8.0), (512, 0.5)])
+def test_many_actors_that_send_together_never_stop_the_run(batch, ratio, processes, environments):
+    """Their sends may exceed the band: both sides then wait at times, but never both."""
+    agent = make_agent(batch_size=batch, samples_per_insert=ratio, prefetch=4)
+    driver = Driver(agent, processes, environments)
+    unit = max(batch, processes * max(environments, agent.send_batch) * ratio)
+    assert driver.run(30 * unit)
+    assert driver.sampled > 10 * unit

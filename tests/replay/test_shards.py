@@ -1,14 +1,18 @@
 """Tests of common.replay.shards: several memories against one that holds what all of them hold."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.cluster.errors import ServiceUnavailableError
+from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.cluster.topology import free_ports
 from common.replay import keys as keys_lib
 from common.replay.distributions import Fifo, Proportional, Uniform
+from common.replay import shards as shards_lib
 from common.replay.memory import Bytes, Memory, Statistics
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import CountersOfAll, ShardedMemory
@@ -252,6 +256,61 @@ def test_the_counters_of_all_for_an_actor():
     assert of_all(own) == Statistics(*[21] * len(own))  # one has never been there
     away._accepted = None  # pylint: disable=protected-access
     assert of_all(own) == Statistics(*[21] * len(own))  # as it was seen last
+
+
+class Counted(Service):
+    """Counts how often it is asked; one that is away takes its time."""
+
+    asked = 0
+
+    def statistics(self):
+        self.asked += 1
+        if self._accepted is None:
+            time.sleep(0.3)
+        return super().statistics()
+
+    def come_back(self):
+        self._accepted = {}
+
+
+def test_a_shard_that_is_away_is_left_alone_for_a_while(monkeypatch):
+    monkeypatch.setattr(shards_lib, "_AWAY_SECONDS", 60.0)
+    own = Statistics(*[1] * len(Statistics._fields))
+    away, there = Counted(), Counted({})
+    of_all = CountersOfAll([away, there])
+    for _ in range(5):
+        assert of_all(own).inserted == 11
+    assert (away.asked, there.asked) == (1, 5)
+
+    monkeypatch.setattr(shards_lib, "_AWAY_SECONDS", 0.0)
+    of_all = CountersOfAll([away, there])
+    assert of_all(own).inserted == 11
+    away.come_back()
+    assert of_all(own).inserted == 21
+
+
+def test_shards_are_asked_for_their_counters_in_parallel():
+    """None of them answers before all have been asked."""
+    barrier = threading.Barrier(3, timeout=30.0)
+
+    class Waiting(Service):
+
+        def statistics(self):
+            barrier.wait()
+            return super().statistics()
+
+    own = Statistics(*[1] * len(Statistics._fields))
+    assert CountersOfAll([Waiting({}) for _ in range(3)])(own).inserted == 31
+
+
+def test_another_error_of_a_shard_is_no_reason_to_go_on():
+    class Refusing(Service):
+
+        def statistics(self):
+            raise WrongTokenError("refused")
+
+    with pytest.raises(WrongTokenError):
+        CountersOfAll([Service({}), Refusing({})])(Statistics(*[1] * len(Statistics._fields)))
 
 
 def test_behind_services_one_of_which_dies_and_comes_back_empty():

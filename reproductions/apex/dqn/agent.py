@@ -44,10 +44,10 @@ class ApexDQN(ConfiguredAgent):
         """uint8 [K, H, W, C] -> PNG files, an object array [K]."""
         return png.encode(observation)
 
-    def decode(self, steps: Transition) -> Transition:
+    def decode(self, steps: Transition, spec: EnvironmentSpec) -> Transition:
         """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
         return steps._replace(**{
-            name: png.decode(getattr(steps, name), name)
+            name: png.decode(getattr(steps, name), spec.image_shape, name)
             for name in ("observation_tm1", "observation_t")
         })
 

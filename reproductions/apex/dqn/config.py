@@ -52,7 +52,11 @@ class DQNConfig(ApexConfig):
     evaluation_epsilon: float = field(
         0.001, "Of the evaluator's policy. Not in the paper; that of Rainbow. 0: greedy."
     )
-    num_copies: int = field(1, "How often each transition is added; 8 in figure 6 (appendix A).")
+    num_copies: int = field(
+        1,
+        "How often each transition is added; 8 in figure 6 (appendix A). Each copy counts in "
+        "min_replay_size and replay_capacity.",
+    )
     rescale_gradient: bool = field(
         False,
         "Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which "

@@ -1,5 +1,8 @@
 """Ape-X DQN's actors, and the agent on a real memory: what is stored, drawn, weighted, removed."""
 
+import functools
+
+from absl import logging
 import dm_env
 import numpy as np
 import pytest
@@ -7,10 +10,10 @@ import tensorflow as tf
 
 from common.acting.n_step import NStepAdder, Transitions
 from common.agent import EnvironmentSpec, schedule_for
-from common.cluster.errors import ClusterError
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
+from common.replay import png
 from common.replay.process import make_memory
 from reproductions.apex.dqn.agent import ApexDQN, from_config
 from reproductions.apex.dqn.config import DQNConfig
@@ -57,7 +60,7 @@ def test_stored_images_come_back_as_they_were():
     found, steps = make_filled_memory(agent).read(np.arange(4))
     assert np.all(found)
     assert steps.observation_tm1.dtype == tf.string
-    steps = agent.decode(steps)
+    steps = agent.decode(steps, SPEC)
     np.testing.assert_array_equal(steps.observation_tm1, images(4))
     np.testing.assert_array_equal(steps.observation_t, images(4, seed=1))
     for name in ("action_tm1", "n_step_reward", "n_step_discount"):
@@ -73,22 +76,34 @@ def test_noise_fits_into_the_columns():
         assert longest <= getattr(specs, name).max_bytes < 2 * np.prod(SHAPE)
 
 
-def test_a_stored_image_that_is_none_is_named():
+def test_a_stored_image_that_is_none_is_named_and_not_learned_from(monkeypatch):
     """With its column and its key."""
+    said = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
     agent = make_agent()
     memory = make_memory(agent, SPEC, seed=1)
     steps = agent.steps(make_transitions(agent))
     steps.observation_t[3] = b"no image"
-    memory.insert(np.arange(100, 104), steps, np.array([0, 0, 0, 1], np.float32))
+    memory.insert(np.arange(100, 104), steps, np.array([1, 1, 1, 100], np.float32))
     replay_learner = make_replay_learner(agent, memory, agent.make_learner(SPEC, seed=0))
-    with pytest.raises(ClusterError, match="observation_t of row 0 is no image: 8 bytes, key 103"):
-        replay_learner.step()
+    assert replay_learner.step() is not None
+    assert said == ["never learned from: observation_t of key 103 is no image: 8 bytes"]
+    assert 103 not in memory.sample(200).keys
+
+
+def test_images_of_another_environment_are_none_of_this_one():
+    """Also if all of them are: by their shape."""
+    agent = make_agent()
+    transposed = SPEC._replace(image_shape=(36, 72, 2))
+    with pytest.raises(png.UndecodableImageError, match=r"image of \[36, 36, 4\], must be of \[36"):
+        agent.decode(make_filled_memory(agent).read(np.arange(4))[1], transposed)
 
 
 def make_replay_learner(agent, memory, learner):
     return ReplayLearner(
         memory, UpdateLoop(learner.update, 1, agent.batch_size, agent.jit_compile), learner.steps,
-        schedule_for(agent), prefetch=0, decode=agent.decode, removal_period=agent.removal_period,
+        schedule_for(agent), prefetch=0, decode=functools.partial(agent.decode, spec=SPEC),
+        removal_period=agent.removal_period,
     )
 
 
@@ -117,7 +132,7 @@ def test_new_priorities_are_the_learners_errors():
     """Unweighted and without the exponent, which the memory applies (once)."""
     agent = make_agent(batch_size=64, min_replay_size=1, replay_capacity=64)
     memory, learner = make_filled_memory(agent), agent.make_learner(SPEC, seed=0)
-    steps = agent.decode(memory.read(np.arange(4))[1])
+    steps = agent.decode(memory.read(np.arange(4))[1], SPEC)
     rows = np.arange(4)
     q = learner.network(steps.observation_tm1).numpy()[rows, steps.action_tm1]
     q_t = learner.network(steps.observation_t).numpy().max(axis=1)  # the target is a copy yet

@@ -1,55 +1,12 @@
 """All the parts of Ape-X DQN together learn a small task from images in seconds, in one process."""
 
-import dm_env
-from dm_env import specs
-import numpy as np
-
 from common.acting.evaluate import run_episodes
-from common.environments.batch import BatchedEnvironment
 from one_process import OneProcessRun
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
+from sides_task import EPISODE_STEPS, make_environments
 
-EPISODE_STEPS = 10
 NUM_CALLS = 80
-
-
-class Sides(dm_env.Environment):
-    """A square is on the left or on the right of the image: action 0 or 1 is right, 2 never is."""
-
-    def __init__(self, seed):
-        self._generator = np.random.default_rng(seed)
-        self._left = 0
-
-    def _observation(self):
-        self._side = self._generator.integers(2)
-        image = np.zeros((36, 36, 2), np.uint8)
-        row, column = self._generator.integers(0, 24), 20 * self._side
-        image[row : row + 10, column : column + 12] = 200
-        return image
-
-    def reset(self):
-        self._left = EPISODE_STEPS
-        return dm_env.restart(self._observation())
-
-    def step(self, action):
-        if not self._left:
-            return self.reset()
-        self._left -= 1
-        reward = 5.0 * (action == self._side)  # clipped to 1
-        if self._left:
-            return dm_env.transition(reward, self._observation())
-        return dm_env.termination(reward, self._observation())
-
-    def observation_spec(self):
-        return specs.Array((36, 36, 2), np.uint8)
-
-    def action_spec(self):
-        return specs.DiscreteArray(3)
-
-
-def make_environments(seed, count):
-    return BatchedEnvironment([Sides(seed + i) for i in range(count)])
 
 
 def share_of_right_actions(policy):

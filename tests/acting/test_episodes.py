@@ -1,0 +1,59 @@
+"""What the actors of a process, and their lives, have of their own."""
+
+import pathlib
+
+import numpy as np
+
+from common.acting import episodes
+from common.reporting.run_directory import RunDirectory
+
+
+def log(directory, actors, incarnation):
+    return episodes.EpisodeLog(directory, actors, lambda: {
+        "wall_seconds": 1.0, "incarnation": incarnation, "parameter_version": 1,
+        "parameter_age_steps": 0})
+
+
+def test_seeds_differ_between_runs_actors_and_lives():
+    seeds = [episodes.actor_seed(seed, actor, life)
+             for seed in range(3) for actor in range(40) for life in range(5)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_the_first_lifes_seed_is_of_run_and_actor_alone():
+    for seed, actor in ((0, 0), (3, 0), (0, 7), (2**31 - 1, 359)):
+        expected = np.random.SeedSequence([seed, actor]).generate_state(1)[0]
+        assert episodes.actor_seed(seed, actor, 0) == expected
+
+
+def test_an_environment_of_another_life_begins_otherwise():
+    def first_observations(life):
+        return episodes.make_environments(
+            "control:cartpole:swingup", range(2, 4), 5, life).reset().observation
+
+    again, other = first_observations(0), first_observations(1)
+    np.testing.assert_array_equal(again, first_observations(0))
+    for row in range(2):
+        assert np.any(again[row] != other[row])
+
+
+def test_lives_are_counted_by_the_episodes_that_they_left(tmp_path):
+    assert episodes.former_lives(tmp_path, range(3)) == 0
+    first = log(tmp_path, range(0, 3), 100)
+    for index in (0, 2, 0):
+        first.write(index, 1.0, 10)
+    log(tmp_path, range(3, 5), 200).write(1, 1.0, 10)
+    assert episodes.former_lives(tmp_path, range(0, 3)) == 1
+    assert episodes.former_lives(tmp_path, range(3, 5)) == 1
+    assert episodes.former_lives(tmp_path, range(5, 7)) == 0
+    log(tmp_path, range(0, 3), 300).write(1, 1.0, 10)
+    log(tmp_path, range(0, 3), 400)  # no episode came to its end
+    assert episodes.former_lives(tmp_path, range(0, 3)) == 2
+
+
+def test_a_torn_row_does_not_matter(tmp_path):
+    log(tmp_path, range(1), 100).write(0, 1.0, 10)
+    path = pathlib.Path(RunDirectory(tmp_path).acting_csv)
+    path.write_text(path.read_text() + "2.5")
+    assert episodes.former_lives(tmp_path, range(1)) == 1

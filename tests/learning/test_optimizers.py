@@ -1,0 +1,72 @@
+"""Tests of common.learning.optimizers; the update itself: test_dqn_learner."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.learning import optimizers
+
+RATE, DECAY, EPSILON = 0.00025 / 4, 0.95, 1.5e-7
+
+
+class Descent:
+    """A vector from 0, one of the optimiser's ways to apply gradients to it, and its moments."""
+
+    def __init__(self, size, way="_apply_one"):
+        self.variable = tf.Variable(tf.zeros(size))
+        optimizer = optimizers.CenteredRMSProp(RATE, DECAY, EPSILON)
+        optimizers.create_variables(optimizer, [self.variable])
+        self.moments = optimizer.mom[0], optimizer.ms[0], optimizer.mg[0]
+        self._apply = getattr(optimizer, way)
+
+    @tf.function
+    def go(self, gradient, steps):
+        """Applies one gradient so many times."""
+        for _ in tf.range(steps):
+            self._apply(gradient, self.variable, *self.moments)
+
+
+def gradients(scale):
+    return tf.constant(scale * np.linspace(0.5, 1, 1024), tf.float32)
+
+
+@pytest.mark.parametrize("before", [0.0, 2.0])
+@pytest.mark.parametrize("scale", [1e-4, 0.1, 0.16, 0.18, 1.0, 40.0])
+def test_constant_gradients_stay_finite_and_make_bounded_steps(scale, before):
+    """Their variance is 0, so the steps are rate g / sqrt(epsilon) but for rounding.
+
+    It may make them far smaller, and at most twice as large. Up to 40, the bound of their norm, and
+    from the first step on or after larger ones.
+    """
+    gradient, descent = gradients(scale), Descent(1024)
+    descent.go(before * gradient, tf.constant(100))
+    descent.go(gradient, tf.constant(2000))
+    begin = descent.variable.numpy()
+    descent.go(gradient, tf.constant(500))
+    step = (begin - descent.variable.numpy()) / 500
+    largest = RATE * gradient.numpy() / np.sqrt(EPSILON)
+    assert np.all(np.isfinite(begin)) and np.all(step > 0)
+    assert np.all(step < 2.01 * largest)
+    if scale == 1e-4:
+        np.testing.assert_allclose(step, largest, rtol=2e-3)
+
+
+def test_why_the_kernel_alone_would_not_do():
+    """It takes the root of a negative number where both means come to rest above their limits."""
+    descent = Descent(1024, "_apply_kernel")
+    descent.go(gradients(2.0), tf.constant(100))
+    descent.go(gradients(1.0), tf.constant(2000))
+    assert np.any(np.isnan(descent.variable))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1])
+def test_kernel_and_operations_agree(scale):
+    """On gradients that vary, as far as float32 can."""
+    ways = Descent(100, "_apply_kernel"), Descent(100, "_apply_operations")
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        gradient = tf.constant(scale * generator.normal(size=100), tf.float32)
+        for way in ways:
+            way.go(gradient, tf.constant(1))
+    for kernel, operations in zip(*([way.variable, *way.moments[1:]] for way in ways)):
+        np.testing.assert_allclose(kernel, operations, rtol=2e-4, atol=1e-9)
