@@ -48,10 +48,10 @@ def _one(arguments: argparse.Namespace, kept: KeptRuns) -> None:
     selection.check_scale(of, kept, arguments.scale)
     if arguments.figure == figures.ALL_RUNS:
         scale = arguments.scale or selection.nearest_scale(of, kept, bool)
-        runs = kept.of(of.name, scale) if scale else ()
-        if not runs:
-            fail(f"there are no runs of {of.title} in {kept.root / of.name / (scale or '')}")
-        _draw(arguments, of, figures.all_runs(of, scale, runs), scale, kept)
+        everything = figures.all_runs(of, scale, kept.of(of.name, scale)) if scale else None
+        if everything is None or not everything.runs:
+            fail(f"there are no returns of {of.title} in {kept.root / of.name / (scale or '')}")
+        _draw(arguments, of, everything, scale, kept)
         return
     experiment = of.experiment(f"figure {arguments.figure}")
     if not experiment.runs:

@@ -19,13 +19,14 @@ ALL_RUNS = "runs"
 Lines = Mapping[tuple[str, str, int], pandas.Series]
 """{(panel, setting, seed): values by their positions}."""
 
+_RETURNS = "episode_return_mean"
 _GRID_POINTS = 200
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this much of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
 """Rewards are in [0, 1], episodes have 1000 steps."""
 _Y_LABELS = {
-    "episode_return_mean": "episode return",
+    _RETURNS: "episode return",
     "actor_steps_per_second": "actor steps/s",
     "kl_divergence": "KL divergence",
     "wall_seconds": "training time (s)",
@@ -39,8 +40,15 @@ def file_name(paper: str, figure: str, scale: str) -> str:
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
-    """A figure of everything that was run at a scale: a panel a task, against time."""
+    """A figure of everything that was run at a scale: a panel a task, against time.
+
+    But of no run that was made for a figure of something else than returns, such as a speed.
+    """
     listed = {run.setting: run for one in paper.experiments for run in one.every_run}
+    for_returns, for_others = (
+        {run.setting for one in paper.experiments if (one.y == _RETURNS) == is_of_returns
+         for run in one.at(scale).runs} for is_of_returns in (True, False))
+    runs = [run for run in runs if run.setting not in for_others - for_returns]
     known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in runs]
     return Experiment(
         paper.name, ALL_RUNS, f"everything run at the scale {scale}",
@@ -57,7 +65,8 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
     """
     listed = scale in [one.name for one in paper.scales]
     there = [one.at(scale) for one in paper.experiments if one.name.startswith("figure")]
-    return [all_runs(paper, scale, runs)] * bool(runs) + [
+    everything = all_runs(paper, scale, runs)
+    return [everything] * bool(everything.runs) + [
         one for one in there if listed and selection.runs_of(one, runs)
     ]
 
@@ -225,7 +234,7 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
         limit = max(papers, ours or 0)
     in_suite = all(one.startswith("control:") for one in experiment.environments)
-    has_limits = in_suite and experiment.y == "episode_return_mean"
+    has_limits = in_suite and experiment.y == _RETURNS
     return panels.Axes(experiment.x, limit, _y_label(experiment),
                        _CONTROL_SUITE_LIMITS if has_limits else None)
 
@@ -243,7 +252,7 @@ def papers_limit(experiment: Experiment) -> float | None:
 
 
 def _y_label(experiment: Experiment) -> str:
-    is_return = experiment.y == "episode_return_mean"
+    is_return = experiment.y == _RETURNS
     if is_return and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
         return "median human-normalised score (%)"
     return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))

@@ -44,18 +44,6 @@ def start():
         process.communicate()
 
 
-def client_of(run, shard):
-    """A client of a shard, when it is there."""
-    clients = []
-
-    def is_there():
-        clients.append(run.client("replay", shard))
-        return clients[-1] is not None
-
-    run.wait_for(is_there, SECONDS, f"replay {shard}")
-    return clients[-1]
-
-
 def statistics(client):
     return Statistics.of(client.call("replay_statistics"))
 
@@ -71,7 +59,7 @@ def test_transitions_add_up_through_kills_of_an_actor_a_shard_and_the_learner(tm
                  SECONDS, "learning, an episode of each actor, a checkpoint")
     assert {name for name in run.pids() if name[:5] in ("repla", "actor")} == {
         "replay-0", "replay-1", "actor-0", "actor-1"}
-    first, second = (client_of(run, shard) for shard in range(2))
+    first, second = (run.client_when_there("replay", SECONDS, shard) for shard in range(2))
     run.wait_for(lambda: statistics(first).sampled and statistics(second).sampled, SECONDS,
                  "the learner draws from both shards")
 
@@ -89,7 +77,7 @@ def test_transitions_add_up_through_kills_of_an_actor_a_shard_and_the_learner(tm
     # A shard: a new one, of which the learner draws as soon as it has something.
     kept = statistics(first)
     run.kill("replay", 1)
-    second = client_of(run, 1)
+    second = run.client_when_there("replay", SECONDS, 1)
     run.wait_for(lambda: statistics(second).sampled, SECONDS,
                  "the learner draws from the new shard")
     assert statistics(first).inserted > kept.inserted > 0  # the other one went on

@@ -65,5 +65,5 @@ def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys, monkeyp
     line = fails(capsys, "--paper=d4pg", "--figure=8", f"--runs={tmp_path}/runs")
     assert "--scale=workstation, and copy" in line and "with --keep" in line
     assert "--runs" not in line
-    assert "there are no runs of D4PG" in fails(capsys, "--paper=d4pg", "--figure=runs",
+    assert "there are no returns of D4PG" in fails(capsys, "--paper=d4pg", "--figure=runs",
                                                 f"--runs={tmp_path}")

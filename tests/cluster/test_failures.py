@@ -48,18 +48,6 @@ def programs():
             process.stdout.close()
 
 
-def client_of(run, role):
-    """A client of a role that has just been killed, when it is back at its address."""
-    clients = []
-
-    def is_back():
-        clients.append(run.client(role))
-        return clients[-1] is not None
-
-    run.wait_for(is_back, 120, f"the {role} is back")
-    return clients[-1]
-
-
 @linux_only
 @pytest.mark.timeout(900)
 def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
@@ -76,7 +64,7 @@ def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
 
     # The replay: empty again, and the learner waits until it is filled to its minimum.
     run.kill("replay")
-    replay, seen = client_of(run, "replay"), []
+    replay, seen = run.client_when_there("replay", 120), []
 
     def has_sampled():
         seen.append(Statistics.of(replay.call("replay_statistics")))
@@ -91,7 +79,7 @@ def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
     # The learner: goes on from its checkpoint, and the actors get its parameters.
     run.kill("learner")
     version, steps = run.acting()["parameter_version"].max(), run.learner("learner_steps")
-    learner = ParameterClient(client_of(run, "learner"))
+    learner = ParameterClient(run.client_when_there("learner", 120))
     resumed_at = int(re.search(r"resumed at learner step (\d+)", run.log("learner"))[1])
     assert resumed_at > 0
     run.wait_for(lambda: learner.latest().learner_steps > max(steps, resumed_at), 120, "learning")

@@ -55,6 +55,17 @@ class WatchedRun:
             return None
         return rpc.Client(address, variables[TOKEN_VARIABLE])
 
+    def client_when_there(self, role: str, seconds: float, index: int = 0):
+        """`client`, when somebody listens there; AssertionError after so many seconds."""
+        clients = []
+
+        def is_there():
+            clients.append(self.client(role, index))
+            return clients[-1] is not None
+
+        self.wait_for(is_there, seconds, f"{role} {index} is there")
+        return clients[-1]
+
     def kill(self, role: str, index: int = 0) -> None:
         """kill -9 of one process, which is gone when this returns."""
         pid = self.pids(role)[f"{role}-{index}"]

@@ -81,6 +81,15 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
     assert [one.name for one in figures.drawn(D4PG, "quickstart", runs)] == ["runs"]
 
 
+def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
+    for setting in ("dqn_two_cores_8_actors", "dqn_two_cores"):
+        plant_run(tmp_path, setting, "atari:pong", 0, [1.0] * 5, paper="apex")
+    runs, apex = runs_of(tmp_path, "apex"), registry.paper("apex")
+    assert figures.all_runs(apex, "two_cores", runs).settings == ("dqn_two_cores",)
+    speeds = [run for run in runs if run.setting == "dqn_two_cores_8_actors"]
+    assert [one.name for one in figures.drawn(apex, "two_cores", speeds)] == ["figure 13"]
+
+
 @pytest.mark.parametrize("returns, words, level", [
     (Returns.EVALUATOR, "the evaluator, without the actors' exploration (evaluator.csv)", 7),
     (Returns.GREEDIEST_ACTOR, "the greediest actor in training (acting.csv, the last actor)", 100),
