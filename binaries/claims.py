@@ -16,8 +16,8 @@ import textwrap
 import pandas
 
 from common.experiments import claims, overview, pairs, selection
-from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.arguments import add_choice_of_runs, add_reported
+from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.checked_rows import Once
 from common.experiments.claims import Basis, Verdict
 from common.experiments.registry import Paper, UnknownError, papers

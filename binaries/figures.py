@@ -14,7 +14,9 @@ import argparse
 import pathlib
 
 from common.experiments import figures, selection
-from common.experiments.arguments import add_choice_of_runs
+from common.experiments.arguments import (
+    add_choice_of_runs, add_one_or_all, check_one_or_all
+)
 from common.experiments.checked_rows import Once
 from common.experiments.plan import DEFAULT_SCALE
 from common.experiments.registry import (
@@ -27,18 +29,14 @@ from common.reporting.command_line import Parser, exit_with, fail
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.figures", description=__doc__)
     add_choice_of_runs(parser)
-    parser.add_argument("--figure", metavar="N", help='its number, or "runs"')
-    parser.add_argument("--all", action="store_true",
-                        help="every figure, of one paper with --paper, at one scale with --scale")
+    add_one_or_all(parser, "figure", 'its number, or "runs"',
+                   "of one paper with --paper, at one scale with --scale")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/figures"),
                         metavar="DIR", help="where the pictures go; default results/figures")
     parser.add_argument("--whole_axis", action="store_true",
                         help="draw the paper's horizontal axis even if our runs cover little of it")
     arguments = parser.parse_args(argv)
-    if not arguments.all and (arguments.paper is None or arguments.figure is None):
-        fail("give --paper and --figure, or --all (see --help)")
-    if arguments.all and arguments.figure is not None:
-        fail("--all draws every figure: leave --figure out")
+    check_one_or_all(arguments, "figure", "draws")
     return arguments
 
 

@@ -11,7 +11,9 @@ import argparse
 import pathlib
 
 from common.experiments import selection, tables
-from common.experiments.arguments import add_choice_of_runs, add_reported
+from common.experiments.arguments import (
+    add_choice_of_runs, add_one_or_all, add_reported, check_one_or_all
+)
 from common.experiments.checked_rows import Once
 from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
 from common.experiments.reported_numbers import ReportedNumbers
@@ -23,17 +25,12 @@ from common.reporting.command_line import Parser, exit_with, fail
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.tables", description=__doc__)
     add_choice_of_runs(parser)
-    parser.add_argument("--table", metavar="N", help="its number")
-    parser.add_argument("--all", action="store_true",
-                        help="every table, of one paper with --paper")
+    add_one_or_all(parser, "table", "its number", "of one paper with --paper")
     add_reported(parser)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/tables"),
                         metavar="DIR", help="where the tables go; default results/tables")
     arguments = parser.parse_args(argv)
-    if not arguments.all and (arguments.paper is None or arguments.table is None):
-        fail("give --paper and --table, or --all (see --help)")
-    if arguments.all and arguments.table is not None:
-        fail("--all writes every table: leave --table out")
+    check_one_or_all(arguments, "table", "writes")
     return arguments
 
 

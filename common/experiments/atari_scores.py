@@ -11,7 +11,7 @@ from common.experiments import selection
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.comparison import nothing
-from common.experiments.registry import Experiment, Paper, Returns
+from common.experiments.registry import EPISODE_RETURN, Experiment, Paper, Returns
 from common.experiments.runs import KeptRun
 from common.reporting import scores
 
@@ -32,9 +32,9 @@ def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pan
         game = run.environment.removeprefix("atari:")
         if run.setting != setting or game == run.environment or not run.has_ended:
             continue
-        points = run.points("environment_frames", "episode_return_mean", returns)
+        points = run.points("environment_frames", EPISODE_RETURN, returns)
         if len(points):
-            final = selection.final(points["episode_return_mean"])
+            final = selection.final(points[EPISODE_RETURN])
             games.setdefault(game, []).append((final, points["environment_frames"].iloc[-1]))
     rows = {game: (*np.mean(of, axis=0), len(of)) for game, of in games.items()}
     frame = pandas.DataFrame.from_dict(rows, orient="index", columns=["score", "frames", "seeds"],

@@ -48,7 +48,7 @@ def _parts(experiment: Experiment) -> str:
 def what(experiment: Experiment) -> str:
     """Sentences: whose episodes a figure or a table shows, brought together how, of when."""
     words = []
-    if experiment.y == "episode_return_mean":
+    if experiment.is_of_returns:
         words.append(f"Returns of {experiment.returns}.")
     if experiment.over_tasks is not OverTasks.APART:
         words.append(f"{str(experiment.over_tasks).capitalize()}.")

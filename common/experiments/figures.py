@@ -9,7 +9,9 @@ import pandas
 
 from common.experiments import scales, selection
 from common.experiments.captions import caption
-from common.experiments.registry import Band, Experiment, OverTasks, Paper, Run
+from common.experiments.registry import (
+    EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
+)
 from common.experiments.runs import KeptRun, frames_per_step
 from common.reporting import bars, palette, panels, reported
 
@@ -19,14 +21,13 @@ ALL_RUNS = "runs"
 Lines = Mapping[tuple[str, str, int], pandas.Series]
 """{(panel, setting, seed): values by their positions}."""
 
-_RETURNS = "episode_return_mean"
 _GRID_POINTS = 200
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this much of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
 """Rewards are in [0, 1], episodes have 1000 steps."""
 _Y_LABELS = {
-    _RETURNS: "episode return",
+    EPISODE_RETURN: "episode return",
     "actor_steps_per_second": "actor steps/s",
     "kl_divergence": "KL divergence",
     "wall_seconds": "training time (s)",
@@ -45,9 +46,9 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     But of no run that was made for a figure of something else than returns, such as a speed.
     """
     listed = {run.setting: run for one in paper.experiments for run in one.every_run}
-    for_returns, for_others = (
-        {run.setting for one in paper.experiments if (one.y == _RETURNS) == is_of_returns
-         for run in one.at(scale).runs} for is_of_returns in (True, False))
+    for_returns, for_others = set(), set()
+    for one in paper.experiments:
+        (for_returns if one.is_of_returns else for_others).update(one.at(scale).settings)
     runs = [run for run in runs if run.setting not in for_others - for_returns]
     known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in runs]
     return Experiment(
@@ -234,7 +235,7 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
         limit = max(papers, ours or 0)
     in_suite = all(one.startswith("control:") for one in experiment.environments)
-    has_limits = in_suite and experiment.y == _RETURNS
+    has_limits = in_suite and experiment.is_of_returns
     return panels.Axes(experiment.x, limit, _y_label(experiment),
                        _CONTROL_SUITE_LIMITS if has_limits else None)
 
@@ -252,7 +253,6 @@ def papers_limit(experiment: Experiment) -> float | None:
 
 
 def _y_label(experiment: Experiment) -> str:
-    is_return = experiment.y == _RETURNS
-    if is_return and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
+    if experiment.is_of_returns and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
         return "median human-normalised score (%)"
     return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))

@@ -8,6 +8,7 @@ import pandas
 
 from common.experiments import bootstrap, selection
 from common.experiments.figures import panel_title
+from common.experiments.registry import EPISODE_RETURN
 from common.experiments.runs import KeptRun
 from common.experiments.scales import duration
 
@@ -15,8 +16,6 @@ MARGIN = 0.05
 """Smaller differences count as none: a part of the scale, see `Unit`."""
 LATE = 2 / 3
 """A method that gains more than the margin after this part of its runs is still learning."""
-
-_RETURNS = "episode_return_mean"
 
 Measure = Callable[[pandas.Series], float]
 """Of a run's values, in their order."""
@@ -34,7 +33,7 @@ class Unit:
 
     @classmethod
     def of(cls, environment: str, y: str) -> "Unit":
-        suite = environment.partition(":")[0] if y == _RETURNS else ""
+        suite = environment.partition(":")[0] if y == EPISODE_RETURN else ""
         return {"control": cls("", 1000.0), "atari": cls(" % of a human", 100.0)}.get(
             suite, cls(" %", 100.0))
 
@@ -154,14 +153,14 @@ def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFr
         gains.append(np.mean(values[-1]) - np.mean([measure(line) for line in early]))
         rises.append(np.mean(finals[-1]) - np.mean([line.iloc[0] for line in cut]))
     rise = _factor(environment, y, finals, human) * max(rises)
-    has_learnt = y != _RETURNS or rise > Unit.of(environment, y).margin
+    has_learnt = y != EPISODE_RETURN or rise > Unit.of(environment, y).margin
     return Task(environment, *values, float(max(gains)), bool(has_learnt), float(end),
                 _factor(environment, y, values, human))
 
 
 def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
     """Makes values of both settings those of `Unit.of`."""
-    suite = environment.partition(":")[0] if y == _RETURNS else ""
+    suite = environment.partition(":")[0] if y == EPISODE_RETURN else ""
     if suite == "control":
         return 1.0
     if suite == "atari":

@@ -10,7 +10,7 @@ from common.cluster import available
 from common.cluster import resources
 from common.experiments import registry
 from common.experiments import status
-from common.experiments.registry import Experiment, Paper, Run, Substitute, UnknownError
+from common.experiments.registry import Experiment, Paper, Run, UnknownError
 from common.experiments.scales import Budget, Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.run_directory import RunDirectoryError
@@ -119,7 +119,7 @@ def make_plan(
     Raises:
       UnknownError: the experiment has no such task or setting; the message lists all.
     """
-    substitute = experiment.substitutes.get(scale.name, Substitute(experiment.runs))
+    substitute = experiment.substitute(scale.name)
     if substitute.budget is not None:
         scale = dataclasses.replace(scale, budget=substitute.budget)
     experiment = experiment.at(scale.name)

@@ -23,6 +23,9 @@ RESULTS = pathlib.Path(reproductions.__file__).resolve().parents[1] / "results"
 
 EXPERIMENTS_FILE = "experiments.py"
 
+EPISODE_RETURN = "episode_return_mean"
+"""The column of evaluator.csv; what is read from acting.csv has the same name."""
+
 
 class UnknownError(ValueError):
     """There is no paper, experiment, scale, task or setting of that name; lists those there are."""
@@ -149,8 +152,8 @@ class Experiment:
       to run.
     budget: of a run, the paper's.
     returns: whose episodes; `x`: column of evaluator.csv on the horizontal axis (a table, or a
-      figure of final performance, has none: ""); `y`: column of evaluator.csv on the vertical one,
-      "episode_return_mean", or of learner.csv. What is read from acting.csv has the same names.
+      figure of final performance, has none: ""); `y`: what is on the vertical one,
+      `EPISODE_RETURN` or a column of learner.csv.
     over_tasks, band: how tasks are brought together, what is shaded.
     seeds: how many the paper has; None where it does not say.
     references: lines of reported numbers.
@@ -167,7 +170,7 @@ class Experiment:
     budget: Budget = Budget()
     returns: Returns = Returns.EVALUATOR
     x: str = "wall_seconds"
-    y: str = "episode_return_mean"
+    y: str = EPISODE_RETURN
     over_tasks: OverTasks = OverTasks.APART
     band: Band = Band.UNSTATED
     seeds: int | None = None
@@ -176,6 +179,11 @@ class Experiment:
     substitutes: Mapping[str, Substitute] = dataclasses.field(default_factory=dict)
     note: str = ""
     unavailable: str = ""
+
+    @property
+    def is_of_returns(self) -> bool:
+        """Whether it shows returns, not a column of learner.csv."""
+        return self.y == EPISODE_RETURN
 
     def budget_of(self, run: Run) -> Budget:
         """The paper's budget of one of the runs."""
@@ -187,9 +195,13 @@ class Experiment:
         return self.runs + tuple(
             run for substitute in self.substitutes.values() for run in substitute.runs)
 
+    def substitute(self, scale: str) -> Substitute:
+        """What stands for its runs at a scale: they themselves where nothing is said."""
+        return self.substitutes.get(scale, Substitute(self.runs))
+
     def at(self, scale: str) -> "Experiment":
         """The experiment with the runs that it has at a scale."""
-        of = self.substitutes.get(scale, Substitute(self.runs))
+        of = self.substitute(scale)
         return dataclasses.replace(self, runs=of.runs, substitutes={},
                                    note="; ".join(filter(None, [self.note, of.note])))
 

@@ -14,7 +14,7 @@ import pandas
 
 from common.experiments import checked_rows
 from common.experiments.checked_rows import Once, Warn
-from common.experiments.registry import Returns, run_path
+from common.experiments.registry import EPISODE_RETURN, Returns, run_path
 from common.experiments.scales import Budget
 from common.experiments.status import IN_ORDER
 from common.reporting.differences import differences
@@ -89,14 +89,14 @@ class KeptRun:
 
         Args:
           x: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
-          y: "episode_return_mean", or a column of learner.csv.
+          y: `EPISODE_RETURN`, or a column of learner.csv.
           returns: whose episodes, where y is a return.
 
         Returns:
           columns x and y, float64, sorted by x; empty if the run has nothing to show yet. Returns
           of training episodes are means over the stretches of the run that have episodes.
         """
-        if y != "episode_return_mean":
+        if y != EPISODE_RETURN:
             frame = self._learner((x, y))
         elif returns is Returns.EVALUATOR:
             frame = self._evaluations((x, y))

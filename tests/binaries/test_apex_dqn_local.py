@@ -1,7 +1,6 @@
 """Ape-X DQN in its roles, two of each kind that there may be several of, through kills."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -11,9 +10,9 @@ import pytest
 
 from common.replay.memory import Statistics
 from common.reporting.csv_rows import read_rows
+from launched import ROOT, launched
 from watched_run import WatchedRun
 
-ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
     "--environment=python:sides_task:make_long", "--num_actors=4", "--actor_processes=2",
     "--learner_threads=1", "--evaluation_episodes=1", "--evaluation_seconds=2",
@@ -27,21 +26,12 @@ SECONDS = 300
 
 @pytest.fixture
 def start():
-    """Starts launchers; those that still run after the test are killed."""
-    processes = []
+    """Starts launchers."""
     paths = os.pathsep.join([str(ROOT / "tests/learning"), os.environ.get("PYTHONPATH", "")])
-
-    def start_one(workdir, *flags):
-        processes.append(subprocess.Popen(
-            [sys.executable, "-m", "binaries.apex_dqn", *FLAGS, f"--workdir={workdir}", *flags],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True))
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.kill()
-        process.communicate()
+    with launched() as program:
+        yield lambda workdir, *flags: program(
+            "-m", "binaries.apex_dqn", *FLAGS, f"--workdir={workdir}", *flags,
+            env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.STDOUT)
 
 
 def statistics(client):

@@ -2,19 +2,17 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
 from common.reporting.csv_rows import last_row
+from launched import launched
 from watched_run import WatchedRun
 
-ROOT = pathlib.Path(__file__).parents[2]
 FLAGS = (
     "--environment=control:cartpole:swingup", "--num_actors=2", "--actor_processes=1",
     "--learner_threads=1", "--evaluation_episodes=2", "--evaluation_seconds=1",
@@ -26,19 +24,10 @@ PROCESSES = {"local-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
 
 @pytest.fixture
 def start():
-    """Starts launchers; those that still run after the test are killed."""
-    processes = []
-
-    def start_one(workdir, *flags):
-        processes.append(subprocess.Popen(
-            [sys.executable, "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.kill()
-        process.communicate()
+    """Starts launchers."""
+    with launched() as program:
+        yield lambda workdir, *flags: program(
+            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags)
 
 
 def starts(workdir):

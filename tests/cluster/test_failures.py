@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -13,9 +12,9 @@ import pytest
 from common.cluster.parameters import ParameterClient
 from common.cluster.topology import Topology
 from common.replay.memory import Statistics
+from launched import ROOT, launched
 from watched_run import WatchedRun
 
-ROOT = pathlib.Path(__file__).parents[2]
 MIN_SIZE = 1000
 FLAGS = (
     "--environment=control:cartpole:swingup", "--num_actors=2", "--learner_threads=1",
@@ -30,22 +29,12 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"
 
 @pytest.fixture
 def programs():
-    """Starts programs; those that still run after the test are killed."""
-    started = []
-
-    def start(workdir, *flags, output=subprocess.PIPE, environment=None):
-        started.append(subprocess.Popen(
-            [sys.executable, "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags],
-            cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "REPLAY_RL_TOKEN": TOKEN, **(environment or {})}))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+    """Starts programs."""
+    with launched() as program:
+        yield lambda workdir, *flags, output=subprocess.PIPE, environment=None: program(
+            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags, stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "REPLAY_RL_TOKEN": TOKEN, **(environment or {})})
 
 
 @linux_only

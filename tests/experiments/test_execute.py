@@ -1,11 +1,11 @@
 """Tests of common.experiments.execute: with a program that only pretends, and once with D4PG."""
 
+import functools
 import json
 import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -15,12 +15,12 @@ from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
 from common.experiments.status import State
 from common.reporting.csv_rows import read_rows
+from launched import ROOT, launched
 from planted import TASKS, contents, path, plant
 from watched_run import WatchedRun
 import driver
 
 HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -30,19 +30,9 @@ def find_fake_program(monkeypatch):
 
 @pytest.fixture
 def start():
-    """Starts driver.py; what still runs after the test is killed."""
-    processes = []
-
-    def start_one(*arguments):
-        processes.append(subprocess.Popen(
-            [sys.executable, HERE / "driver.py", *map(str, arguments)], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.kill()
-        process.communicate()
+    """Starts driver.py."""
+    with launched() as program:
+        yield functools.partial(program, HERE / "driver.py")
 
 
 def directory(root, setting):
