@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
-import os
 import pathlib
 import sys
 
@@ -13,6 +12,7 @@ from common.experiments import status
 from common.experiments.registry import Experiment, Paper, Run, UnknownError
 from common.experiments.scales import Budget, Scale
 from common.experiments.status import Progress, State, Status
+from common.reporting.provenance import as_typed
 from common.reporting.run_directory import RunDirectoryError
 
 DEFAULT_SCALE = "workstation"
@@ -57,8 +57,9 @@ class PlannedRun:
     def command(self) -> list[str]:
         """Starts the run, or goes on with it."""
         changes = ["--scale_changes=" + "; ".join(self.changes)] if self.changes else []
-        return [_interpreter(), "-m", self.run.program.module, *self.flags, *self.budget.flags,
-                f"--scale={self.scale}", *changes, f"--workdir={self.directory}"]
+        return [*as_typed([sys.executable]), "-m", self.run.program.module, *self.flags,
+                *self.budget.flags, f"--scale={self.scale}", *changes,
+                f"--workdir={self.directory}"]
 
     def look(self) -> Status:
         """How far it is by now."""
@@ -237,9 +238,3 @@ def _minutes_left(
     left += [(limit - so_far) / speed for limit, so_far, speed in zip(limits, done, speeds)
              if limit is not None and speed]
     return max(0.0, min(left)) + _START_MINUTES if left else None
-
-
-def _interpreter() -> str:
-    """This Python, as one would type it here."""
-    relative = os.path.relpath(sys.executable)
-    return sys.executable if relative.startswith(os.pardir) else relative

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,11 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
         "diff": diff[:_DIFF_BYTES].decode(errors="replace"),
         "diff_truncated": len(diff) > _DIFF_BYTES,
     }
+
+
+def as_typed(command: Sequence[str]) -> list[str]:
+    """A command line with what lies below the working directory named from there."""
+    return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
 
 
 def versions() -> dict[str, str | None]:

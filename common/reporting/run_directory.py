@@ -138,7 +138,8 @@ class RunDirectory:
           seed: of the run.
           scale: how the run's size relates to the paper's, e.g. "paper" or "laptop".
           scale_changes: what that changes from the paper's run, in words.
-          command: the command line; that of this process if not given.
+          command: the command line; that of this process if not given. What is below the
+            working directory is named from there.
         """
         start = {
             "start_time": _now(),
@@ -147,7 +148,7 @@ class RunDirectory:
             "seed": seed,
             "scale": scale,
             "scale_changes": scale_changes,
-            "command": list(sys.orig_argv if command is None else command),
+            "command": provenance.as_typed(sys.orig_argv if command is None else command),
             "git": provenance.git(),
             "versions": provenance.versions(),
             "machine": provenance.machine(),

@@ -88,9 +88,12 @@ def test_run_record_keeps_every_start(tmp_path):
     run.open(CONFIG)
     with pytest.raises(RunDirectoryError, match="no start"):
         run.close_run_record("finished")
-    run.write_run_record(seed=1, scale="laptop", command=["d4pg", "--seed=1"])
+    here = os.path.join(os.getcwd(), "")
+    run.write_run_record(seed=1, scale="laptop",
+                         command=[f"{here}bin/d4pg", "--seed=1", f"--workdir={here}runs/a"])
     first = json.loads(run.run_json.read_text())["starts"][0]
-    assert first["end_time"] is None and first["command"] == ["d4pg", "--seed=1"]
+    assert first["end_time"] is None
+    assert first["command"] == ["bin/d4pg", "--seed=1", "--workdir=runs/a"]
     assert first["seed"] == 1 and first["scale"] == "laptop"
     assert first["versions"]["tensorflow"] and first["versions"]["python"]
     assert first["machine"]["usable_cores"] >= 1 and first["machine"]["memory_gb"] > 0
@@ -102,7 +105,7 @@ def test_run_record_keeps_every_start(tmp_path):
     starts = json.loads(run.run_json.read_text())["starts"]
     assert starts[0] == first
     assert starts[1]["outcome"] == "finished" and starts[1]["end_time"]
-    assert starts[1]["command"] == sys.orig_argv
+    assert starts[1]["command"] == [one.replace(here, "") for one in sys.orig_argv]
     assert not list(tmp_path.glob(".run.json*"))
 
 
