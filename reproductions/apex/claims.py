@@ -1,10 +1,9 @@
 """What the paper says about its results, and what decides each statement."""
 
 from fractions import Fraction
-import re
 
 from common.experiments.atari_scores import MedianReached, references
-from common.experiments.claims import Basis, Check, Claim, Evidence
+from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
 from common.experiments.scaling import Proportional
 from common.experiments.shares import SOME, Share
@@ -12,11 +11,10 @@ from common.reporting import scores
 from reproductions.apex.experiments import (
     CONTROL_TASKS, FIGURE_3_ACTORS, FIGURE_4_ACTORS, SIX_GAMES
 )
+from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
 _NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"
 _AGENT = "Ape-X DQN"
-_SOON = 60.0
-"""Seconds: a memory is "refilled quickly" if learning goes on by then."""
 
 
 def _dqn(actors: int, capacity: str = "1m") -> str:
@@ -90,93 +88,6 @@ def _replay_size(evidence: Evidence) -> tuple[bool, str]:
     expected = number("transitions per second of all actors") * cycle / 2
     return (bool(abs((median - capacity) / expected - 1) < 0.1),
             f"The rates give {capacity + expected:,.0f}, the paper says {median:,.0f}.")
-
-
-def _kills(evidence: Evidence, role: str) -> tuple[list, dict, str] | None:
-    """The soak's kills of a role, its end, and a sentence on them; None without a record."""
-    soak = evidence.benchmark("soak")
-    kills = [kill for kill in soak["kills"] if kill["role"] == role] if soak else []
-    if not kills:
-        return None
-    back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
-    words = (f"{len(kills)} killed, {len(back)} back after {min(back, default=0):.0f} to "
-             f"{max(back, default=0):.0f} s; ")
-    return kills, soak["end"], words
-
-
-def _no_soak() -> tuple[None, str]:
-    return None, "No record: make soak."
-
-
-def _actors_may_die(evidence: Evidence) -> tuple[bool | None, str]:
-    found = _kills(evidence, "actor")
-    if found is None:
-        return _no_soak()
-    kills, end, words = found
-    holds = (all(kill["recovered"] is not None for kill in kills)
-             and end["actor_steps"] == end["accepted_from_all_lives"] and end["exit_code"] == 0)
-    return holds, (f'{words}learning went on to {end["learner_steps"]:,} steps and a return of '
-                   f'{end["return"]:.0f}; {end["actor_steps"]:,} actor steps counted, '
-                   f'{end["accepted_from_all_lives"]:,} transitions accepted '
-                   "(results/benchmarks/soak.json, D4PG on this system).")
-
-
-def _memories(evidence: Evidence) -> tuple[list, list[int], list[int], str] | None:
-    """The soak's kills of the replay, its items before and when learning went on, a sentence."""
-    found = _kills(evidence, "replay")
-    if found is None:
-        return None
-    kills, _, words = found
-    sizes = [re.match(r"([\d,]+) items, ([\d,]+) when learning went on", kill["note"])
-             for kill in kills]
-    if not all(sizes):
-        return kills, [], [], f"{words}learning did not go on after each."
-    before, after = ([int(size[part].replace(",", "")) for size in sizes] for part in (1, 2))
-    return kills, before, after, (
-        f"{words}memories of {_listed(before)} were lost, learning went on with {_listed(after)} "
-        "(results/benchmarks/soak.json).")
-
-
-def _replay_may_die(evidence: Evidence) -> tuple[bool | None, str]:
-    found = _memories(evidence)
-    if found is None:
-        return _no_soak()
-    kills, before, after, words = found
-    holds = (bool(after) and all(new < lost for new, lost in zip(after, before))
-             and all(kill["recovered"] is not None and kill["recovered"] <= _SOON
-                     for kill in kills))
-    return holds, words
-
-
-def _learner_waits(evidence: Evidence) -> tuple[bool | None, str]:
-    found = _memories(evidence)
-    if found is None:
-        return _no_soak()
-    _, _, after, words = found
-    least = evidence.benchmark("soak")["end"].get("min_replay_size")
-    if least is None:
-        return None, f"{words} The record does not say the minimum: make soak."
-    return bool(after) and min(after) >= least, f"{words} The minimum is {least:,}."
-
-
-def _learner_may_die(evidence: Evidence) -> tuple[bool | None, str]:
-    found = _kills(evidence, "learner")
-    if found is None:
-        return _no_soak()
-    kills, end, words = found
-    steps = [re.match(r"at step ([\d,]+) or later, resumed at step ([\d,]+)", kill["note"])
-             for kill in kills]
-    if not all(steps):
-        return False, f"{words}not each resumed."
-    then, resumed = ([int(step[part].replace(",", "")) for step in steps] for part in (1, 2))
-    return (all(0 < one <= before for one, before in zip(resumed, then))
-            and end["learner_steps"] > max(then),
-            f"{words}at steps {_listed(then)}, resumed at {_listed(resumed)}, ended at "
-            f'{end["learner_steps"]:,} (results/benchmarks/soak.json).')
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(f"{number:,}" for number in numbers)
 
 
 CLAIMS = (
@@ -268,28 +179,5 @@ CLAIMS = (
         Comparison(tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
                    Expected.LEVEL, CONTROL_TASKS),
     ),
-    Claim(
-        "actors_fail", "Actors may be interrupted at any time; this does not prevent continued "
-        "learning.", "appendix F", "",
-        Check(_actors_may_die, "in the soak each killed actor acts again, the run ends well and "
-                               "its counts agree", Basis.BENCHMARK),
-    ),
-    Claim(
-        "replay_fails", "If the replay is interrupted its data is discarded, and it is refilled "
-        "quickly.", "appendix F", "",
-        Check(_replay_may_die, f"in the soak learning goes on within {_SOON:.0f} s of each kill, "
-                               "from a smaller memory", Basis.BENCHMARK),
-    ),
-    Claim(
-        "learner_waits", "Then the learner pauses until the minimum amount of data is there again.",
-        "appendix F", "",
-        Check(_learner_waits, "in the soak the memory that learning goes on with has the minimum "
-                              "of the run", Basis.BENCHMARK),
-    ),
-    Claim(
-        "learner_fails", "If the learner is interrupted, progress stalls until it resumes.",
-        "appendix F", "",
-        Check(_learner_may_die, "in the soak it resumes each time at a step that it had reached, "
-                                "and goes on beyond", Basis.BENCHMARK),
-    ),
+    *FAILURE_CLAIMS,
 )

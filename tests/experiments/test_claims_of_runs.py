@@ -20,6 +20,7 @@ from reproductions.d4pg.experiments import CONTROL_SUITE
 
 CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_hard"
 FULL = "d4pg_prioritized_n5"
+SOAK = "soak_apex_dqn.json"
 
 
 @pytest.fixture(name="evidence")
@@ -305,16 +306,16 @@ def test_rederived_claims_turn_with_the_tables(tmp_path, evidence, paper, name, 
 
 
 def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
-    names = ("actors_fail", "replay_fails", "learner_fails")
-    assert [judge("apex", name, evidence).verdict for name in names] == [Verdict.HOLDS] * 3
-    soak = json.loads((RESULTS / "benchmarks" / "soak.json").read_text())
+    names = ("actors_fail", "replay_fails", "learner_waits", "learner_fails")
+    assert [judge("apex", name, evidence).verdict for name in names] == [Verdict.HOLDS] * 4
+    soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
     soak["end"]["accepted_from_all_lives"] -= 1
     for kill in soak["kills"]:
         if kill["role"] != "actor":
             kill["note"] = "gone"
-    (tmp_path / "soak.json").write_text(json.dumps(soak))
+    (tmp_path / SOAK).write_text(json.dumps(soak))
     other = dataclasses.replace(evidence, benchmarks=tmp_path)
-    assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 3
+    assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 4
 
 
 @pytest.mark.parametrize("name, recovered, note, least, verdict", [
@@ -327,7 +328,7 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", None, Verdict.OPEN),
 ])
 def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, verdict):
-    (tmp_path / "soak.json").write_text(json.dumps({
+    (tmp_path / SOAK).write_text(json.dumps({
         "kills": [{"role": "replay", "recovered": recovered, "note": note}],
         "end": {} if least is None else {"min_replay_size": least}}))
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
@@ -338,9 +339,9 @@ def test_a_missing_or_broken_benchmark_leaves_the_claim_open(tmp_path, evidence)
     said = []
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
     assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
-    (tmp_path / "soak.json").write_text('{"kills": [\n')
+    (tmp_path / SOAK).write_text('{"kills": [\n')
     assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
-    assert "soak.json: cannot be read" in said[0] and "soak.json:2: is not JSON" in said[1]
+    assert f"{SOAK}: cannot be read" in said[0] and f"{SOAK}:2: is not JSON" in said[1]
 
 
 def test_a_broken_reported_file_leaves_the_claim_open(tmp_path, evidence):
