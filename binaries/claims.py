@@ -32,11 +32,11 @@ _HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
         f"{Basis.RUNS} or by a {Basis.BENCHMARK} are evidence of this code; those by {Basis.PAPER} "
         "say whether the paper agrees with itself.",
         f"A final return is {selection.FINAL}. Methods are compared where their runs have the same "
-        "budget, at the time that all runs of a task reach, and on tasks that at least one of them "
-        f"learns: it ends more than {pairs.MARGIN:.0%} of the scale above its first value. The "
-        "scale is 1000 on the Control Suite, a human's score on Atari, the larger of both values "
-        f"elsewhere. Sure means at {CONFIDENCE:.0%}, by the bootstrap and by Student's t; the "
-        "evidence has both intervals. A method has levelled off if it gains no more than "
+        "budget, at the time that all runs of both on a task reach, and on tasks that at least one "
+        f"of them learns: it ends more than {pairs.MARGIN:.0%} of the scale above its first value. "
+        "The scale is 1000 on the Control Suite, a human's score on Atari, the larger of both "
+        f"values elsewhere. Sure means at {CONFIDENCE:.0%}, by the bootstrap and by Student's t; "
+        "the evidence has both intervals. A method has levelled off if it gains no more than "
         f"{pairs.MARGIN:.0%} of the scale in the last third of its runs.",
     ))
 
@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
                 (arguments.output / name).write_text(text)
                 print(arguments.output / name)
         if arguments.overview is not None:
-            overview.renew(arguments.overview, overview.text(chosen, kept, findings))
+            overview.renew(arguments.overview, overview.text(chosen, kept, findings, numbers))
             print(arguments.overview)
     except BrokenPipeError:
         raise  # see `exit_with`

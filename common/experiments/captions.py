@@ -10,6 +10,8 @@ from common.experiments.scales import Budget, duration
 _SHADED = {
     Band.UNSTATED: "lowest to highest seed (the paper does not say what it shades)",
     Band.PERCENTILES_20_80: "20th to 80th percentile of the seeds, as in the paper",
+    Band.PERCENTILES_20_80_OF_EPISODES:
+        "20th to 80th percentile of the seeds (the paper: of all their episodes)",
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
@@ -53,7 +55,7 @@ def what(experiment: Experiment) -> str:
     if experiment.over_tasks is not OverTasks.APART:
         words.append(f"{str(experiment.over_tasks).capitalize()}.")
     if not experiment.x:
-        words.append(f"Final: {selection.FINAL}.")
+        words.append(f"Final: {selection.final_of(experiment.y).words}.")
     return " ".join(words)
 
 
@@ -70,15 +72,31 @@ def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
 def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]) -> str:
     parts = [f"Scale {scale}: runs of {_length(experiment, runs)}"]
     if experiment.budget != Budget():
-        parts = [f"{parts[0]} (the paper: {experiment.budget})"]
-    drawn = {(run.setting, run.environment) for run in runs}
+        papers = (f"the paper: {experiment.budget}" if experiment.states_budget else
+                  f"the paper does not say; at its scale {experiment.budget}")
+        parts = [f"{parts[0]} ({papers})"]
+    return "; ".join([*parts, *_changes(paper, experiment, scale, runs)]) + "."
+
+
+def _changes(
+    paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]
+) -> list[str]:
+    """What the scale changes, without that which a run's command line has otherwise."""
     try:
-        changes = [change.text for run in experiment.runs
-                   if (run.setting, run.environment) in drawn
-                   for change in paper.scale(scale).changes_of(run.program.module, run.choices)]
-    except UnknownError:  # of an older version of the code
-        changes = []
-    return "; ".join([*parts, *dict.fromkeys(changes)]) + "."
+        listed = paper.scale(scale)
+    except UnknownError:  # made by hand: their records have a word for their size
+        return list(dict.fromkeys(run.size for run in runs if run.size not in ("", scale)))
+    drawn = {}
+    for run in runs:
+        drawn.setdefault((run.setting, run.environment), []).append(run)
+    said, others = {}, set()
+    for planned in experiment.runs:
+        of_it = drawn.get((planned.setting, planned.environment), ())
+        for change in listed.changes_of(planned.program.module, planned.choices) if of_it else ():
+            said[change.text] = None
+            if any(run.has_flag(change.name) and not run.has_flag(change.flag) for run in of_it):
+                others.add(change.text)
+    return [text for text in said if text not in others]
 
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:

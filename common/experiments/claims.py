@@ -17,7 +17,7 @@ from common.experiments.checked_rows import Warn
 from common.experiments.registry import Experiment, Paper
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
-from common.reporting.reported import ReportedError
+from common.reporting.reported import ReportedError, refuse
 
 
 class Verdict(enum.StrEnum):
@@ -106,10 +106,14 @@ class Claim:
     test: Test
 
     def judge(self, paper: Paper, evidence: Evidence) -> Finding:
-        """The verdict; a file of reported numbers that cannot be used leaves the claim open."""
+        """The verdict; a file of reported numbers with a malformed row leaves the claim open.
+
+        Without that row it might read as the opposite.
+        """
         experiment = paper.experiment(self.experiment) if self.experiment else None
+        strict = dataclasses.replace(evidence.reported, warn=refuse)
         try:
-            return self.test.find(paper, experiment, evidence)
+            return self.test.find(paper, experiment, dataclasses.replace(evidence, reported=strict))
         except ReportedError as error:
             evidence.warn(str(error))
             return Finding(Verdict.OPEN, str(error))

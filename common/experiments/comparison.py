@@ -13,7 +13,7 @@ from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.pairs import Measure, Pair
 from common.experiments.registry import Experiment, Paper
 from common.experiments.runs import KeptRun
-from common.experiments.scales import Budget
+from common.experiments.scales import PAPER, Budget
 from common.experiments.shares import Share
 from common.reporting.run_directory import RunDirectory
 
@@ -29,6 +29,11 @@ class Expected(enum.Enum):
     LEVEL = (-1, 1)
     NOT_BEHIND = (-1, _INFINITE)
 
+    @property
+    def is_lead(self) -> bool:
+        """Whether it says that one leads; any two are level, or close, before they learn."""
+        return self in (Expected.AHEAD, Expected.CLEARLY_AHEAD)
+
 
 def largest_fall(values: pandas.Series) -> float:
     """How far a run falls at most below its best value before: its instability."""
@@ -42,10 +47,11 @@ def throughout(values: pandas.Series) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Compares settings in pairs, over tasks and seeds, at the time that all runs of a task reach.
+    """Compares settings in pairs, over tasks and seeds, at the time that both reach on a task.
 
     All pairs must be tested and hold, and one that does not is enough that the claim does not.
-    Only runs of one scale and one budget are compared, and only tasks that one of both learns.
+    Only runs of one scale and one budget are compared, and only tasks that one of both learns. At
+    the paper's scale a run that goes on for longer than the experiment counts up to its end.
 
     pairs: (first, second). expected: of the first. environments: the experiment's if empty.
     measure: of a run. measured: what that is, in words. share: on how many of the tasks it must
@@ -66,9 +72,10 @@ class Comparison:
     def rule(self) -> str:
         """See `claims.Test`."""
         over = f", on {self.share.words}" if self.share else ", mean over tasks"
-        levelled = "" if self.expected is Expected.AHEAD else " and both methods have levelled off"
+        late = (", and both methods have levelled off" if self.expected.is_lead else
+                "; either only once both methods have levelled off")
         words = (f"difference of {self.measured}{over}: holds if it surely lies {self._range()}, "
-                 f"does not if it surely lies elsewhere{levelled}")
+                 f"does not if it surely lies elsewhere{late}")
         if len(self.pairs) > 1:
             words += "; all pairs must be tested and hold, one that does not is enough"
         if self.share or len(self.pairs) > 1:
@@ -108,26 +115,31 @@ class Comparison:
         environments = self.environments or experiment.environments
         runs = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended
                 and run.setting in settings and run.environment in environments]
-        budgets = dict.fromkeys(run.budget for run in runs)
-        found = [self._compare(experiment, evidence, scale, budget, runs) for budget in budgets]
+        is_papers = scale == PAPER.name
+        budgets = [experiment.budget if is_papers and run.budget.covers(experiment.budget)
+                   else run.budget for run in runs]
+        found = [self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
+                 for budget in dict.fromkeys(budgets)]
         return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
 
-    def _compare(self, experiment, evidence, scale, budget, runs) -> "_Compared":
+    def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
         environments = self.environments or experiment.environments
-        of_budget = [run for run in runs if run.budget == budget]
+        of_budget = [run for run, its in budgeted if its == budget]
         lines = pairs.lines_of(
             of_budget, selection.clock(experiment), experiment.y, experiment.returns)
         is_atari = any(task.startswith("atari:") for task in environments)
         human = evidence.reported.atari_scores() if is_atari else None
         groups = [[task] for task in environments] if self.share else [environments]
-        return _Compared(scale, budget, self._unequal(budget, runs), tuple(
+        return _Compared(scale, budget, self._unequal(budget, budgeted), tuple(
             tuple(pairs.compare(*pair, tasks, lines, experiment.y, self.measure, human)
                   for tasks in groups) for pair in self.pairs))
 
-    def _unequal(self, budget: Budget, runs: Sequence[KeptRun]) -> tuple[KeptRun, ...]:
+    def _unequal(
+        self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]
+    ) -> tuple[KeptRun, ...]:
         """Runs of other budgets, of tasks that both settings of a pair were run on."""
-        there = {(run.setting, run.environment) for run in runs}
-        return tuple(run for run in runs if run.budget != budget and any(
+        there = {(run.setting, run.environment) for run, _ in budgeted}
+        return tuple(run for run, its in budgeted if its != budget and any(
             run.setting in pair and all((one, run.environment) in there for one in pair)
             for pair in self.pairs))
 
@@ -175,9 +187,10 @@ class Comparison:
         """For each that was tested, by its identity: whether it holds; None: not sure."""
         answers = {}
         for pair, (within, outside) in zip(tested, self._corrected(tested)):
-            is_late = self.expected is Expected.AHEAD or not pair.is_learning
-            answers[id(pair)] = (True if within < 1 - CONFIDENCE else
-                                 False if outside < 1 - CONFIDENCE and is_late else None)
+            is_late = not pair.is_learning
+            holds = within < 1 - CONFIDENCE and (is_late or self.expected.is_lead)
+            fails = outside < 1 - CONFIDENCE and is_late
+            answers[id(pair)] = True if holds else False if fails else None
         return answers
 
     def _smaller_p(self, tested: Sequence[Pair]) -> dict[int, str]:
@@ -198,8 +211,7 @@ class Comparison:
             missing = sum(not any(one.interval for one in group) for group in compared.by_pair)
             return (f"{missing} of {len(self.pairs)} pairs were not tested" if missing
                     else "too few tasks were tested")
-        if self.expected is not Expected.AHEAD and any(
-                pair.is_learning for pair in compared.tested):
+        if any(answers[id(pair)] is None and pair.is_learning for pair in compared.tested):
             return "too short: one of them is still learning"
         return "too few seeds to be sure"
 

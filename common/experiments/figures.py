@@ -106,7 +106,7 @@ def draw(
         groups, names = {}, [f"{part.name}, " for part in experiment.parts] or [""]
         for (part, lines), name in zip(parts, names):
             looks = _looks(paper, part, settings)
-            groups |= {f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part.band)
+            groups |= {f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part)
                        for panel in dict.fromkeys(key[0] for key in lines)}
         return bars.draw(groups, _y_label(experiment), _references(paper, experiment), title,
                          words, path)
@@ -187,7 +187,7 @@ def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tup
     """What is shaded: [P] each, from [seeds, P]; nothing with one seed."""
     if len(values) == 1:
         return None, None
-    if band is Band.PERCENTILES_20_80:
+    if band in (Band.PERCENTILES_20_80, Band.PERCENTILES_20_80_OF_EPISODES):
         return tuple(np.percentile(values, (20, 80), axis=0))
     if band is Band.STANDARD_ERROR:
         error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
@@ -208,13 +208,13 @@ def _panel(lines: Lines, name: str, looks, band: Band, references) -> panels.Pan
                         references if curves else ())
 
 
-def _bars(lines: Lines, name: str, looks, band: Band) -> list[bars.Bar]:
-    drawn = []
+def _bars(lines: Lines, name: str, looks, part: Experiment) -> list[bars.Bar]:
+    drawn, take = [], selection.final_of(part.y).take
     for setting, (label, style) in looks.items():
-        finals = [selection.final(line) for key, line in lines.items()
+        finals = [take(line) for key, line in lines.items()
                   if key[:2] == (name, setting)]
         if finals:
-            low, high = _band(np.array(finals)[:, np.newaxis], band)
+            low, high = _band(np.array(finals)[:, np.newaxis], part.band)
             ends = (None, None) if low is None else (float(low[0]), float(high[0]))
             drawn.append(bars.Bar(label, style, float(np.mean(finals)), *ends))
     return drawn

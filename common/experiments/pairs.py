@@ -16,6 +16,8 @@ MARGIN = 0.05
 """Smaller differences count as none: a part of the scale, see `Unit`."""
 LATE = 2 / 3
 """A method that gains more than the margin after this part of its runs is still learning."""
+_OVERTIME = 1.01
+"""Runs of one length end milliseconds apart."""
 
 Measure = Callable[[pandas.Series], float]
 """Of a run's values, in their order."""
@@ -45,7 +47,7 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Both settings on a task, at the time that all runs of it reach.
+    """Both settings on a task, at the time that all their runs of it reach.
 
     first, second: a value a seed, as measured. gain: of the one that gained more after `LATE` of
     the time. has_learnt: whether one of them ends more than the margin above its first value, mean
@@ -146,7 +148,7 @@ def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFr
               max(line.index[0] for side in both for line in side))
     values, gains, rises, finals = [], [], [], []
     for side in both:
-        cut = [line[line.index <= end] for line in side]
+        cut = [line[line.index <= _OVERTIME * end] for line in side]
         early = [line[line.index <= max(LATE * end, line.index[0])] for line in cut]
         values.append(tuple(measure(line) for line in cut))
         finals.append([selection.final(line) for line in cut])

@@ -189,8 +189,9 @@ def _plan_run(
     )
     return PlannedRun(
         run, seed, directory, scale.name, budget, flags,
-        tuple(scale.differences(reported, run.program.module, run.choices)), seen, minutes,
-        needs.disk,
+        tuple(scale.differences(
+            reported, run.program.module, run.choices, experiment.states_budget)),
+        seen, minutes, needs.disk,
     )
 
 

@@ -44,6 +44,7 @@ class Band(enum.StrEnum):
 
     UNSTATED = "not said"
     PERCENTILES_20_80 = "20th to 80th percentile"
+    PERCENTILES_20_80_OF_EPISODES = "20th to 80th percentile of all episodes"
     STANDARD_ERROR = "standard error"
 
 
@@ -150,7 +151,7 @@ class Experiment:
     title: what it shows, a phrase.
     runs: of one seed, in the order of the paper's legend and panels. Empty where there is nothing
       to run.
-    budget: of a run, the paper's.
+    budget: of a run, the paper's. states_budget: whether the paper says it; else it is ours.
     returns: whose episodes; `x`: column of evaluator.csv on the horizontal axis (a table, or a
       figure of final performance, has none: ""); `y`: what is on the vertical one,
       `EPISODE_RETURN` or a column of learner.csv.
@@ -168,6 +169,7 @@ class Experiment:
     title: str
     runs: tuple[Run, ...] = ()
     budget: Budget = Budget()
+    states_budget: bool = True
     returns: Returns = Returns.EVALUATOR
     x: str = "wall_seconds"
     y: str = EPISODE_RETURN

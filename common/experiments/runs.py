@@ -5,6 +5,7 @@ What is malformed is said with its file and left out; the rest is used.
 
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -12,11 +13,12 @@ import re
 import numpy as np
 import pandas
 
-from common.experiments import checked_rows
+from common.experiments import checked_rows, registry
 from common.experiments.checked_rows import Once, Warn
 from common.experiments.registry import EPISODE_RETURN, Returns, run_path
 from common.experiments.scales import Budget
 from common.experiments.status import IN_ORDER
+from common.reporting.csv_rows import last_row
 from common.reporting.differences import differences
 from common.reporting.run_directory import RunDirectory
 
@@ -64,16 +66,33 @@ class KeptRun:
         return float(values.max()) if len(values) else 0.0
 
     @property
+    def size(self) -> str:
+        """The word for it in its record, of a run by hand "8 actors"; "" where it has none."""
+        return str(self.starts[-1].get("scale") or "") if self.starts else ""
+
+    def has_flag(self, flag: str) -> bool:
+        """Whether its last command line has a flag, "num_actors", with a value, "--num_actors=8".
+
+        Not what is in a file of flags.
+        """
+        given = [one.lstrip("-") for one in self._command]
+        return any(one == flag.lstrip("-") or one.startswith(f"{flag}=") for one in given)
+
+    @property
+    def _command(self) -> tuple[str, ...]:
+        command = self.starts[-1].get("command") if self.starts else None
+        return tuple(map(str, command)) if isinstance(command, list) else ()
+
+    @property
     def budget(self) -> Budget:
         """What its last start was limited to.
 
         By its command line; where that does not say, and for a run that was stopped before, the
         minutes that it took.
         """
-        last = self.starts[-1] if self.starts else {}
-        command = last.get("command") if last.get("outcome") == "finished" else None
-        flags = command if isinstance(command, list) else ()
-        limits = dict(limit for flag in flags if (limit := _limit(str(flag))))
+        is_finished = bool(self.starts) and self.starts[-1].get("outcome") == "finished"
+        flags = self._command if is_finished else ()
+        limits = dict(limit for flag in flags if (limit := _limit(flag)))
         if not limits:
             limits = {"minutes": float(f'{self.reached("wall_seconds") / 60:.2g}')}
         return Budget(**limits)
@@ -81,8 +100,8 @@ class KeptRun:
     @property
     def cores(self) -> int:
         """How many its machine let it use; 1 where run.json does not say."""
-        machine = self.starts[-1].get("machine") or {} if self.starts else {}
-        return machine.get("usable_cores") or 1
+        machine = self.starts[-1].get("machine") if self.starts else None
+        return (machine.get("usable_cores") if isinstance(machine, dict) else None) or 1
 
     def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
         """What a figure draws of this run.
@@ -181,11 +200,16 @@ class KeptRuns:
             return None
         environment, seed = str(config.get("environment")), config.get("seed")
         place = self.root / run_path(paper, scale, setting, environment, seed)
-        if config.get("paper") != paper or place != path:
+        if config.get("paper") != paper or place != path or not isinstance(seed, int):
             self.warn(
                 f"{RunDirectory(path).config_json}: is of {config.get('paper')}, {environment}, "
-                f"seed {seed}, which does not belong there: run left out"
+                f"seed {seed!r}, which does not belong there: run left out"
             )
+            return None
+        evaluated = (last_row(RunDirectory(path).evaluator_csv) or {}).get("setting", setting)
+        if evaluated != setting and evaluated in _other_settings(paper, setting):
+            self.warn(f"{RunDirectory(path).evaluator_csv}: is of the setting {evaluated}, which "
+                      "does not belong there: run left out")
             return None
         record = self._json(RunDirectory(path).run_json, "taken as a run that has not ended")
         starts = record.get("starts") if isinstance(record, dict) else None
@@ -225,6 +249,17 @@ class KeptRuns:
         except OSError as error:
             self.warn(f"{path}: cannot be read ({error.strerror}): {consequence}")
         return None
+
+
+@functools.cache
+def _other_settings(paper: str, setting: str) -> frozenset[str]:
+    """The settings that have directories of their own; not what `setting` calls itself in rows."""
+    try:
+        runs = [run for one in registry.paper(paper).experiments for run in one.every_run]
+    except registry.UnknownError:
+        return frozenset()
+    own = {flag for run in runs if run.setting == setting for flag in run.flags}
+    return frozenset(run.setting for run in runs if f"--setting={run.setting}" not in own)
 
 
 def _limit(flag: str) -> tuple[str, float] | None:

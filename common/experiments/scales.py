@@ -31,6 +31,11 @@ class Budget:
             f"--{name}={limit:.12g}" for name, limit in limits.items() if limit is not None
         )
 
+    def covers(self, other: "Budget") -> bool:
+        """Whether a run of this budget is one of the other as well, if it is cut there."""
+        return all((ours is None) == (theirs is None) and (ours is None or ours >= theirs)
+                   for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other)))
+
     def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
         """Whether a run that is so far is over."""
         done = (wall_seconds / 60, actor_steps, learner_steps)
@@ -91,10 +96,17 @@ class Scale:
             if change.program in ("", program) and change.name not in own
         )
 
-    def differences(self, reported: Budget, program: str, run_flags: Sequence[str]) -> list[str]:
-        """What differs from the paper's run, a phrase each; none for the paper's own scale."""
+    def differences(
+        self, reported: Budget, program: str, run_flags: Sequence[str], is_stated: bool = True
+    ) -> list[str]:
+        """What differs from the paper's run, a phrase each; none for the paper's own scale.
+
+        Args:
+          is_stated: whether `reported` is in the paper.
+        """
         budget = self.budget_of(reported)
-        words = [] if budget == reported else [f"{budget} instead of {reported}"]
+        whose = "" if is_stated else " (not in the paper)"
+        words = [] if budget == reported else [f"{budget} instead of {reported}{whose}"]
         return words + [change.text for change in self.changes_of(program, run_flags)]
 
 

@@ -1,6 +1,6 @@
 """Claims that a speed grows in proportion to something."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 
 import numpy as np
@@ -25,7 +25,8 @@ class Proportional:
     sizes: Mapping[str, float]
 
     rule = ("the slope of log value over log size, a run a point, with its 95 % interval: holds "
-            f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside")
+            f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside and none of the "
+            "sizes is above its machine's cores")
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
@@ -34,13 +35,19 @@ class Proportional:
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
             lines = pairs.lines_of(runs, selection.clock(experiment), experiment.y,
                                    experiment.returns)
-            points = [(self.sizes[setting], selection.final(line))
+            take = selection.final_of(experiment.y).take
+            points = [(self.sizes[setting], take(line))
                       for (setting, _), of in lines.items() if setting in self.sizes for line in of]
             if len({size for size, _ in points}) >= 3:
-                return self._conclude(np.log(np.array(points)), scale)
+                crowded = [(self.sizes[run.setting], run.cores) for run in runs
+                           if self.sizes.get(run.setting, 0) > run.cores]
+                return self._conclude(np.log(np.array(points)), scale, crowded)
         return Finding(Verdict.OPEN, nothing(paper, experiment))
 
-    def _conclude(self, points: np.ndarray, scale: str) -> Finding:
+    def _conclude(
+        self, points: np.ndarray, scale: str, crowded: Sequence[tuple[float, int]]
+    ) -> Finding:
+        """Of [runs, 2] logarithms; crowded: sizes above their machine's cores, with these."""
         line = stats.linregress(points[:, 0], points[:, 1])
         reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr
         low, high = line.slope - reach, line.slope + reach
@@ -50,5 +57,9 @@ class Proportional:
         if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
             verdict = Verdict.HOLDS
         elif high < 1 - _TOLERANCE or low > 1 + _TOLERANCE:
-            verdict = Verdict.FAILS
+            verdict = Verdict.OPEN if crowded else Verdict.FAILS
+            if crowded:
+                size, cores = max(crowded)
+                words += (f" Up to {size:g} shared {cores} cores, which says nothing of those that "
+                          "have a core each.")
         return Finding(verdict, words)

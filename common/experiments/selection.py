@@ -1,7 +1,9 @@
 """Which of the runs that are kept a figure, a table or a claim takes."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pandas
 
 from common.experiments.registry import Experiment, Paper, UnknownError
@@ -11,6 +13,7 @@ from common.reporting import reported, scores
 
 FINAL = "the mean of a run's last tenth of values, at least two"
 """What a final return is."""
+_FINAL_SPEED = "the mean over the last third of a run's time"
 
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
@@ -88,6 +91,30 @@ def final(values: pandas.Series) -> float:
       values: one or more, in the order of the run.
     """
     return float(values.tail(max(2, len(values) // 10)).mean())
+
+
+def final_speed(values: pandas.Series) -> float:
+    """The final value of a run's speed: the mean over the last third of its time.
+
+    Args:
+      values: by wall-clock seconds; each is of the time since the one before.
+    """
+    ends = values.index.to_numpy()
+    is_late = ends > 2 / 3 * ends[-1]
+    return float(np.average(values[is_late], weights=np.diff(ends, prepend=0.0)[is_late]))
+
+
+class FinalValue(NamedTuple):
+    """How a column's final value is taken, and that in words."""
+
+    take: Callable[[pandas.Series], float]
+    words: str
+
+
+def final_of(column: str) -> FinalValue:
+    """How the final value of an experiment's `y` is taken."""
+    is_speed = column.endswith("_per_second")
+    return FinalValue(final_speed, _FINAL_SPEED) if is_speed else FinalValue(final, FINAL)
 
 
 def human_normalised(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pandas
 
-from common.experiments import captions, scales
+from common.experiments import captions, scales, selection
 from common.experiments.registry import Experiment, Paper
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRun
@@ -114,7 +114,7 @@ def build(
     return Table(
         f"{paper.title}, {experiment.name}: {experiment.title}", rows,
         beside.summary(experiment, runs, numbers) if beside else None,
-        _note(paper, experiment, scale, bool(cells)),
+        _note(paper, experiment, scale, bool(cells), runs),
     )
 
 
@@ -163,11 +163,18 @@ def _ours(name: str, texts, numbers, cells, beside: Comparison) -> dict[str, lis
     return {prefix + column: values for column, values in columns.items()}
 
 
-def _note(paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool) -> str:
+def _note(
+    paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool,
+    runs: Sequence[KeptRun],
+) -> str:
+    tasks = {run.environment for run in selection.runs_of(experiment, runs)}
     words = []
     obstacle = paper.obstacle(experiment)
     if obstacle:
         words.append(obstacle)
+    elif experiment.runs and not has_ours and tasks:
+        words.append(f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
+                     f"{scale}: not enough for what is ours")
     elif experiment.runs and not has_ours:
         words.append("no runs yet: what is ours is empty")
     elif scale is not None and has_ours:

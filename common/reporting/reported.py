@@ -23,7 +23,8 @@ class ReportedError(ValueError):
     """A file of reported numbers is not as it must be, or has not what was asked for."""
 
 
-def _refuse(message: str) -> NoReturn:
+def refuse(message: str) -> NoReturn:
+    """For `on_malformed`: raises."""
     raise ReportedError(message)
 
 
@@ -31,7 +32,7 @@ def read(
     paper: str,
     *,
     directory: str | os.PathLike = DIRECTORY,
-    on_malformed: Callable[[str], None] = _refuse,
+    on_malformed: Callable[[str], None] = refuse,
 ) -> pandas.DataFrame:
     """Everything that a paper reports, in the order of its file.
 
@@ -68,7 +69,7 @@ def table(
     cells: str = "number",
     *,
     directory: str | os.PathLike = DIRECTORY,
-    on_malformed: Callable[[str], None] = _refuse,
+    on_malformed: Callable[[str], None] = refuse,
 ) -> pandas.DataFrame:
     """What one source of a paper reports, as the paper arranges it.
 
@@ -114,7 +115,7 @@ def number(
 def atari_scores(
     *,
     directory: str | os.PathLike = DIRECTORY,
-    on_malformed: Callable[[str], None] = _refuse,
+    on_malformed: Callable[[str], None] = refuse,
 ) -> pandas.DataFrame:
     """Scores of a random agent and of a human tester on 57 Atari games, from no-op starts.
 

@@ -22,8 +22,14 @@ def _check(role: str, judge: _Judge, rule: str) -> Check:
         kills = [kill for kill in soak["kills"] if kill["role"] == role] if soak else []
         if not kills:
             return None, f"No record: {_COMMAND}."
-        back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
-        holds, words = judge(kills, soak["end"])
+        try:
+            back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
+            holds, words = judge(kills, soak["end"])
+        except (KeyError, TypeError) as error:
+            evidence.warn(f"{evidence.benchmarks / _RECORD}.json: is no whole record ({error!r})")
+            return None, f"The record is not whole: {_COMMAND}."
+        if soak.get("wrong"):
+            holds, words = False, f'{words}; the run itself went wrong: {"; ".join(soak["wrong"])}'
         return holds, (f"{len(kills)} killed, {len(back)} back after "
                        f"{min(back, default=0):.0f} to {max(back, default=0):.0f} s; {words} "
                        f"(results/benchmarks/{_RECORD}.json).")

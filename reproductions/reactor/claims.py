@@ -66,15 +66,16 @@ def _differing(names, ours, printed, digits: str) -> str:
 def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, str]:
     """Whether an agent is ahead of others by all three metrics of table 1 or 2."""
     table, words = evidence.reported.table("reactor", source), []
+    own = {metric: evidence.reported.number("reactor", source, agent, metric) for metric in _SIGNS}
     for metric, sign in _SIGNS.items():
         ahead = table.loc[others, metric].dropna()
-        better = ahead.index[sign * ahead >= sign * table.at[agent, metric]]
+        better = ahead.index[sign * ahead >= sign * own[metric]]
         if len(better):
-            words.append(f"{metric}: {agent} {table.at[agent, metric]:g}, " + ", ".join(
+            words.append(f"{metric}: {agent} {own[metric]:g}, " + ", ".join(
                 f"{name} {ahead[name]:g}" for name in better))
     if words:
         return False, f'{source.capitalize()}: {"; ".join(words)}.'
-    values = ", ".join(f"{metric} {table.at[agent, metric]:g}" for metric in _SIGNS)
+    values = ", ".join(f"{metric} {number:g}" for metric, number in own.items())
     beaten = f"{others[0]}'s" if len(others) == 1 else "the others'"
     return True, f"{source.capitalize()}: {agent} has {values}, all better than {beaten}."
 

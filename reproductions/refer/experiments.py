@@ -77,9 +77,10 @@ _POLICY_GRADIENTS = ("ppo", "acer_lr0.0001", "acer_lr1e-05",
 _BUDGET = Budget(actor_steps=10_000_000)
 _STEPS = "10M steps and the list of tasks are those of the authors' scripts, not of the text"
 _COMMON = {"budget": _BUDGET, "returns": Returns.ALL_ACTORS, "x": "actor_steps",
-           "band": Band.PERCENTILES_20_80, "seeds": 5, "note": _STEPS}
+           "band": Band.PERCENTILES_20_80_OF_EPISODES, "seeds": 5, "note": _STEPS}
 _OF_DIVERGENCE = {**_COMMON, "y": "kl_divergence", "band": Band.UNSTATED}
-_OF_SENSITIVITY = {**_COMMON, "note": f"{_STEPS}; tasks and values: the authors' scripts, or ours"}
+_OF_SENSITIVITY = {**_COMMON, "band": Band.PERCENTILES_20_80,
+                   "note": f"{_STEPS}; tasks and values: the authors' scripts, or ours"}
 
 EXPERIMENTS = (
     Experiment("refer", "figure 1", "Gym: DDPG with five kinds of replay",
@@ -95,7 +96,7 @@ EXPERIMENTS = (
     Experiment(
         "refer", "figure 6", "flow control: V-RACER, ACER and DDPG",
         runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW),
-        **{**_COMMON, "seeds": 3, "band": Band.UNSTATED,
+        **{**_COMMON, "seeds": 3, "band": Band.UNSTATED, "states_budget": False,
            "note": "10M steps are ours: the text has none; the authors' solver is not public"},
     ),
     Experiment("refer", "figure 7", "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",

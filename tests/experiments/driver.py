@@ -17,7 +17,7 @@ from reproductions.d4pg.experiments import PROGRAM
 TINY = Scale("tiny", "for a test", None, tuple(Change(flag, f"tiny: {flag}") for flag in (
     "--learner_threads=1", "--evaluation_episodes=1", "--evaluation_seconds=1",
     "--checkpoint_seconds=0.3", "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)",
-    "--config.batch_size=32", "--config.min_replay_size=200",
+    "--config.batch_size=16", "--config.min_replay_size=200",
     "--config.samples_per_insert=1",  # slow enough to be cut
 )))
 D4PG = Experiment("d4pg", "figure 0", "one run that is short, one to cut", runs=(

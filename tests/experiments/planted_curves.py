@@ -12,12 +12,12 @@ from common.reporting import columns
 def plant_run(
     root, setting, environment, seed, returns, *, paper="d4pg", scale="two_cores", seconds=300.0,
     steps=30_000, frames_per_step=1, outcome="finished", num_actors=8, episodes=(), speed=100.0,
-    limits=(), **config,
+    limits=(), cores=2, **config,
 ):
     """Writes a run whose evaluations are `returns`, evenly over its time.
 
     episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. limits: flags
-    of its command line.
+    of its command line. cores: of its machine.
     """
     path = root / run_path(paper, scale, setting, environment, seed)
     path.mkdir(parents=True)
@@ -39,6 +39,6 @@ def plant_run(
         "paper": paper, "environment": environment, "seed": seed, "num_actors": num_actors,
         "config": {"batch_size": 256} | config}, indent=2))
     (path / "run.json").write_text(json.dumps({"starts": [
-        {"outcome": outcome, "seed": seed, "scale": scale, "machine": {"usable_cores": 2},
+        {"outcome": outcome, "seed": seed, "scale": scale, "machine": {"usable_cores": cores},
          "command": ["python", "-m", "binaries.d4pg", *limits]}]}))
     return path

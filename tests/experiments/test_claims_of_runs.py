@@ -164,6 +164,42 @@ def test_failing_needs_runs_that_have_levelled_off(tmp_path, evidence, others, r
     assert ("still learning" in finding.evidence) == bool(rise)
 
 
+def test_no_method_is_as_good_as_another_before_it_has_learnt(tmp_path, evidence):
+    for n in (1, 5):
+        for replay in ("uniform", "prioritized"):
+            plant(tmp_path, f"d4pg_{replay}_n{n}", CARTPOLE, (60, 61), rise=60)
+    finding = judge("d4pg", "priority_d4pg", evidence)
+    assert finding.verdict is Verdict.OPEN and "still learning" in finding.evidence
+
+
+@pytest.mark.parametrize("ours, verdict", [(600, Verdict.HOLDS), (100, Verdict.OPEN)])
+def test_a_lead_may_hold_early_and_fails_late(tmp_path, evidence, ours, verdict):
+    plant(tmp_path, FULL, FINGER, (ours, ours + 1), rise=60)
+    plant(tmp_path, "ddpg", FINGER, (300, 301), rise=60)
+    assert judge("d4pg", "distributed", evidence).verdict is verdict
+
+
+def test_runs_that_end_milliseconds_apart_keep_their_last_evaluation(tmp_path, evidence):
+    for seed in range(2):
+        plant_run(tmp_path, FULL, FINGER, seed, [0.0, 100, 100, 800 + seed], seconds=300.07,
+                  limits=("--max_minutes=5",))
+    plant(tmp_path, "ddpg", FINGER, (300, 301), limits=("--max_minutes=5",))
+    finding = judge("d4pg", "distributed", evidence)
+    assert "finger turn hard 450.2 (2 seeds) - 300.5 (2 seeds)" in finding.evidence
+
+
+def test_at_the_papers_scale_a_longer_run_counts_up_to_the_end(tmp_path, evidence):
+    task = "atari:seaquest"
+    for setting, minutes, levels in (("dqn", 7200, [0] + [9000] * 4 + [20_000] * 15),
+                                     ("dqn_lr3.125e-05", 2100, [0] + [9000] * 9)):
+        for seed in range(2):
+            plant_run(tmp_path, setting, task, seed, [level + seed for level in levels],
+                      paper="apex", scale="paper", seconds=60 * minutes,
+                      limits=(f"--max_minutes={minutes}",))
+    finding = judge("apex", "learning_rate", evidence)
+    assert finding.verdict is Verdict.HOLDS and "35 hours a run: 1 of 6 tasks" in finding.evidence
+
+
 def test_instability_is_the_largest_fall(tmp_path, evidence):
     task = "control:cheetah:walk"
     for seed in range(2):
@@ -316,6 +352,11 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     (tmp_path / SOAK).write_text(json.dumps(soak))
     other = dataclasses.replace(evidence, benchmarks=tmp_path)
     assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 4
+    soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
+    (tmp_path / SOAK).write_text(json.dumps({**soak, "wrong": ["files: one is torn"]}))
+    for name in names:
+        finding = judge("apex", name, other)
+        assert finding.verdict is Verdict.FAILS and "went wrong: files: one" in finding.evidence
 
 
 @pytest.mark.parametrize("name, recovered, note, least, verdict", [
@@ -335,6 +376,34 @@ def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, ve
     assert judge("apex", name, evidence).verdict is verdict
 
 
+def test_a_malformed_row_turns_no_verdict(tmp_path, evidence):
+    shutil.copytree(reported.DIRECTORY, tmp_path / "reported")
+    file, said = tmp_path / "reported/reactor.csv", []
+    lines = file.read_text().splitlines(keepends=True)
+    (number,) = [number for number, line in enumerate(lines)
+                 if line.startswith("reactor,table 1,Reactor 500m,Elo,")]
+    lines[number] = "reactor,table 1,Reactor 500m\n"
+    file.write_text("".join(lines))
+    evidence = again(evidence, reported=ReportedNumbers(pytest.fail, tmp_path / "reported"),
+                     warn=said.append)
+    assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
+    assert f"reactor.csv:{number + 1}: malformed row" in said[0]
+    # Nor does one that is gone altogether; other papers are judged.
+    file.write_text("".join(lines[:number] + lines[number + 1:]))
+    assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
+    assert judge("apex", "above_baselines", evidence).verdict is Verdict.HOLDS
+
+
+def test_a_record_that_is_not_whole_decides_nothing(tmp_path, evidence):
+    soak, said = json.loads((RESULTS / "benchmarks" / SOAK).read_text()), []
+    del soak["end"]["accepted_from_all_lives"]
+    (tmp_path / SOAK).write_text(json.dumps(soak))
+    evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
+    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
+    assert f"{SOAK}: is no whole record" in said[0]
+    assert judge("apex", "learner_fails", evidence).verdict is Verdict.HOLDS
+
+
 def test_a_missing_or_broken_benchmark_leaves_the_claim_open(tmp_path, evidence):
     said = []
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
@@ -350,7 +419,7 @@ def test_a_broken_reported_file_leaves_the_claim_open(tmp_path, evidence):
     evidence = dataclasses.replace(
         evidence, reported=ReportedNumbers(said.append, tmp_path), warn=said.append)
     finding = judge("apex", "median", evidence)
-    assert finding.verdict is Verdict.OPEN and "has no source 'table 1'" in finding.evidence
+    assert finding.verdict is Verdict.OPEN and "apex.csv:2: malformed row" in finding.evidence
     assert "apex.csv:2" in said[0]
 
 

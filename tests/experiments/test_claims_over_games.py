@@ -23,25 +23,38 @@ def _evidence(tmp_path):
                     RESULTS / "benchmarks", pytest.fail)
 
 
-def plant(root, games, factor):
-    """A run a game whose human-normalised score is `factor`."""
+def plant(root, games, factors, days=5):
+    """Runs whose human-normalised scores are `factors`, a seed each."""
     table = reported.atari_scores()
     for game in games:
         low, high = table.loc[game.removeprefix("atari:")]
-        plant_run(root, "dqn", game, 0, [low + factor * (high - low)] * 2, paper="apex",
-                  scale="paper", steps=1000, frames_per_step=4)
+        for seed, factor in enumerate(factors):
+            plant_run(root, "dqn", game, seed, [low + factor * (high - low)] * 2, paper="apex",
+                      scale="paper", steps=1000, frames_per_step=4,
+                      limits=(f"--max_minutes={days * 24 * 60}",))
 
 
-@pytest.mark.parametrize("factor, verdict", [(4.5, Verdict.HOLDS), (1.0, Verdict.FAILS)])
-def test_the_median_turns_the_verdict(tmp_path, evidence, factor, verdict):
-    plant(tmp_path, GAMES, factor)
+@pytest.mark.parametrize("factors, days, verdict", [
+    ((4.4, 4.6), 5, Verdict.HOLDS), ((0.9, 1.1), 5, Verdict.FAILS), ((4.4, 4.6), 1, Verdict.HOLDS),
+    ((0.9, 1.1), 1, Verdict.OPEN),
+])
+def test_the_median_turns_the_verdict(tmp_path, evidence, factors, days, verdict):
+    plant(tmp_path, GAMES, factors, days)
     finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
     assert finding.verdict is verdict
-    assert f"Our median is {100 * factor:.0f} %" in finding.evidence
+    assert f"Our median is {50 * sum(factors):.0f} %" in finding.evidence
+    assert ("Not all runs had the paper's 5 days" in finding.evidence) == (factors[0] == 0.9
+                                                                         and days == 1)
+
+
+def test_one_seed_decides_no_median(tmp_path, evidence):
+    plant(tmp_path, GAMES, (4.5,))
+    finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
+    assert finding.verdict is Verdict.OPEN and "two seeds or more of 0" in finding.evidence
 
 
 def test_some_games_are_not_enough(tmp_path, evidence):
-    plant(tmp_path, GAMES[:3], 9.0)
+    plant(tmp_path, GAMES[:3], (9.0, 9.0))
     finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
     assert finding.verdict is Verdict.OPEN and "3 of 57 games" in finding.evidence
 
@@ -56,12 +69,15 @@ def test_final_scores_are_means_over_seeds(tmp_path):
     assert final_scores(runs, "other", Returns.EVALUATOR).empty
 
 
-@pytest.mark.parametrize("power, verdict", [(1.0, Verdict.HOLDS), (0.5, Verdict.FAILS)])
-def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, verdict):
+@pytest.mark.parametrize("power, cores, verdict", [
+    (1.0, 2, Verdict.HOLDS), (0.5, 256, Verdict.FAILS), (0.5, 255, Verdict.OPEN),
+])
+def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, cores, verdict):
     experiment = APEX.experiment("figure 13")
     sizes = dict(zip(experiment.settings, (8, 16, 32, 64, 128, 256)))
     for setting, actors in sizes.items():
         plant_run(tmp_path, setting, experiment.environments[0], 0, [1.0] * 3, paper="apex",
-                  scale="paper", num_actors=actors, speed=30.0 * actors**power)
+                  scale="paper", num_actors=actors, speed=30.0 * actors**power, cores=cores)
     finding = Proportional(sizes).find(APEX, experiment, evidence)
     assert finding.verdict is verdict and f"power {power:.2f}" in finding.evidence
+    assert ("Up to 256 shared 255 cores" in finding.evidence) == (cores == 255)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas
 import pytest
 
 from common.experiments import figures, registry, selection
@@ -206,6 +207,30 @@ def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
     assert (name, bar.value, bar.low, bar.high) == ("walker run", 150, 100, 200)
     figures.draw(aql, aql.experiment("figure 2"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
     assert list(drawn[1][0]) == ["medium, 1 of 15 tasks"]
+
+
+def test_a_speed_is_a_mean_over_time_not_over_rows():
+    # A short row at the end, as a run leaves it when it stops.
+    speeds = pandas.Series([10.0, 100.0, 100.0, 400.0], index=[30.0, 45.0, 58.0, 60.0])
+    assert selection.final_of("actor_steps_per_second").take(speeds) == pytest.approx(120)
+    assert selection.final_of("episode_return_mean").take(speeds) == 250
+
+
+def test_captions_say_only_what_the_runs_have(tmp_path):
+    paper = registry.paper("apex")
+    plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex",
+              limits=("--evaluation_seconds=120", "--evaluation_episodes=9"))
+    runs = runs_of(tmp_path, "apex")
+    words = caption(paper, paper.experiment("figure 14").at("two_cores"), "two_cores", runs,
+                    ["dqn_two_cores"])
+    assert "an evaluation every 2 minutes" in words and "of 5 episodes" not in words
+    assert "(the paper does not say; at its scale 35 hours)" in words
+    # A scale that no paper lists, as of a run by hand.
+    plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex", scale="other")
+    runs = [dataclasses.replace(run, starts=({"scale": "8 actors"},))
+            for run in runs_of(tmp_path, "apex", "other")]
+    words = caption(paper, figures.all_runs(paper, "other", runs), "other", runs, [])
+    assert "Scale other: runs of 5 minutes; 8 actors." in words
 
 
 def test_nothing_to_draw_is_an_error(tmp_path):

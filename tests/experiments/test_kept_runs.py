@@ -78,6 +78,33 @@ def test_a_run_in_the_wrong_place_is_left_out(tmp_path, said):
     assert "seed_1/config.json: is of d4pg, control:cartpole:swingup, seed 0" in said[0]
 
 
+def test_a_run_of_another_setting_is_left_out(tmp_path, said):
+    path = plant_run(tmp_path, SETTING, TASK, 0, [1.0])
+    path.parents[1].rename(path.parents[1].with_name("ddpg"))
+    assert not read(tmp_path, said)
+    (line,) = said
+    assert f"seed_0/evaluator.csv: is of the setting {SETTING}, which does not belong" in line
+
+
+def test_a_curve_may_be_of_a_setting_with_another_name(tmp_path, said):
+    # Figure 13's curves are one setting with several numbers of actors; figure 14 has it, too.
+    path = plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex")
+    path.parents[1].rename(path.parents[1].with_name("dqn_two_cores_8_actors"))
+    assert len(KeptRuns(tmp_path, said.append).of("apex", "two_cores")) == 1 and not said
+
+
+@pytest.mark.parametrize("name, change, cores", [
+    ("config.json", ('"seed": 0', '"seed": "0"'), None),
+    ("run.json", ('{"usable_cores": 2}', "[2]"), 1),
+])
+def test_values_of_another_kind_end_no_program(tmp_path, said, name, change, cores):
+    file = plant_run(tmp_path, SETTING, TASK, 0, [1.0]) / name
+    assert change[0] in file.read_text()
+    file.write_text(file.read_text().replace(*change))
+    assert [run.cores for run in read(tmp_path, said)] == [cores] * (cores is not None)
+    assert len(said) == (cores is None)
+
+
 def test_broken_json_is_named_with_its_line(tmp_path, said):
     path = plant_run(tmp_path, SETTING, TASK, 0, [1.0])
     (path / "config.json").write_text('{"paper": "d4pg",\n"seed": }')

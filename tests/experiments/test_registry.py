@@ -3,6 +3,7 @@
 import pytest
 
 from common import environments
+from common.environments.spec import EnvironmentSpec
 from common.experiments import registry
 from common.experiments import scales
 from common.experiments.registry import Run, UnknownError
@@ -171,6 +172,10 @@ def test_budget():
     assert not budget.reached(89, 10**9, 99)
     assert Budget(actor_steps=200_000_000).flags == ("--max_actor_steps=200000000",)
     assert not Budget().reached(1e9, 1e9, 1e9)
+    assert Budget(minutes=7200).covers(Budget(minutes=2100))
+    assert not Budget(minutes=60).covers(Budget(minutes=2100))
+    assert not Budget(minutes=7200, actor_steps=9).covers(Budget(minutes=2100))
+    assert not Budget(minutes=7200).covers(Budget(actor_steps=9))
     assert [str(Budget(minutes)) for minutes in (1, 60, 2100, 7200)] == [
         "1 minute", "1 hour", "35 hours", "5 days"]
 
@@ -184,6 +189,8 @@ def test_a_runs_own_flags_win_over_its_scales():
     assert scale.differences(Budget(minutes=60), "binaries.other", ["--num_actors=1"]) == [
         "1 minute instead of 1 hour", "x is 1", "y is 1"]
     assert scales.PAPER.differences(Budget(minutes=60), "binaries.one", []) == []
+    (words, *_) = scale.differences(Budget(minutes=60), "binaries.one", [], is_stated=False)
+    assert words == "1 minute instead of 1 hour (not in the paper)"
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
@@ -200,7 +207,7 @@ def test_d4pgs_settings_and_size_are_those_of_its_agent():
             if "--config.noise=ou" in run.flags:
                 config.noise = "ou"
             assert d4pg_settings.name_of(config) == run.setting
-    humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), 67, 21)
+    humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), EnvironmentSpec(67, 21))
     assert d4pg.PROGRAM.parameters == humanoid.parameters
 
 

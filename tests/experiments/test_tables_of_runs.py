@@ -39,6 +39,12 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
     assert "| pong" in tables.markdown(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
 
 
+def test_runs_of_too_few_games_are_said_to_be(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
+    assert "Runs of 1 of 57 tasks at the scale paper: not enough" in build(
+        APEX, "table 1", tmp_path).note
+
+
 def test_tables_say_whose_episodes_they_are_of(tmp_path):
     plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
     note = build(APEX, "table 2", tmp_path).note
