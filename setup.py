@@ -33,10 +33,11 @@ class BuildOps(build_ext.build_ext):
             )
         # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
         os.environ["CC"] = os.environ["CXX"] = compiler
-        # An older library stays behind under its own name; the loader would only mention it.
-        for library in CC.parent.glob("_ops.tf-*.so"):
-            library.unlink()
         super().run()
+        # One of another TensorFlow stays behind under its own name; the loader would mention it.
+        for library in CC.parent.glob("_ops.tf-*.so"):
+            if library.name != pathlib.Path(self.get_ext_filename("_ops")).name:
+                library.unlink()
 
     def get_ext_filename(self, fullname):
         from importlib import metadata

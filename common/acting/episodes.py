@@ -27,23 +27,20 @@ def actor_seed(seed: int, actor: int, life: int) -> int:
     return int(np.random.SeedSequence([seed, actor, life]).generate_state(1)[0])
 
 
-def former_lives(directory: pathlib.Path, actors: range) -> int:
-    """How many lives of these actors have left episodes in acting.csv.
-
-    One that ended before its first episode did has left none, and its beginning is repeated.
+def begin_life(directory: pathlib.Path, actors: range) -> int:
+    """Notes in lives.csv that these actors begin one; returns how many lives any of them had.
 
     Args:
       directory: of the run.
     """
-    path = RunDirectory(directory).acting_csv
-    lives = set()
+    path, former = RunDirectory(directory).lives_csv, 0
     if path.exists():
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            for row in csv.DictReader(file):
-                actor = row["actor"]
-                if actor and actor.isdecimal() and int(actor) in actors:
-                    lives.add(row["incarnation"])
-    return len(lives)
+            for first, last in (row for row in csv.reader(file) if len(row) == 2):
+                if first.isdecimal() and last.isdecimal():
+                    former += int(first) < actors.stop and int(last) >= actors.start
+    CsvRows(path, columns.LIVES).append({"first_actor": actors.start, "last_actor": actors[-1]})
+    return former
 
 
 class EpisodeLog:

@@ -39,7 +39,7 @@ class InProcessActors:
           num_actors: K, environments that are stepped together.
         """
         actors = range(num_actors)
-        life = episodes.former_lives(directory, actors)
+        life = episodes.begin_life(directory, actors)
         environments = episodes.make_environments(environment_name, actors, seed, life)
         spec = EnvironmentSpec.of(environments)
         self._agent = agent

@@ -36,7 +36,7 @@ def run_actor(
       actors: indices of the paper's actors that live in this process.
       num_actors: of the whole run.
     """
-    life = episodes.former_lives(directory, actors)
+    life = episodes.begin_life(directory, actors)
     batch = episodes.make_environments(environment_name, actors, seed, life)
     spec = EnvironmentSpec.of(batch)
     agent_seed = episodes.actor_seed(seed, actors.start, life)

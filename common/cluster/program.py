@@ -127,7 +127,7 @@ class Paper:
     config: the hyperparameters, a dataclass with `validate()`.
     num_actors: K.
     make_agent: builds the agent; imports TensorFlow, so only roles call it.
-    sizes: of a config, an observation and an action; without TensorFlow.
+    sizes: of a config, an `EnvironmentSpec` and an environment by its name; without TensorFlow.
     single_process: whether the learner's process also acts, and keeps the replay.
     agent: its name where the paper has several.
     require: as `Agent.require`, without TensorFlow, so that the launcher refuses what the agent
@@ -139,7 +139,7 @@ class Paper:
     config: object
     num_actors: int
     make_agent: Callable
-    sizes: Callable[[Any, int, int], resources.Sizes]
+    sizes: Callable[[Any, Any, str], resources.Sizes]
     single_process: bool = False
     agent: str | None = None
     require: Callable[[Any], None] | None = None
@@ -267,7 +267,7 @@ def _check_resources(paper: Paper, spec, **plan) -> str:
     """What is needed here and what there is; ClusterError if that is not enough."""
     from common import environments
 
-    sizes = paper.sizes(paper.config, spec.observation_size, spec.action_size)
+    sizes = paper.sizes(paper.config, spec, _ENVIRONMENT.value)
     hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
     return resources.check(
         sizes, resources.Plan(

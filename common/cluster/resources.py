@@ -46,6 +46,7 @@ class Sizes:
     moments: numbers that the optimiser keeps for each parameter; Adam has two.
     soft_capacity: whether more steps are kept until the learner has them removed.
     ahead_bytes: of the samples that the learner holds ahead of itself.
+    copies: of each transition, in the replay.
     """
 
     bytes_per_step: int
@@ -54,6 +55,7 @@ class Sizes:
     moments: int = 2
     soft_capacity: bool = False
     ahead_bytes: int = 0
+    copies: int = 1
 
     @property
     def learner_bytes(self) -> int:
@@ -105,7 +107,7 @@ def needs(sizes: Sizes, plan: Plan) -> Needs:
         full, most = math.ceil(WITH_REMOVALS * full), HARD_CAPACITY * full
 
     def replay_bytes(steps: int) -> int:
-        steps = min(steps, plan.max_actor_steps or steps)
+        steps = min(steps, sizes.copies * (plan.max_actor_steps or steps))
         return plan.replay * memory_bytes(
             *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 import difflib
 import importlib
+import re
 from types import ModuleType
 
 import dm_env
@@ -79,7 +80,9 @@ def _find(name: str) -> tuple[ModuleType, str]:
     if suite not in _SUITES:
         known = names()
         without_suite = {one.partition(":")[2]: one for one in known}
-        near = _near(name, known) or [without_suite[one] for one in _near(name, without_suite)]
+        near = [without_suite[one] for one in [_plain(name)] if one in without_suite]
+        near = near or _near(name, known)
+        near = near or [without_suite[one] for one in _near(name, without_suite)]
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
         raise _unknown(name, near, sorted(first_of_each.values()))
     module = _module(suite)
@@ -96,8 +99,20 @@ def _module(suite: str) -> ModuleType:
     return importlib.import_module(_SUITES[suite])
 
 
+def _plain(name: str) -> str:
+    """A game's name in Gymnasium's spelling as the suite spells it: "ms_pacman".
+
+    Of "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacman-ram-v4".
+    """
+    name = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$",
+                  "", name)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
 def _near(name: str, known: Iterable[str]) -> list[str]:
     first, _, _ = name.partition(":")
+    if _plain(name) in known:
+        return [_plain(name)]
     return difflib.get_close_matches(name, known) or difflib.get_close_matches(first, known)
 
 

@@ -147,6 +147,11 @@ class Bookkeeping:
             last = None
         self._write_row(wall, last)
         self._log.close()
+        if last is not None:
+            logging.info(
+                "the replay was given %d items and %d again, removed %d, holds %d; %d priorities "
+                "were of items that were gone", last.inserted, last.duplicates, last.removed,
+                last.items, last.missing)
 
     def _look(self) -> None:
         """Brings the counters up to date, as far as the replay can be asked."""

@@ -115,6 +115,7 @@ def run_learner(
     replay_learner.close()
     finished = not stop.requested
     if finished:
+        books.save()  # actors end with this version: whoever resumes before them would have none
         version = books.publish(finished=True)
     books.settle(memory.statistics)
     if not local:

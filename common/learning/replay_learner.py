@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Callable
 from concurrent import futures
+import itertools
 from typing import Any
 
 from absl import logging
@@ -120,12 +121,16 @@ class ReplayLearner:
     def store(self) -> None:
         """Waits for what is under way and keeps the draws ahead; call before a save.
 
+        Of those that went wrong, `step` raises the error in its turn.
+
         Raises:
-          Exception: what went wrong in the background.
+          Exception: what went wrong when priorities were written.
         """
         if self._written is not None:
             self._written.result()
-        draws = [draw for draw in (future.result() for future in self._ahead) if draw is not None]
+        futures.wait(self._ahead)
+        whole = itertools.takewhile(lambda future: future.exception() is None, self._ahead)
+        draws = [draw for draw in (future.result() for future in whole) if draw is not None]
         if self._restored is not None:  # else they are in `saved_draws` as they were
             self.saved_draws.store([*draws, *self._restored])
 

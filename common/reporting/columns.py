@@ -27,6 +27,8 @@ ACTING = (
     "parameter_age_steps",
 )
 
+LIVES = ("first_actor", "last_actor")
+
 LEARNER = (
     "wall_seconds",
     "learner_steps",

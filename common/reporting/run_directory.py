@@ -54,6 +54,11 @@ class RunDirectory:
         return self.path / "acting.csv"
 
     @property
+    def lives_csv(self) -> Path:
+        """Whenever an actor process began, which actors it had."""
+        return self.path / "lives.csv"
+
+    @property
     def evaluator_csv(self) -> Path:
         return self.path / "evaluator.csv"
 

@@ -1,7 +1,5 @@
 """What the actors of a process, and their lives, have of their own."""
 
-import pathlib
-
 import numpy as np
 
 from common.acting import episodes
@@ -38,22 +36,17 @@ def test_an_environment_of_another_life_begins_otherwise():
         assert np.any(again[row] != other[row])
 
 
-def test_lives_are_counted_by_the_episodes_that_they_left(tmp_path):
-    assert episodes.former_lives(tmp_path, range(3)) == 0
-    first = log(tmp_path, range(0, 3), 100)
-    for index in (0, 2, 0):
-        first.write(index, 1.0, 10)
-    log(tmp_path, range(3, 5), 200).write(1, 1.0, 10)
-    assert episodes.former_lives(tmp_path, range(0, 3)) == 1
-    assert episodes.former_lives(tmp_path, range(3, 5)) == 1
-    assert episodes.former_lives(tmp_path, range(5, 7)) == 0
-    log(tmp_path, range(0, 3), 300).write(1, 1.0, 10)
-    log(tmp_path, range(0, 3), 400)  # no episode came to its end
-    assert episodes.former_lives(tmp_path, range(0, 3)) == 2
+def test_a_life_is_counted_from_its_beginning(tmp_path):
+    lives = [episodes.begin_life(tmp_path, actors) for actors in (
+        range(0, 3), range(3, 5), range(0, 3), range(0, 3), range(5, 7), range(3, 5))]
+    assert lives == [0, 0, 1, 2, 0, 1]
+    # With other processes: of the actor that had most of them.
+    assert episodes.begin_life(tmp_path, range(2, 4)) >= 3
 
 
 def test_a_torn_row_does_not_matter(tmp_path):
-    log(tmp_path, range(1), 100).write(0, 1.0, 10)
-    path = pathlib.Path(RunDirectory(tmp_path).acting_csv)
-    path.write_text(path.read_text() + "2.5")
-    assert episodes.former_lives(tmp_path, range(1)) == 1
+    episodes.begin_life(tmp_path, range(1))
+    path = RunDirectory(tmp_path).lives_csv
+    path.write_text(path.read_text() + "2")
+    assert episodes.begin_life(tmp_path, range(1)) == 1
+    assert path.read_text().splitlines() == ["first_actor,last_actor", "0,0", "0,0"]

@@ -15,6 +15,12 @@ from common import environments
     ("atari:ms-pacman", "atari:ms_pacman"),
     ("Atari:breakout", "atari:breakout"),
     ("pong", "atari:pong"),
+    ("ALE/Pong-v5", "atari:pong"),
+    ("PongNoFrameskip-v4", "atari:pong"),
+    ("atari:PongNoFrameskip-v4", "atari:pong"),
+    ("atari:MsPacman", "atari:ms_pacman"),
+    ("atari:ALE/MsPacman-v5", "atari:ms_pacman"),
+    ("atari:Qbert-ramDeterministic-v4", "atari:qbert"),
 ])
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
     with pytest.raises(environments.UnknownEnvironmentError) as raised:

@@ -243,6 +243,29 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
     np.testing.assert_array_equal(keys(1, 5, prefetch=1, calls=1)[0], expected[0])
 
 
+def test_a_draw_that_went_wrong_ends_those_that_are_saved():
+    memory, wrong = LoggedMemory(), []
+
+    def decode(steps):
+        wrong.append(len(wrong) == 2)
+        if wrong[-1]:
+            raise UndecodableReplayError("nothing can be decoded")
+        return steps
+
+    memory.fill(0, 20)
+    learner, _ = make(memory, 3, decode=decode)
+    learner.step()
+    learner.store()  # of three that are ahead the second is wrong
+    assert len(learner.saved_draws.keys.numpy()) == CALL
+    assert learner.step() is not None
+    learner.store()
+    assert not len(learner.saved_draws.keys.numpy())
+    with pytest.raises(UndecodableReplayError):
+        learner.step()
+    learner.store()
+    learner.close()
+
+
 @pytest.mark.parametrize("prefetch", [1, 3])
 def test_saved_draws_are_read_again_without_using_credit(prefetch):
     memory = LoggedMemory()

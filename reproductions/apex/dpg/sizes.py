@@ -1,15 +1,16 @@
 """How large Ape-X DPG's networks and transitions are, without TensorFlow: the launcher asks."""
 
 from common.cluster.resources import Sizes
+from common.environments.spec import EnvironmentSpec
 from common.networks import sizes as network_sizes
 from reproductions.apex.dpg.config import DPGConfig
 
 
-def sizes(config: DPGConfig, observation_size: int, action_size: int) -> Sizes:
-    """What takes room, for a flat observation and an action of these sizes."""
+def sizes(config: DPGConfig, spec: EnvironmentSpec, environment: str = "") -> Sizes:
+    """What takes room, whatever the environment, for flat observations and continuous actions."""
     return network_sizes.actor_critic(
-        observation_size,
-        action_size,
+        spec.observation_size,
+        spec.action_size,
         policy_sizes=config.policy_sizes,
         critic_sizes=config.critic_sizes,
         critic_outputs=1,

@@ -12,10 +12,12 @@ import yaml
 
 from common import environments
 from common.cluster import resources
+from common.environments.spec import EnvironmentSpec
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
 from reproductions.apex.dqn.sizes import sizes
 
 ROOT = pathlib.Path(__file__).parents[3]
+PONG = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
 
 
 def items_of(paper):
@@ -88,7 +90,7 @@ def bytes_of(text):
 def test_the_memory_is_what_the_role_needs(role, environments_of_it):
     assert -(-NUM_ACTORS // SETS["actor"]["replicas"]) == 8
     name = run_flags()["environment"]
-    need = resources.needs(sizes(DQNConfig(), 84 * 84 * 4, 18), resources.Plan(
+    need = resources.needs(sizes(DQNConfig(), PONG, name), resources.Plan(
         processes=1, environments=environments_of_it, learner=role == "learner",
         replay=role == "replay", shards=SETS["replay"]["replicas"],
         environment_bytes=environments.environment_bytes(name)))

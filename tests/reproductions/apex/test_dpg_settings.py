@@ -45,7 +45,7 @@ def test_sizes_are_those_of_the_agent(values):
     config, spec = DPGConfig(**values), EnvironmentSpec(44, 5)
     agent = ApexDPG(config)
     learner = agent.make_learner(spec, seed=0)
-    found = sizes(config, spec.observation_size, spec.action_size)
+    found = sizes(config, spec)
     assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
     assert found.bytes_per_step == Signature(agent.step_specs(spec)).bytes_per_step
     assert (found.replay_capacity, found.soft_capacity) == (agent.replay_capacity, True)

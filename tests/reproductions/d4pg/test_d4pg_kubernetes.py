@@ -13,6 +13,7 @@ import yaml
 
 from common.cluster import resources
 from common.cluster.topology import Topology
+from common.environments.spec import EnvironmentSpec
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.sizes import sizes
 
@@ -169,7 +170,7 @@ def test_the_parts_fit_together(role):
     ("learner", 0), ("replay", 0), ("actor", 8), ("evaluator", 10)])
 def test_the_memory_is_what_the_role_needs(role, environments):
     assert run_flags()["environment"] == "control:humanoid:run"
-    need = resources.needs(sizes(D4PGConfig(), 67, 21), resources.Plan(
+    need = resources.needs(sizes(D4PGConfig(), EnvironmentSpec(67, 21)), resources.Plan(
         processes=1, environments=environments, learner=role == "learner",
         replay=role == "replay")).memory
     given = SETS[role]["template"]["spec"]["containers"][0]["resources"]

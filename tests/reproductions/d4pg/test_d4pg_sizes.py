@@ -25,7 +25,7 @@ CONFIGS = {
 def test_they_are_those_of_the_agent(config, spec):
     agent = D4PG(config)
     learner = agent.make_learner(spec, seed=0)
-    found = sizes(config, spec.observation_size, spec.action_size)
+    found = sizes(config, spec)
     assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
     assert found.bytes_per_step == Signature(agent.step_specs(spec)).bytes_per_step
     assert found.replay_capacity == agent.replay_capacity
@@ -37,6 +37,6 @@ def test_they_are_those_of_the_agent(config, spec):
 def test_they_are_those_of_the_facts():
     """Parameters without LayerNorm, of cartpole and humanoid (../shared/papers/d4pg.md)."""
     without = D4PGConfig(layer_norm=False)
-    assert sizes(without, 5, 1).parameters == 62_201 + 138_451
-    assert sizes(without, 67, 21).parameters == 84_821 + 171_251
-    assert sizes(without, 67, 21).bytes_per_step == 628
+    assert sizes(without, EnvironmentSpec(5, 1)).parameters == 62_201 + 138_451
+    assert sizes(without, EnvironmentSpec(67, 21)).parameters == 84_821 + 171_251
+    assert sizes(without, EnvironmentSpec(67, 21)).bytes_per_step == 628
