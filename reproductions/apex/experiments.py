@@ -292,7 +292,10 @@ def _labels() -> dict[str, str]:
               "dpg_remove_by_fifo": "first in, first out", "dpg_uniform": "exponent 0",
               "dqn_uniform": "Ape-X DQN, uniform", "dqn_two_cores": "Ape-X DQN on two cores",
               "dqn_two_cores_uniform": "Ape-X DQN on two cores, uniform",
-              "dqn_ten_minutes": "Ape-X DQN, ten minutes"}
+              "dqn_two_cores_bfloat16": "Ape-X DQN on two cores, bfloat16",
+              "dqn_ten_minutes": "Ape-X DQN, ten minutes",
+              "dqn_ten_minutes_alpha0": "Ape-X DQN, ten minutes, uniform",
+              "dqn_ten_minutes_bfloat16": "Ape-X DQN, ten minutes, bfloat16"}
     for actors in FIGURE_4_ACTORS:
         labels[f"dqn_{actors}_actors_replay_1m"] = f"{actors} actors"
         labels[f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m"] = f"{actors} actors, uniform"
