@@ -109,7 +109,7 @@ def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
         return _range(f"{min(reached):,.0f}", f"{max(reached):,.0f}") + " actor steps"
     minutes = [reached_by / 60 for reached_by in reached]
     longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
-    shortest = f"{min(minutes):.0f}" if max(minutes) < 120 else duration(min(minutes))
+    shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"
     return longest if round(min(minutes)) == round(max(minutes)) else f"{shortest} to {longest}"
 
 

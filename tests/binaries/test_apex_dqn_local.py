@@ -29,9 +29,9 @@ def start():
     """Starts launchers."""
     paths = os.pathsep.join([str(ROOT / "tests/learning"), os.environ.get("PYTHONPATH", "")])
     with launched() as program:
-        yield lambda workdir, *flags: program(
+        yield lambda workdir, *flags, output=subprocess.PIPE: program(
             "-m", "binaries.apex_dqn", *FLAGS, f"--workdir={workdir}", *flags,
-            env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.STDOUT)
+            env={**os.environ, "PYTHONPATH": paths}, stdout=output, stderr=subprocess.STDOUT)
 
 
 def statistics(client):
@@ -42,7 +42,9 @@ def statistics(client):
 @pytest.mark.timeout(1800)
 def test_transitions_add_up_through_kills_of_an_actor_a_shard_and_the_learner(tmp_path, start):
     run = WatchedRun(tmp_path / "run")
-    launcher = start(run.workdir, "--replay_shards=2")
+    said = tmp_path / "said.txt"
+    with open(said, "w", encoding="utf-8") as file:
+        launcher = start(run.workdir, "--replay_shards=2", output=file)
     checkpoint = run.workdir / "checkpoints" / "checkpoint"
     run.wait_for(lambda: run.learner("learner_steps") and checkpoint.exists()
                  and run.acting() is not None and set(run.acting()["actor"]) == {0, 1, 2, 3},
@@ -81,11 +83,14 @@ def test_transitions_add_up_through_kills_of_an_actor_a_shard_and_the_learner(tm
                  and "resumed at learner step" in run.log("learner"), SECONDS, "learning")
     assert int(re.search(r"resumed at learner step (\d+)", run.log("learner"))[1]) > 0
 
+    # The launcher's lines come seconds apart.
+    names = ("actor 1", "replay 1", "learner 0")
+    run.wait_for(lambda: all(f"{name} restarted 1x" in said.read_text() for name in names),
+                 SECONDS, "the launcher says who was restarted")
     launcher.send_signal(signal.SIGTERM)
-    output = launcher.communicate(timeout=SECONDS)[0]
+    launcher.wait(SECONDS)
+    output = said.read_text()
     assert launcher.returncode == 0 and "Traceback" not in output, output
-    for name in ("actor 1", "replay 1", "learner 0"):
-        assert f"{name} restarted 1x" in output, output
     assert "actor 0 restarted" not in output and "replay 0 restarted" not in output
     assert not run.pids()
     run.check_files()

@@ -225,6 +225,10 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
                     ["dqn_two_cores"])
     assert "an evaluation every 2 minutes" in words and "of 5 episodes" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
+    plant_run(tmp_path, "dqn_two_cores", "atari:enduro", 0, [1.0], paper="apex", seconds=5400)
+    words = caption(paper, paper.experiment("figure 14").at("two_cores"), "two_cores",
+                    runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    assert "runs of 5 minutes to 1.5 hours" in words
     # A scale that no paper lists, as of a run by hand.
     plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex", scale="other")
     runs = [dataclasses.replace(run, starts=({"scale": "8 actors"},))
