@@ -80,9 +80,9 @@ def _find(name: str) -> tuple[ModuleType, str]:
     if suite not in _SUITES:
         known = names()
         without_suite = {one.partition(":")[2]: one for one in known}
-        near = [without_suite[one] for one in [_plain(name)] if one in without_suite]
-        near = near or _near(name, known)
-        near = near or [without_suite[one] for one in _near(name, without_suite)]
+        plain = _plain(name)
+        near = [without_suite[plain]] if plain in without_suite else (
+            _near(name, known) or [without_suite[one] for one in _near(name, without_suite)])
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
         raise _unknown(name, near, sorted(first_of_each.values()))
     module = _module(suite)

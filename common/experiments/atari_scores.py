@@ -93,7 +93,8 @@ class MedianReached:
         if enough != games:
             return Finding(Verdict.OPEN, f"Runs of {len(games & set(ours))} of {len(games)} games, "
                                          f"two seeds or more of {len(enough)}. {at_scale}.")
-        by_game = [_percent(game, ours[game], evidence) for game in sorted(games)]
+        human = evidence.reported.atari_scores()
+        by_game = [_percent(game, ours[game], human) for game in sorted(games)]
         median = np.median([np.mean(of) for of in by_game])
         low, high = stats.bootstrap(
             by_game, _median_of_means, axis=-1, vectorized=True, method="percentile",
@@ -111,18 +112,11 @@ class MedianReached:
         return Finding(Verdict.OPEN, words + shorter)
 
 
-def _percent(game: str, finals: list[_Final], evidence: Evidence) -> np.ndarray:
-    """[seeds], in percent of a human."""
+def _percent(game: str, finals: list[_Final], human: pandas.DataFrame) -> np.ndarray:
+    """[seeds], in percent of a human, whose scores are as `reported.atari_scores`."""
     seeds = pandas.Series([one.score for one in finals])
-    return 100 * selection.human_normalised(
-        game, seeds, evidence.reported.atari_scores()).to_numpy()
+    return 100 * selection.human_normalised(game, seeds, human).to_numpy()
 
 
 def _median_of_means(*games: np.ndarray, axis: int) -> np.ndarray:
     return np.median([seeds.mean(axis) for seeds in games], axis=0)
-
-
-def references(evidence: Evidence) -> tuple[pandas.Series, pandas.Series]:
-    """Scores of random play and of a human, by game."""
-    table = evidence.reported.atari_scores()
-    return table["random"], table["human"]

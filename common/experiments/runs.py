@@ -54,7 +54,7 @@ class KeptRun:
     @property
     def has_ended(self) -> bool:
         """Whether its last start ended in good order: it is not going on, nor was it killed."""
-        return bool(self.starts) and self.starts[-1].get("outcome") in IN_ORDER
+        return self._last_start.get("outcome") in IN_ORDER
 
     def reached(self, column: str) -> float:
         """How far the run is: the largest value of a column of learner.csv, 0 without rows.
@@ -68,7 +68,7 @@ class KeptRun:
     @property
     def size(self) -> str:
         """The word for it in its record, of a run by hand "8 actors"; "" where it has none."""
-        return str(self.starts[-1].get("scale") or "") if self.starts else ""
+        return str(self._last_start.get("scale") or "")
 
     def has_flag(self, flag: str) -> bool:
         """Whether its last command line has a flag, "num_actors", with a value, "--num_actors=8".
@@ -79,8 +79,13 @@ class KeptRun:
         return any(one == flag.lstrip("-") or one.startswith(f"{flag}=") for one in given)
 
     @property
+    def _last_start(self) -> dict:
+        """Empty before the first one."""
+        return self.starts[-1] if self.starts else {}
+
+    @property
     def _command(self) -> tuple[str, ...]:
-        command = self.starts[-1].get("command") if self.starts else None
+        command = self._last_start.get("command")
         return tuple(map(str, command)) if isinstance(command, list) else ()
 
     @property
@@ -90,8 +95,7 @@ class KeptRun:
         By its command line; where that does not say, and for a run that was stopped before, the
         minutes that it took.
         """
-        is_finished = bool(self.starts) and self.starts[-1].get("outcome") == "finished"
-        flags = self._command if is_finished else ()
+        flags = self._command if self._last_start.get("outcome") == "finished" else ()
         limits = dict(limit for flag in flags if (limit := _limit(flag)))
         if not limits:
             limits = {"minutes": float(f'{self.reached("wall_seconds") / 60:.2g}')}
@@ -100,7 +104,7 @@ class KeptRun:
     @property
     def cores(self) -> int:
         """How many its machine let it use; 1 where run.json does not say."""
-        machine = self.starts[-1].get("machine") if self.starts else None
+        machine = self._last_start.get("machine")
         return (machine.get("usable_cores") if isinstance(machine, dict) else None) or 1
 
     def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from common.experiments.atari_scores import MedianReached, references
+from common.experiments.atari_scores import MedianReached
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
 from common.experiments.scaling import Proportional
@@ -29,7 +29,9 @@ def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
 def _median_434(evidence: Evidence) -> tuple[bool, str]:
     printed = evidence.reported.number("apex", "table 1", _AGENT, _NO_OP)
     table = evidence.reported.table("apex", "table 2")[["No-op starts"]]
-    median = 100 * scores.human_normalised(table, *references(evidence))["No-op starts"].median()
+    known = evidence.reported.atari_scores()
+    normalised = scores.human_normalised(table, known["random"], known["human"])
+    median = 100 * normalised["No-op starts"].median()
     return (round(median) == printed,
             f"Table 2's {len(table)} scores give {median:.2f} %, table 1 prints {printed:.0f} %.")
 

@@ -6,12 +6,6 @@ from common.acting import episodes
 from common.reporting.run_directory import RunDirectory
 
 
-def log(directory, actors, incarnation):
-    return episodes.EpisodeLog(directory, actors, lambda: {
-        "wall_seconds": 1.0, "incarnation": incarnation, "parameter_version": 1,
-        "parameter_age_steps": 0})
-
-
 def test_seeds_differ_between_runs_actors_and_lives():
     seeds = [episodes.actor_seed(seed, actor, life)
              for seed in range(3) for actor in range(40) for life in range(5)]
