@@ -29,7 +29,7 @@ class BuildOps(build_ext.build_ext):
         if shutil.which(compiler) is None:
             sys.exit(
                 f'error: no C++ compiler: "{compiler}" is not on the PATH, and the replay ops must '
-                'be compiled; install g++ (Debian: apt-get install g++) or set CXX'
+                "be compiled; install g++ (Debian: apt-get install g++) or set CXX"
             )
         # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
         os.environ["CC"] = os.environ["CXX"] = compiler
@@ -43,7 +43,7 @@ class BuildOps(build_ext.build_ext):
         from importlib import metadata
 
         path = pathlib.Path(*fullname.split("."))
-        return str(path.with_name(f'{path.name}.tf-{metadata.version("tensorflow")}.so'))
+        return str(path.with_name(f"{path.name}.tf-{metadata.version('tensorflow')}.so"))
 
 
 setuptools.setup(

@@ -1,7 +1,7 @@
 """Ape-X DPG (Horgan et al. 2018): launches learner, replay, actors and evaluator.
 
-    python -m binaries.apex_dpg --environment=control:humanoid:stand --workdir=runs/humanoid_stand
-    python -m binaries.apex_dpg --setting=dpg_uniform ...
+python -m binaries.apex_dpg --environment=control:humanoid:stand --workdir=runs/humanoid_stand
+python -m binaries.apex_dpg --setting=dpg_uniform ...
 """
 
 from absl import flags
@@ -10,8 +10,7 @@ from common.cluster import program
 from common.cluster.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.apex.dpg import config as config_lib
-from reproductions.apex.dpg import settings
-from reproductions.apex.dpg import sizes
+from reproductions.apex.dpg import settings, sizes
 
 _NUM_ACTORS = flags.DEFINE_integer(
     "num_actors", config_lib.NUM_ACTORS, "N, actors (section 4.2); figure 3 varies it."

@@ -1,7 +1,7 @@
 """Ape-X DQN (Horgan et al. 2018): launches learner, replay, actors and evaluator.
 
-    python -m binaries.apex_dqn --environment=atari:pong --workdir=runs/pong
-    python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
+python -m binaries.apex_dqn --environment=atari:pong --workdir=runs/pong
+python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 """
 
 from absl import flags
@@ -10,13 +10,13 @@ from common.cluster import program
 from common.cluster.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.apex.dqn import config as config_lib
-from reproductions.apex.dqn import settings
-from reproductions.apex.dqn import sizes
+from reproductions.apex.dqn import settings, sizes
 
 _NUM_ACTORS = flags.DEFINE_integer(
-    "num_actors", None,
+    "num_actors",
+    None,
     f"N, actors: {config_lib.NUM_ACTORS} (section 4.1), the default, but with the settings for two "
-    f'cores {settings.num_actors("dqn_two_cores")}; figures 4 to 6, 13 and 14 vary it.',
+    f"cores {settings.num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it.",
 )
 _CONFIG = define_config(list(settings.SETTINGS), settings.DEFAULT, settings.configuration)
 flags.adopt_module_key_flags(program)

@@ -34,17 +34,30 @@ _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
-    parser.add_argument("suite", nargs="?", choices=_SUITES + _LONG_SUITES,
-                        help="only this one")
-    parser.add_argument("--peers", action="store_true",
-                        help="replay, image_replay: also measure cpprb and NumPy (`make peers` "
-                             "installs cpprb)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
-                        help="write the rows there, as a list of objects")
-    parser.add_argument("--repeats", type=int, default=7, metavar="N",
-                        help="of each measurement, whose median counts; default 7")
-    parser.add_argument("--quick", action="store_true",
-                        help="small sizes and few calls: shows that it works, not how fast")
+    parser.add_argument("suite", nargs="?", choices=_SUITES + _LONG_SUITES, help="only this one")
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="replay, image_replay: also measure cpprb and NumPy (`make peers` installs cpprb)",
+    )
+    parser.add_argument(
+        "--json",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the rows there, as a list of objects",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=7,
+        metavar="N",
+        help="of each measurement, whose median counts; default 7",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes and few calls: shows that it works, not how fast",
+    )
     arguments = parser.parse_args(argv)
     if arguments.repeats < 1:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
@@ -108,8 +121,14 @@ def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         for suite in _SUITES:
             path = pathlib.Path(directory, f"{suite}.json")
-            command = [sys.executable, "-m", "binaries.benchmark", suite, f"--json={path}",
-                       f"--repeats={arguments.repeats}"]
+            command = [
+                sys.executable,
+                "-m",
+                "binaries.benchmark",
+                suite,
+                f"--json={path}",
+                f"--repeats={arguments.repeats}",
+            ]
             command += ["--quick"] * arguments.quick + ["--peers"] * arguments.peers
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             if ended.returncode:

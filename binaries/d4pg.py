@@ -1,7 +1,7 @@
 """D4PG (Barth-Maron et al. 2018): launches learner, replay, actors and evaluator.
 
-    python -m binaries.d4pg --environment=control:cartpole:swingup --workdir=runs/cartpole
-    python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
+python -m binaries.d4pg --environment=control:cartpole:swingup --workdir=runs/cartpole
+python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
 """
 
 from absl import flags
@@ -10,11 +10,11 @@ from common.cluster import program
 from common.cluster.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.d4pg import config as config_lib
-from reproductions.d4pg import settings
-from reproductions.d4pg import sizes
+from reproductions.d4pg import settings, sizes
 
 _NUM_ACTORS = flags.DEFINE_integer(
-    "num_actors", None,
+    "num_actors",
+    None,
     f"K, actors: {config_lib.NUM_ACTORS} on the control suite, the default; 64 beyond it (sections "
     "4.1 to 4.3); 1 in a single process (DDPG).",
 )

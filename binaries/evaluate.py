@@ -23,7 +23,11 @@ import pathlib
 
 from common.cluster import processes
 from common.reporting.command_line import (
-    Parser, check_writable, exit_with, fail, native_output_only_on_failure
+    Parser,
+    check_writable,
+    exit_with,
+    fail,
+    native_output_only_on_failure,
 )
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import AGENTS
@@ -31,18 +35,34 @@ from reproductions import AGENTS
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.evaluate", description=__doc__)
-    parser.add_argument("--workdir", type=pathlib.Path, required=True, metavar="DIR",
-                        help="directory of the run")
-    parser.add_argument("--episodes", type=int, default=10, metavar="N",
-                        help="default 10; on Atari papers report 200")
-    parser.add_argument("--seed", type=int, default=0, metavar="N",
-                        help="of the environments; the same seed gives the same result; default 0")
-    parser.add_argument("--video", type=pathlib.Path, metavar="FILE.gif",
-                        help="write the first episode there, at most its first 1500 pictures; "
-                             "MuJoCo draws without a screen by EGL, or by what MUJOCO_GL names "
-                             "(egl, osmesa, glfw)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
-                        help="write the result and every return there")
+    parser.add_argument(
+        "--workdir", type=pathlib.Path, required=True, metavar="DIR", help="directory of the run"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        default=10,
+        metavar="N",
+        help="default 10; on Atari papers report 200",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the environments; the same seed gives the same result; default 0",
+    )
+    parser.add_argument(
+        "--video",
+        type=pathlib.Path,
+        metavar="FILE.gif",
+        help="write the first episode there, at most its first 1500 pictures; "
+        "MuJoCo draws without a screen by EGL, or by what MUJOCO_GL names "
+        "(egl, osmesa, glfw)",
+    )
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
+    )
     arguments = parser.parse_args(argv)
     if arguments.episodes < 1:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")
@@ -66,7 +86,7 @@ def _agent_module(workdir: pathlib.Path) -> str:
     if name not in list(AGENTS):
         raise RunDirectoryError(
             f'{workdir} holds a run of the agent "{name}", which is not here: there are '
-            f'{", ".join(AGENTS)}'
+            f"{', '.join(AGENTS)}"
         )
     return AGENTS[name]
 

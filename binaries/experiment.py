@@ -17,12 +17,9 @@ import shlex
 import sys
 
 from common.cluster.processes import StopRequest
-from common.experiments import keep
-from common.experiments import registry
+from common.experiments import keep, registry
 from common.experiments.execute import execute
-from common.experiments.plan import (
-    DEFAULT_SCALE, Plan, PlanError, check_disk, disk_line, make_plan
-)
+from common.experiments.plan import DEFAULT_SCALE, Plan, PlanError, check_disk, disk_line, make_plan
 from common.experiments.registry import Paper, UnknownError
 from common.experiments.scales import duration
 from common.experiments.status import State
@@ -38,24 +35,41 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     for kind in ("figure", "table", "section"):
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
-    parser.add_argument("--tasks", nargs="+", metavar="TASK",
-                        help="only these environments, with or without their suite")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        metavar="TASK",
+        help="only these environments, with or without their suite",
+    )
     parser.add_argument("--settings", nargs="+", metavar="SETTING", help="only these curves")
-    parser.add_argument("--seeds", type=int, metavar="N",
-                        help="0 to N - 1; default: as many as the paper has, 3 if it does not say")
-    parser.add_argument("--scale", metavar="NAME",
-                        help=f"how large the runs are: {_scales()}; default {DEFAULT_SCALE}. What "
-                             "each changes from the paper is shown and kept in each run's "
-                             "run.json")
-    parser.add_argument("--runs", type=pathlib.Path, metavar="DIR",
-                        default=pathlib.Path("runs/experiments"),
-                        help="where the run directories are; default runs/experiments")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="0 to N - 1; default: as many as the paper has, 3 if it does not say",
+    )
+    parser.add_argument(
+        "--scale",
+        metavar="NAME",
+        help=f"how large the runs are: {_scales()}; default {DEFAULT_SCALE}. What "
+        "each changes from the paper is shown and kept in each run's "
+        "run.json",
+    )
+    parser.add_argument(
+        "--runs",
+        type=pathlib.Path,
+        metavar="DIR",
+        default=pathlib.Path("runs/experiments"),
+        help="where the run directories are; default runs/experiments",
+    )
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--dry_run", action="store_true",
-                         help="start nothing, print the commands")
-    instead.add_argument("--keep", action="store_true",
-                         help="start nothing, copy CSV and JSON files of finished runs to "
-                              "results/runs, where figures, tables and claims look")
+    instead.add_argument("--dry_run", action="store_true", help="start nothing, print the commands")
+    instead.add_argument(
+        "--keep",
+        action="store_true",
+        help="start nothing, copy CSV and JSON files of finished runs to "
+        "results/runs, where figures, tables and claims look",
+    )
     arguments = parser.parse_args(argv)
     if arguments.seeds is not None and arguments.seeds < 1:
         fail(f"--seeds must be at least 1, is {arguments.seeds}")
@@ -68,7 +82,7 @@ def _scales() -> str:
     for paper in registry.papers(None):
         for scale in paper.scales:
             having.setdefault(scale.name, []).append(paper.name)
-    return ", ".join(f'{scale} ({", ".join(papers)})' for scale, papers in having.items())
+    return ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in having.items())
 
 
 def _name(arguments: argparse.Namespace) -> str | None:
@@ -92,8 +106,11 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
             continue
         plans = [make_plan(paper, experiment, scale, roots) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
-        print("  ".join([f"{experiment.name:12}", *(f"{one:>12}" for one in counts),
-                         experiment.title]))
+        print(
+            "  ".join(
+                [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
+            )
+        )
         notes += [run.status.note for plan in plans for run in plan.of(State.UNUSABLE)]
     for note in dict.fromkeys(notes):
         print(f"unusable: {note}")
@@ -108,18 +125,21 @@ def _show(plan: Plan, disk: str, say: Callable[[str], None]) -> None:
     say(f"scale {scale.name}: {scale.title}")
     for change in dict.fromkeys(change for run in plan.runs for change in run.changes):
         everywhere = all(change in run.changes for run in plan.runs)
-        say(f'  {change}{"" if everywhere else " (not in all settings)"}')
+        say(f"  {change}{'' if everywhere else ' (not in all settings)'}")
     width = max(len(setting) for setting in experiment.settings)
-    say(f'{"setting":{width}}  ' + "  ".join(f"{state:>8}" for state in State))
+    say(f"{'setting':{width}}  " + "  ".join(f"{state:>8}" for state in State))
     for setting in dict.fromkeys(run.run.setting for run in plan.runs):
         counts = (sum(run.run.setting == setting for run in plan.of(state)) for state in State)
         say(f"{setting:{width}}  " + "  ".join(f"{count:8}" for count in counts))
     for run in plan.of(State.UNUSABLE):
         say(f"unusable: {run.status.note}")
     if plan.to_do:
-        time = ("the time is not known (the budget is in steps, and no run of this scale says how "
-                "fast it is)" if plan.minutes is None
-                else f"about {duration(plan.minutes)}, one after the other")
+        time = (
+            "the time is not known (the budget is in steps, and no run of this scale says how "
+            "fast it is)"
+            if plan.minutes is None
+            else f"about {duration(plan.minutes)}, one after the other"
+        )
         say(f"{len(plan.to_do)} of {len(plan.runs)} runs to do: {time}; {disk}")
     else:
         finished = len(plan.of(State.FINISHED))
@@ -131,8 +151,10 @@ def _carry_out(plan: Plan) -> int:
     stop = StopRequest().install()
     failures = execute(plan, stop, _say)
     finished = sum(run.look().state is State.FINISHED for run in plan.runs)
-    _say(f"{finished} of {len(plan.runs)} runs are finished; with --keep the same command copies "
-         "them to results/runs")
+    _say(
+        f"{finished} of {len(plan.runs)} runs are finished; with --keep the same command copies "
+        "them to results/runs"
+    )
     for failure in failures:
         _say(f"failed: {failure.run.name}: {failure.reason}")
     if stop.requested:
@@ -158,12 +180,21 @@ def main(argv: list[str] | None = None) -> int:
         experiment = paper.experiment(name)
         if obstacle := paper.obstacle(experiment):
             fail(f"{obstacle} ({name} of {paper.title})")
-        plan = make_plan(paper, experiment, paper.scale(arguments.scale or DEFAULT_SCALE), roots,
-                         arguments.tasks, arguments.settings, arguments.seeds)
+        plan = make_plan(
+            paper,
+            experiment,
+            paper.scale(arguments.scale or DEFAULT_SCALE),
+            roots,
+            arguments.tasks,
+            arguments.settings,
+            arguments.seeds,
+        )
         if arguments.keep:
             kept = keep.keep(plan, _KEPT)
-            print(f"{len(kept)} runs copied to {_KEPT}, "
-                  f"{len(plan.of(State.FINISHED)) - len(kept)} were there")
+            print(
+                f"{len(kept)} runs copied to {_KEPT}, "
+                f"{len(plan.of(State.FINISHED)) - len(kept)} were there"
+            )
             return 0
     except UnknownError as error:
         fail(str(error))

@@ -14,14 +14,10 @@ import argparse
 import pathlib
 
 from common.experiments import figures, selection
-from common.experiments.arguments import (
-    add_choice_of_runs, add_one_or_all, check_one_or_all
-)
+from common.experiments.arguments import add_choice_of_runs, add_one_or_all, check_one_or_all
 from common.experiments.checked_rows import Once
 from common.experiments.plan import DEFAULT_SCALE
-from common.experiments.registry import (
-    RESULTS, Experiment, Paper, UnknownError, paper, papers
-)
+from common.experiments.registry import RESULTS, Experiment, Paper, UnknownError, paper, papers
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
 
@@ -29,12 +25,24 @@ from common.reporting.command_line import Parser, exit_with, fail
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.figures", description=__doc__)
     add_choice_of_runs(parser)
-    add_one_or_all(parser, "figure", 'its number, or "runs"',
-                   "of one paper with --paper, at one scale with --scale")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/figures"),
-                        metavar="DIR", help="where the pictures go; default results/figures")
-    parser.add_argument("--whole_axis", action="store_true",
-                        help="draw the paper's horizontal axis even if our runs cover little of it")
+    add_one_or_all(
+        parser,
+        "figure",
+        'its number, or "runs"',
+        "of one paper with --paper, at one scale with --scale",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("results/figures"),
+        metavar="DIR",
+        help="where the pictures go; default results/figures",
+    )
+    parser.add_argument(
+        "--whole_axis",
+        action="store_true",
+        help="draw the paper's horizontal axis even if our runs cover little of it",
+    )
     arguments = parser.parse_args(argv)
     check_one_or_all(arguments, "figure", "draws")
     return arguments
@@ -66,9 +74,11 @@ def _how_to_make(of: Paper, experiment: Experiment, scale: str | None, kept: Kep
     if obstacle:
         return f"there are no runs of {of.title} {experiment.name} {where}: {obstacle}"
     listed = scale in [one.name for one in of.scales]
-    command = (f"python -m binaries.experiment --paper={of.name} "
-               f"--figure={experiment.name.removeprefix('figure ')} "
-               f"--scale={scale if listed else DEFAULT_SCALE}")
+    command = (
+        f"python -m binaries.experiment --paper={of.name} "
+        f"--figure={experiment.name.removeprefix('figure ')} "
+        f"--scale={scale if listed else DEFAULT_SCALE}"
+    )
     if kept.root.resolve() == RESULTS / "runs":
         words = f"{command}, and copy the finished ones there by the same command with --keep"
     else:
@@ -90,8 +100,9 @@ def _draw(
     arguments: argparse.Namespace, of: Paper, experiment: Experiment, scale: str, kept: KeptRuns
 ) -> None:
     try:
-        files = figures.draw(of, experiment, scale, kept.of(of.name, scale), arguments.output,
-                             arguments.whole_axis)
+        files = figures.draw(
+            of, experiment, scale, kept.of(of.name, scale), arguments.output, arguments.whole_axis
+        )
     except (ValueError, OSError) as error:
         if not arguments.all:
             fail(str(error))

@@ -12,7 +12,10 @@ import pathlib
 
 from common.experiments import selection, tables
 from common.experiments.arguments import (
-    add_choice_of_runs, add_one_or_all, add_reported, check_one_or_all
+    add_choice_of_runs,
+    add_one_or_all,
+    add_reported,
+    check_one_or_all,
 )
 from common.experiments.checked_rows import Once
 from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
@@ -27,8 +30,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add_choice_of_runs(parser)
     add_one_or_all(parser, "table", "its number", "of one paper with --paper")
     add_reported(parser)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/tables"),
-                        metavar="DIR", help="where the tables go; default results/tables")
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("results/tables"),
+        metavar="DIR",
+        help="where the tables go; default results/tables",
+    )
     arguments = parser.parse_args(argv)
     check_one_or_all(arguments, "table", "writes")
     return arguments
@@ -47,18 +55,24 @@ def _all(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers
     selection.check_scale_of_any(chosen, kept, arguments.scale)
     for of in chosen:
         for experiment in of.experiments:
-            if not (experiment.name.startswith("table")
-                    and numbers.has(of.name, experiment.name)):
+            if not (experiment.name.startswith("table") and numbers.has(of.name, experiment.name)):
                 continue
-            there = [scale for scale in selection.scales_of(of, kept)
-                     if arguments.scale in (None, scale)
-                     and selection.runs_of(experiment, kept.of(of.name, scale))]
+            there = [
+                scale
+                for scale in selection.scales_of(of, kept)
+                if arguments.scale in (None, scale)
+                and selection.runs_of(experiment, kept.of(of.name, scale))
+            ]
             for scale in there or [None]:
                 _write(arguments.output, of, experiment, scale, kept, numbers)
 
 
 def _write(
-    output: pathlib.Path, of: Paper, experiment: Experiment, scale: str | None, kept: KeptRuns,
+    output: pathlib.Path,
+    of: Paper,
+    experiment: Experiment,
+    scale: str | None,
+    kept: KeptRuns,
     numbers: ReportedNumbers,
 ) -> None:
     runs = kept.of(of.name, scale) if scale else ()

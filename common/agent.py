@@ -116,9 +116,7 @@ class Agent(Protocol):
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
         """Builds the learner; networks are initialised from `seed`."""
 
-    def make_actor(
-        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-    ) -> Actor:
+    def make_actor(self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int) -> Actor:
         """Builds the policy of some of the run's `num_actors` actors, which explores.
 
         Args:

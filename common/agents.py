@@ -67,9 +67,7 @@ class ActorCriticAgent(ConfiguredAgent):
         """An n-step transition."""
         return control_specs(spec.observation_size, spec.action_size)
 
-    def make_evaluator(
-        self, spec: EnvironmentSpec, num_environments: int
-    ) -> ActorCriticEvaluator:
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ActorCriticEvaluator:
         """The policy without noise (D4PG section 4, Ape-X appendix D)."""
         del num_environments  # the twins take any batch
         return ActorCriticEvaluator(

@@ -47,10 +47,7 @@ class EpisodeLog:
     """Writes acting.csv."""
 
     def __init__(
-        self,
-        directory: pathlib.Path,
-        actors: range,
-        status: Callable[[], dict[str, float]],
+        self, directory: pathlib.Path, actors: range, status: Callable[[], dict[str, float]]
     ):
         """Opens the file of a run.
 
@@ -68,10 +65,12 @@ class EpisodeLog:
     def write(self, index: int, episode_return: float, length: int) -> None:
         """Writes the row of an episode that ended in environment `index`."""
         self._acted[index] += length
-        self._rows.append({
-            **self._status(),
-            "actor": self._actors[index],
-            "actor_steps": int(self._acted[index]),
-            "episode_return": episode_return,
-            "episode_length": length,
-        })
+        self._rows.append(
+            {
+                **self._status(),
+                "actor": self._actors[index],
+                "actor_steps": int(self._acted[index]),
+                "episode_return": episode_return,
+                "episode_length": length,
+            }
+        )

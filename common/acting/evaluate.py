@@ -27,9 +27,13 @@ def environment_seeds(seed: int, num_episodes: int) -> list[int]:
     return sequence.generate_state(num_environments(num_episodes)).tolist()
 
 
-def run_episodes(environment: EnvironmentBatch, policy: Policy, num_episodes: int,
-                 initial_state: Nest = (),
-                 is_stopped: Callable[[], bool] = lambda: False) -> np.ndarray:
+def run_episodes(
+    environment: EnvironmentBatch,
+    policy: Policy,
+    num_episodes: int,
+    initial_state: Nest = (),
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
 
     How many episodes each environment contributes is fixed beforehand, as evenly as it goes: taking

@@ -125,8 +125,10 @@ def _evaluate_until_last(
         if done and snapshot.status.finished:
             return version
         if not done and not stop.requested:
-            logging.info("gave up the evaluation of learner step %d for that of the last one",
-                         snapshot.status.learner_steps)
+            logging.info(
+                "gave up the evaluation of learner step %d for that of the last one",
+                snapshot.status.learner_steps,
+            )
     return None
 
 

@@ -51,12 +51,16 @@ class InProcessActors:
         self._incarnation = replay.new_incarnation()
         self._num_added = 0
         self._timesteps = 0
-        log = episodes.EpisodeLog(directory, actors, lambda: {
-            "wall_seconds": round(books.counters.wall_seconds, 2),
-            "incarnation": self._incarnation,
-            "parameter_version": books.version,
-            "parameter_age_steps": 0,
-        })
+        log = episodes.EpisodeLog(
+            directory,
+            actors,
+            lambda: {
+                "wall_seconds": round(books.counters.wall_seconds, 2),
+                "incarnation": self._incarnation,
+                "parameter_version": books.version,
+                "parameter_age_steps": 0,
+            },
+        )
         self._loop = loop_of(agent, self._actor, environments, self._add, log.write)
 
     def step(self) -> None:

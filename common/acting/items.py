@@ -13,7 +13,11 @@ Nest = Any
 
 
 def as_items(
-    agent: Agent, actor: Actor, transitions: Transitions, actors: np.ndarray, shard: int,
+    agent: Agent,
+    actor: Actor,
+    transitions: Transitions,
+    actors: np.ndarray,
+    shard: int,
     incarnation: int,
 ) -> tuple[np.ndarray, Nest, np.ndarray]:
     """What is added to the replay for M transitions, each `agent.num_copies` times in a row.

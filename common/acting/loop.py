@@ -21,10 +21,16 @@ class ActingLoop:
     its extras. The action is ignored.
     """
 
-    def __init__(self, environment: EnvironmentBatch, policy: Policy, adder: NStepAdder,
-                 on_transitions: Callable[[Transitions], None],
-                 on_episode: Callable[[int, float, int], None], initial_state: Nest = (),
-                 encode: Callable[[Nest], Nest] | None = None):
+    def __init__(
+        self,
+        environment: EnvironmentBatch,
+        policy: Policy,
+        adder: NStepAdder,
+        on_transitions: Callable[[Transitions], None],
+        on_episode: Callable[[int, float, int], None],
+        initial_state: Nest = (),
+        encode: Callable[[Nest], Nest] | None = None,
+    ):
         """Starts an episode in each environment.
 
         Args:
@@ -82,13 +88,22 @@ class ActingLoop:
             self._lengths[index] = 0
 
 
-def loop_of(agent: Agent, actor: Actor, environment: EnvironmentBatch,
-            on_transitions: Callable[[Transitions], None],
-            on_episode: Callable[[int, float, int], None]) -> ActingLoop:
+def loop_of(
+    agent: Agent,
+    actor: Actor,
+    environment: EnvironmentBatch,
+    on_transitions: Callable[[Transitions], None],
+    on_episode: Callable[[int, float, int], None],
+) -> ActingLoop:
     """The loop of an agent's actor, with the transitions and observations that the agent wants."""
     count = environment.num_environments
     adder = NStepAdder(count, agent.n_step, agent.discount, reward_clip=agent.reward_clip)
     return ActingLoop(
-        environment, actor, adder, on_transitions, on_episode, actor.initial_state(count),
+        environment,
+        actor,
+        adder,
+        on_transitions,
+        on_episode,
+        actor.initial_state(count),
         encode=agent.encode,
     )

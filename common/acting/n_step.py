@@ -111,8 +111,9 @@ class NStepAdder:
         self._ring: Nest = None  # (observation, action, extras), leaves [n, K, ...]
         self._ring_leaves: list[np.ndarray] = []
 
-    def observe(self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
-                ) -> Transitions | None:
+    def observe(
+        self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
+    ) -> Transitions | None:
         """Adds a timestep to the open elements and returns those that it completes.
 
         Args:
@@ -126,7 +127,8 @@ class NStepAdder:
         if step_type.shape != (self._num_environments,):
             raise ValueError(
                 f"the adder is for {self._num_environments} environments, the timestep's "
-                f"step_type has shape {step_type.shape}")
+                f"step_type has shape {step_type.shape}"
+            )
         # An episode that was abandoned by a reset never ended, so its open elements have no end.
         self._is_open &= step_type != _FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
@@ -149,7 +151,8 @@ class NStepAdder:
 
         self._is_open[slots, environments] = False
         observation_tm1, action_tm1, extras_tm1 = tree.unflatten_as(
-            self._ring, [leaf[slots, environments] for leaf in self._ring_leaves])
+            self._ring, [leaf[slots, environments] for leaf in self._ring_leaves]
+        )
         return Transitions(
             environment_index=environments.astype(np.int32),
             step=self._steps[slots, environments],
@@ -159,10 +162,12 @@ class NStepAdder:
             n_step_discount=self._discounts[slots, environments].astype(np.float32),
             observation_t=tree.map_structure(lambda leaf: leaf[environments], timestep.observation),
             extras_tm1=extras_tm1,
-            extras_t={name: leaf[environments] for name, leaf in extras_t.items()})
+            extras_t={name: leaf[environments] for name, leaf in extras_t.items()},
+        )
 
-    def act(self, timestep: dm_env.TimeStep, action: np.ndarray, extras_t: dict[str, np.ndarray]
-            ) -> None:
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras_t: dict[str, np.ndarray]
+    ) -> None:
         """Opens an element for each environment that is not at LAST.
 
         Args:

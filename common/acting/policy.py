@@ -21,8 +21,9 @@ class Policy(Protocol):
         episode too.
     """
 
-    def __call__(self, observation: Nest, state: Nest
-                 ) -> tuple[np.ndarray, Nest, dict[str, np.ndarray]]:
+    def __call__(
+        self, observation: Nest, state: Nest
+    ) -> tuple[np.ndarray, Nest, dict[str, np.ndarray]]:
         """Returns the action, the next state and the extras."""
 
 

@@ -54,12 +54,16 @@ def run_actor(
         ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
     )
     sender = Sender(agent, actor, memory, actors, stop, topology.shard, others)
-    log = episodes.EpisodeLog(directory, actors, lambda: {
-        "wall_seconds": round(puller.wall_seconds, 2),
-        "incarnation": sender.incarnation,
-        "parameter_version": puller.version,
-        "parameter_age_steps": puller.age_steps,
-    })
+    log = episodes.EpisodeLog(
+        directory,
+        actors,
+        lambda: {
+            "wall_seconds": round(puller.wall_seconds, 2),
+            "incarnation": sender.incarnation,
+            "parameter_version": puller.version,
+            "parameter_age_steps": puller.age_steps,
+        },
+    )
 
     if not puller.wait(actor.load, stop) or puller.finished:
         return

@@ -31,8 +31,14 @@ class Sender:
     """
 
     def __init__(
-        self, agent: Agent, actor: Actor, memory: RemoteMemory, actors: range, stop: StopRequest,
-        shard: int = 0, others: Sequence[RemoteMemory] = (),
+        self,
+        agent: Agent,
+        actor: Actor,
+        memory: RemoteMemory,
+        actors: range,
+        stop: StopRequest,
+        shard: int = 0,
+        others: Sequence[RemoteMemory] = (),
     ):
         """Prepares to send.
 
@@ -94,9 +100,11 @@ class Sender:
         for begin in range(0, len(collected.step), self._agent.send_batch):
             rows = slice(begin, begin + self._agent.send_batch)
             batch = tree.map_structure(lambda column: column[rows], collected)
-            self._put(as_items(
-                self._agent, self._actor, batch, self._actors, self._shard, self.incarnation
-            ))
+            self._put(
+                as_items(
+                    self._agent, self._actor, batch, self._actors, self._shard, self.incarnation
+                )
+            )
 
     def has_credit(self) -> bool:
         """Whether the actors may go on; if they are too far ahead of the learner, asks anew."""

@@ -85,7 +85,8 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         simulator_watch = _Watch(sizes, lambda: simulated.step(next(actions)))
         interleave(
             f"{name} (steps per CPU second)",
-            {"actor": actor_watch, "simulator": simulator_watch}, sizes.turns * repeats,
+            {"actor": actor_watch, "simulator": simulator_watch},
+            sizes.turns * repeats,
         )
         sender.close()
         say(f"the replay got {memory.statistics().inserted} transitions of {loop.steps} steps")

@@ -16,9 +16,7 @@ import sys
 import tempfile
 
 from common.benchmarks.report import Row, say
-from common.benchmarks.roles import (
-    Program, flag_text, last_words, role_variables, start_process
-)
+from common.benchmarks.roles import Program, flag_text, last_words, role_variables, start_process
 from common.cluster import token as token_lib
 from common.cluster.topology import Topology
 from common.reporting.csv_rows import read_rows
@@ -60,8 +58,11 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
             say(f"cluster {repeat + 1}/{repeats}, {way}: {latest}")
     return [
         Row(
-            f"cluster/{name}", statistics.median(speeds["separate", name]), "steps/s",
-            "local launcher", statistics.median(speeds["local", name]),
+            f"cluster/{name}",
+            statistics.median(speeds["separate", name]),
+            "steps/s",
+            "local launcher",
+            statistics.median(speeds["local", name]),
         )
         for name in _SPEEDS
     ]
@@ -84,44 +85,62 @@ def _run(program: Program, sizes: Sizes, start, directory: pathlib.Path) -> dict
     rows = rows[rows["learner_steps_per_second"] > 0]
     if len(rows) == 0:
         raise RuntimeError(f"the learner made no update in {sizes.seconds:g} s")
-    return {name: float(rows[name][1:].median() if len(rows) > 1 else rows[name].iloc[0])
-            for name in _SPEEDS}
+    return {
+        name: float(rows[name][1:].median() if len(rows) > 1 else rows[name].iloc[0])
+        for name in _SPEEDS
+    }
 
 
 def _command(program: Program, sizes: Sizes, workdir: pathlib.Path) -> list[str]:
     config = {
-        "min_replay_size": sizes.min_replay_size, "samples_per_insert": sizes.samples_per_insert,
+        "min_replay_size": sizes.min_replay_size,
+        "samples_per_insert": sizes.samples_per_insert,
         **program.config,
     }
     # Both get what the launcher would choose by the number of cores.
     flags = {
-        "environment": sizes.environment, "workdir": workdir, "max_minutes": sizes.seconds / 60,
-        "num_actors": sizes.num_actors, "actor_processes": 1, "learner_threads": 2,
-        "evaluation_seconds": 1e6, "evaluation_episodes": 1,
+        "environment": sizes.environment,
+        "workdir": workdir,
+        "max_minutes": sizes.seconds / 60,
+        "num_actors": sizes.num_actors,
+        "actor_processes": 1,
+        "learner_threads": 2,
+        "evaluation_seconds": 1e6,
+        "evaluation_episodes": 1,
         **{f"config.{name}": flag_text(value) for name, value in config.items()},
     }
-    return [sys.executable, "-m", program.module,
-            *(f"--{name}={value}" for name, value in flags.items())]
+    return [
+        sys.executable,
+        "-m",
+        program.module,
+        *(f"--{name}={value}" for name, value in flags.items()),
+    ]
 
 
-def _start_local(command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
-                 ) -> dict[str, subprocess.Popen]:
+def _start_local(
+    command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
+) -> dict[str, subprocess.Popen]:
     return {"local": _start([*command, "--role=local"], directory / "local.log", {}, stack)}
 
 
-def _start_separately(command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
-                      ) -> dict[str, subprocess.Popen]:
+def _start_separately(
+    command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
+) -> dict[str, subprocess.Popen]:
     topology, token = Topology.local(dict.fromkeys(_ROLES, 1)), token_lib.new_token()
     return {
         role: _start(
-            [*command, f"--role={role}"], directory / f"{role}.log",
-            role_variables(topology, role, token), stack)
+            [*command, f"--role={role}"],
+            directory / f"{role}.log",
+            role_variables(topology, role, token),
+            stack,
+        )
         for role in _ROLES
     }
 
 
-def _start(command: list[str], log: pathlib.Path, variables: Mapping[str, str],
-           stack: contextlib.ExitStack) -> subprocess.Popen:
+def _start(
+    command: list[str], log: pathlib.Path, variables: Mapping[str, str], stack: contextlib.ExitStack
+) -> subprocess.Popen:
     """Starts a process that ends with `stack` at the latest."""
     process = start_process(command, variables, log)
     stack.callback(process.wait)

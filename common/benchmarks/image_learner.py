@@ -80,7 +80,9 @@ def _filled_memory(agent: Agent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]
     actor = agent.make_actor(spec, actors, sizes.games, seed=0)
     memory = make_memory(agent, spec, seed=0)
     loop = loop_of(
-        agent, actor, games,
+        agent,
+        actor,
+        games,
         lambda transitions: memory.insert(
             *as_items(agent, actor, transitions, np.asarray(actors), 0, 0)
         ),
@@ -96,8 +98,13 @@ def _replay_learner(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Repl
     learner = agent.make_learner(spec, seed=0)
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
     return ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), agent.prefetch,
-        decode=functools.partial(agent.decode, spec=spec), removal_period=agent.removal_period,
+        memory,
+        loop,
+        learner.steps,
+        schedule_for(agent),
+        agent.prefetch,
+        decode=functools.partial(agent.decode, spec=spec),
+        removal_period=agent.removal_period,
     )
 
 

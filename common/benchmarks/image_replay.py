@@ -84,8 +84,7 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
         loops[_CPPRB] = _cpprb_loop(agent, raw, inserted, priorities, sizes)
     name = "image_replay/in_process_loop"
     speeds = interleave(
-        name, {of: lambda loop=loop: rate(loop, sizes.loops) for of, loop in loops.items()},
-        repeats,
+        name, {of: lambda loop=loop: rate(loop, sizes.loops) for of, loop in loops.items()}, repeats
     )
     png_memory.check()
     raw_memory.check()
@@ -96,10 +95,18 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     ]
     rows += _codec(agent, stacks, spec, png_memory, repeats)
     del loops, png_memory, raw_memory
-    rows.append(loops_lib.through_service(
-        "image_replay/service_loop", program, _ENVIRONMENT, png.specs, sizes.capacity, png.batches,
-        sizes.service_loops, repeats,
-    ))
+    rows.append(
+        loops_lib.through_service(
+            "image_replay/service_loop",
+            program,
+            _ENVIRONMENT,
+            png.specs,
+            sizes.capacity,
+            png.batches,
+            sizes.service_loops,
+            repeats,
+        )
+    )
     return rows
 
 
@@ -132,14 +139,19 @@ def _columns(
     def columns(specs: Transition, observations: np.ndarray) -> _Columns:
         before, after = (
             one.reshape(-1, *observations.shape[2:])
-            for one in (observations[:-agent.n_step], observations[agent.n_step :])
+            for one in (observations[: -agent.n_step], observations[agent.n_step :])
         )
         steps = Transition(before, actions, rewards, discounts, after)
-        return _Columns(specs, [
-            Batch(tree.map_structure(lambda column: column[begin : begin + _FILL], steps),
-                  _priorities(_FILL))
-            for begin in range(0, count, _FILL)
-        ])
+        return _Columns(
+            specs,
+            [
+                Batch(
+                    tree.map_structure(lambda column: column[begin : begin + _FILL], steps),
+                    _priorities(_FILL),
+                )
+                for begin in range(0, count, _FILL)
+            ],
+        )
 
     return columns(specs, files), columns(raw_specs, stacks)
 
@@ -152,6 +164,7 @@ def _filled(
     agent: Agent, columns: _Columns, sizes: Sizes
 ) -> tuple[float, Memory, Callable[[int], np.ndarray]]:
     """A full memory, what it adds to the process's resident memory a transition, and new keys."""
+
     def make() -> Memory:
         distributions, removal = agent.distributions()
         return Memory(columns.specs, sizes.capacity, distributions, removal, seed=1)

@@ -141,12 +141,11 @@ def _fixed_batch_loop(
 @tf.function(jit_compile=True)
 def _products(left: tf.Tensor, right: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Multiplies `count` times; each product depends on the one before, so that none is saved."""
+
     def body(i, last):
         return i + 1, tf.matmul(left + 1e-9 * last[:, :1], right)
 
-    return tf.while_loop(
-        lambda i, _: i < count, body, (tf.constant(0), tf.matmul(left, right))
-    )[1]
+    return tf.while_loop(lambda i, _: i < count, body, (tf.constant(0), tf.matmul(left, right)))[1]
 
 
 def _products_per_second() -> float:
@@ -156,6 +155,7 @@ def _products_per_second() -> float:
 
 def _operations(agent: Agent, learner: Learner) -> int:
     """Multiplications and additions in the matrix products of one update, from its graph."""
+
     def spec(column: tf.TensorSpec) -> tf.TensorSpec:
         return tf.TensorSpec([agent.batch_size, *column.shape], column.dtype)
 
@@ -176,8 +176,14 @@ def _operations(agent: Agent, learner: Learner) -> int:
 
 
 def _with_actors(
-    program: Program, agent: Agent, learner: Learner, memory: memory_lib.Memory,
-    replay_learner: ReplayLearner, sizes: Sizes, repeats: int, alone: Row,
+    program: Program,
+    agent: Agent,
+    learner: Learner,
+    memory: memory_lib.Memory,
+    replay_learner: ReplayLearner,
+    sizes: Sizes,
+    repeats: int,
+    alone: Row,
 ) -> list[Row]:
     """Both sides at once: the learner as before, and an actor role in another process.
 

@@ -133,9 +133,9 @@ def through_service(
         run()
         calls = max(1, loops // IN_FLIGHT)
         with client.readable_errors():
-            speed = interleave(
-                name, {"loops/s": lambda: IN_FLIGHT * rate(run, calls)}, repeats
-            )["loops/s"]
+            speed = interleave(name, {"loops/s": lambda: IN_FLIGHT * rate(run, calls)}, repeats)[
+                "loops/s"
+            ]
     return Row(name, speed, "loops/s")
 
 

@@ -58,10 +58,18 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     rows += _under_adds(agent, memory, keys, sizes, repeats)
     memory.check()
     del memory
-    rows.append(loops_lib.through_service(
-        "replay/service_loop", program, HUMANOID_NAME, agent.step_specs(HUMANOID), sizes.capacity,
-        [_batch(agent, HUMANOID, _FILL)], sizes.loops, repeats,
-    ))
+    rows.append(
+        loops_lib.through_service(
+            "replay/service_loop",
+            program,
+            HUMANOID_NAME,
+            agent.step_specs(HUMANOID),
+            sizes.capacity,
+            [_batch(agent, HUMANOID, _FILL)],
+            sizes.loops,
+            repeats,
+        )
+    )
     return rows
 
 
@@ -226,8 +234,9 @@ def _under_adds(
     value = medians["under adds"]
     return [
         Row(name, value, "us", "idle", medians["idle"]),
-        Row(f"{name}_from_python", medians["under adds from Python"], "us", "idle",
-            medians["idle"]),
+        Row(
+            f"{name}_from_python", medians["under adds from Python"], "us", "idle", medians["idle"]
+        ),
         Row(f"{name}_scheduling", value, "us", "beside computing", medians["computing"]),
         Row(f"{name}_added", float(np.median(added[1:])), "transitions/s"),
     ]

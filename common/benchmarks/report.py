@@ -79,10 +79,16 @@ def table(rows: Sequence[Row]) -> str:
     """Returns rows as aligned columns."""
     lines = [("name", "value", "unit", "peer", "peer value", "ratio")]
     for row in rows:
-        lines.append((
-            row.name, _number(row.value), row.unit, row.peer or "-", _number(row.peer_value),
-            "-" if row.ratio is None else f"{row.ratio:.2f}",
-        ))
+        lines.append(
+            (
+                row.name,
+                _number(row.value),
+                row.unit,
+                row.peer or "-",
+                _number(row.peer_value),
+                "-" if row.ratio is None else f"{row.ratio:.2f}",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*lines)]
     numeric = (False, True, False, False, True, True)
     return "\n".join(

@@ -54,8 +54,13 @@ class RoleProcess:
     ):
         """Prepares the role, with these fields of the config besides, and these other flags."""
         self._role = role
-        self._command = [sys.executable, "-m", program.module, f"--role={role}",
-                         f"--environment={environment}"]
+        self._command = [
+            sys.executable,
+            "-m",
+            program.module,
+            f"--role={role}",
+            f"--environment={environment}",
+        ]
         fields = {**program.config, **config}
         self._command += [f"--config.{name}={flag_text(value)}" for name, value in fields.items()]
         self._command += [f"--{name}={value}" for name, value in (flags or {}).items()]
@@ -65,7 +70,7 @@ class RoleProcess:
         self._directory = tempfile.TemporaryDirectory(prefix="benchmark_")
         directory = pathlib.Path(self._directory.name)
         self._log = directory / "log"
-        command = [*self._command, f'--workdir={directory / "run"}']
+        command = [*self._command, f"--workdir={directory / 'run'}"]
         self._process = start_process(command, self._variables, self._log)
         return self
 
@@ -112,7 +117,10 @@ def start_process(
     """Starts a program whose output goes to `log`; it dies with this process."""
     with log.open("wb") as file:
         return subprocess.Popen(
-            command, env={**os.environ, **variables}, stdout=file, stderr=file,
+            command,
+            env={**os.environ, **variables},
+            stdout=file,
+            stderr=file,
             preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
         )
 

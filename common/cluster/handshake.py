@@ -25,6 +25,7 @@ class Credentials:
         run: what makes the run what it is, nested mappings that JSON can hold. None, of tools and
             tests that know no more than the token, fits every run.
     """
+
     token: str
     role: str = "process"
     run: Mapping[str, Any] | None = None
@@ -51,7 +52,9 @@ class Credentials:
         there = json.loads(description)
         found = differences(there["run"], self.run)
         said = ", ".join(
-            f"{key} is {here} here and {other} there" for key, (other, here) in found.items())
+            f"{key} is {here} here and {other} there" for key, (other, here) in found.items()
+        )
         return OtherRunError(
             f"this {self.role} and the {there['role']} at {address} are not of one run: {said}; "
-            "start every role with the same flags, and the same cluster in TF_CONFIG")
+            "start every role with the same flags, and the same cluster in TF_CONFIG"
+        )

@@ -39,6 +39,7 @@ class Role:
         restart: whether to start it again when it ends with a code other than 0 or by a signal;
             0 says that it has done all there was to do, GIVE_UP_CODE that trying is of no use.
     """
+
     name: str
     index: int
     command: list[str]
@@ -57,6 +58,7 @@ class State:
         restarts: how often it was started again.
         pid: of its process, the last one if it does not run; None before the first start.
     """
+
     running: bool
     exit_code: int | None
     restarts: int
@@ -79,15 +81,21 @@ class LocalCluster:
         restart_delay_seconds: before a restart; doubles with each life that is missing, up to 10 s.
     """
 
-    def __init__(self, roles: Iterable[Role], log_directory: str | os.PathLike,
-                 give_up_after: int = 5, life_seconds: float = 60.0,
-                 restart_delay_seconds: float = 0.5):
+    def __init__(
+        self,
+        roles: Iterable[Role],
+        log_directory: str | os.PathLike,
+        give_up_after: int = 5,
+        life_seconds: float = 60.0,
+        restart_delay_seconds: float = 0.5,
+    ):
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
         self._life_seconds = life_seconds
         self._restart_delay_seconds = restart_delay_seconds
         self._supervised = {
-            (role.name, role.index): _Supervised(role, give_up_after) for role in roles}
+            (role.name, role.index): _Supervised(role, give_up_after) for role in roles
+        }
         self._failure: str | None = None
         self._lock = threading.Lock()
         self._started = threading.Event()
@@ -164,14 +172,20 @@ class LocalCluster:
         try:
             with open(self.log_path(role.name, role.index), "ab") as log:
                 process = subprocess.Popen(
-                    role.command, env={**os.environ, **role.environment}, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                    preexec_fn=functools.partial(set_parent_death_signal, os.getpid()))
+                    role.command,
+                    env={**os.environ, **role.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+                )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             with self._lock:
                 one.restart_at = None
                 self._failure = self._failure or (
-                    f"{role.name} {role.index} cannot be started: {error}")
+                    f"{role.name} {role.index} cannot be started: {error}"
+                )
             return
         with self._lock:
             one.process = process
@@ -228,8 +242,10 @@ class LocalCluster:
                     one.exit_code, one.restart_at = code, None
 
     def _any_running(self) -> bool:
-        return any(one.process is not None and one.process.poll() is None
-                   for one in self._supervised.values())
+        return any(
+            one.process is not None and one.process.poll() is None
+            for one in self._supervised.values()
+        )
 
     def _signal_all(self, number: int) -> None:
         for one in self._supervised.values():
@@ -252,8 +268,12 @@ class _Supervised:
 
     def state(self) -> State:
         running = self.process is not None and self.process.returncode is None
-        return State(running, self.exit_code, self.restarts,
-                     None if self.process is None else self.process.pid)
+        return State(
+            running,
+            self.exit_code,
+            self.restarts,
+            None if self.process is None else self.process.pid,
+        )
 
 
 def _tail(path: pathlib.Path) -> str:

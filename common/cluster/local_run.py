@@ -88,8 +88,9 @@ class LocalRun:
         elapsed = max(self._last_wall, 0.0) + silence
         states = self._cluster.states()
         notes = [_note(name, index, state) for (name, index), state in states.items()]
-        if row is not None and not (self._news and silence < _NEWS_SECONDS
-                                    and states["learner", 0].running):
+        if row is not None and not (
+            self._news and silence < _NEWS_SECONDS and states["learner", 0].running
+        ):
             row |= dict.fromkeys(_SPEEDS)  # those of the last row are not those of this moment
             if self._is_over(row, elapsed):
                 notes.append("waiting for the last evaluation")
@@ -99,8 +100,11 @@ class LocalRun:
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
     def _is_over(self, row: dict[str, Any], elapsed: float) -> bool:
-        limits = ((self._max_seconds, elapsed), (self._max_actor_steps, row["actor_steps"]),
-                  (self._max_learner_steps, row["learner_steps"]))
+        limits = (
+            (self._max_seconds, elapsed),
+            (self._max_actor_steps, row["actor_steps"]),
+            (self._max_learner_steps, row["learner_steps"]),
+        )
         return any(limit is not None and value >= limit for limit, value in limits)
 
     def _result(self, title: str) -> str:
@@ -113,10 +117,10 @@ class LocalRun:
         picture = self._directory.path / "learning_curve.png"
         curves.learning_curve([self._directory.path], picture, title)
         return (
-            f'evaluator return {evaluation["episode_return_mean"]:.1f} +- '
-            f'{evaluation["episode_return_std"]:.1f} ({evaluation["episodes"]} episodes) after '
-            f'{evaluation["wall_seconds"]:.0f} s, {evaluation["actor_steps"]:,} actor steps, '
-            f'{evaluation["learner_steps"]:,} learner steps\nlearning curve {picture}'
+            f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
+            f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
+            f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
+            f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}"
         )
 
 

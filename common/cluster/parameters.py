@@ -37,6 +37,7 @@ class Status:
         wall_seconds: since the run's first start, at its publication.
         finished: whether it is the run's last.
     """
+
     version: int
     learner_steps: int
     actor_steps: int
@@ -52,6 +53,7 @@ class Snapshot:
         status: the version and the counters that were published with it.
         flat: [P] float32, the parameters in the publisher's order; the reader's own copy.
     """
+
     status: Status
     flat: np.ndarray
 
@@ -67,8 +69,10 @@ class ParameterService:
 
     def __init__(self, server: rpc.Server, num_parameters: int, keep_versions: int = 4):
         if num_parameters < 1 or keep_versions < 2:
-            raise ValueError("num_parameters must be at least 1 and keep_versions at least 2, "
-                             f"got {num_parameters} and {keep_versions}")
+            raise ValueError(
+                "num_parameters must be at least 1 and keep_versions at least 2, "
+                f"got {num_parameters} and {keep_versions}"
+            )
         self.num_parameters = num_parameters
         self._lock = threading.Lock()
         # Readers keep what they hold while a learner restarts: the clock makes its versions newer.
@@ -76,16 +80,22 @@ class ParameterService:
         self._status = tf.Variable(tf.zeros([_HEADER_FIELDS], tf.int64), trainable=False)
         # Version v lives in slot v mod K. A variable without value yet would not trace.
         self._slots = [
-            tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False,
-                        shape=tf.TensorShape([None])) for _ in range(keep_versions)]
+            tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False, shape=tf.TensorShape([None]))
+            for _ in range(keep_versions)
+        ]
         self._acknowledged = tf.lookup.experimental.MutableHashTable(
-            tf.string, tf.int64, default_value=tf.constant(0, tf.int64))
+            tf.string, tf.int64, default_value=tf.constant(0, tf.int64)
+        )
         self._asked = tf.lookup.experimental.MutableHashTable(
-            tf.string, tf.int64, default_value=tf.constant(0, tf.int64))
+            tf.string, tf.int64, default_value=tf.constant(0, tf.int64)
+        )
         server.register(STATUS_METHOD, self._serve_status, [tf.TensorSpec([], tf.string)])
         server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
-        server.register(ACKNOWLEDGE_METHOD, self._serve_acknowledge,
-                        [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)])
+        server.register(
+            ACKNOWLEDGE_METHOD,
+            self._serve_acknowledge,
+            [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)],
+        )
 
     def go_on_after(self, version: int) -> None:
         """Makes the next versions newer than one of a former life, and those shortly after it.
@@ -95,20 +105,30 @@ class ParameterService:
         with self._lock:
             self._version = max(self._version, version + _UNSEEN_VERSIONS)
 
-    def publish(self, flat: np.ndarray | tf.Tensor, learner_steps: int, actor_steps: int,
-                wall_seconds: float, finished: bool = False) -> int:
+    def publish(
+        self,
+        flat: np.ndarray | tf.Tensor,
+        learner_steps: int,
+        actor_steps: int,
+        wall_seconds: float,
+        finished: bool = False,
+    ) -> int:
         """Makes a copy of `flat`, [P] float32, the newest snapshot and returns its version.
 
         Raises:
             ValueError: `flat` has another shape or dtype.
         """
         if tuple(flat.shape) != (self.num_parameters,) or tf.as_dtype(flat.dtype) != tf.float32:
-            raise ValueError(f"flat must be [{self.num_parameters}] float32, got "
-                             f"{list(flat.shape)} {tf.as_dtype(flat.dtype).name}")
+            raise ValueError(
+                f"flat must be [{self.num_parameters}] float32, got "
+                f"{list(flat.shape)} {tf.as_dtype(flat.dtype).name}"
+            )
         with self._lock:
             version = self._version + 1
-            header = tf.constant([version, learner_steps, actor_steps,
-                                  round(1000 * wall_seconds), finished], tf.int64)
+            header = tf.constant(
+                [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished],
+                tf.int64,
+            )
             packed = tf.concat([tf.reshape(tf.bitcast(header, tf.float32), [-1]), flat], axis=0)
             self._slots[version % len(self._slots)].assign(packed)
             self._status.assign(header)
@@ -135,7 +155,7 @@ class ParameterService:
         header = tf.bitcast(tf.reshape(packed[:_HEADER_FLOATS], [_HEADER_FIELDS, 2]), tf.int64)
         size = tf.where(tf.equal(header[0], version), size, tf.constant(0, tf.int64))
         begin = offset + _HEADER_FLOATS
-        return tf.concat([packed[:_HEADER_FLOATS], packed[begin:begin + size]], axis=0)
+        return tf.concat([packed[:_HEADER_FLOATS], packed[begin : begin + size]], axis=0)
 
     def _serve_acknowledge(self, role_name: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([self._acknowledged.insert(role_name, version)]):
@@ -174,16 +194,17 @@ class ParameterClient:
                 return Snapshot(status, flat)
         raise ServiceUnavailableError(
             f"the parameters at {self._client.address} are published faster than they can be "
-            "read: publish less often, or keep more versions")
+            "read: publish less often, or keep more versions"
+        )
 
     def acknowledge(self, version: int) -> None:
         """Tells the learner that this role is through with a version: no need to stay up for it."""
-        self._client.call(ACKNOWLEDGE_METHOD,
-                          [tf.constant(self._role_name), tf.constant(version, tf.int64)])
+        self._client.call(
+            ACKNOWLEDGE_METHOD, [tf.constant(self._role_name), tf.constant(version, tf.int64)]
+        )
 
     def _latest(self) -> tuple[Status, int]:
-        fields, num_parameters = self._client.call(
-            STATUS_METHOD, [tf.constant(self._role_name)])
+        fields, num_parameters = self._client.call(STATUS_METHOD, [tf.constant(self._role_name)])
         version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
         status = Status(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)
@@ -191,10 +212,17 @@ class ParameterClient:
     def _read_version(self, version: int, num_parameters: int) -> np.ndarray | None:
         """Returns [P] float32 of one version, or None if it is gone."""
         offsets = range(0, num_parameters, SLICE_SIZE)
-        futures = [self._client.call_async(READ_METHOD, [
-            tf.constant(version, tf.int64), tf.constant(offset, tf.int64),
-            tf.constant(min(SLICE_SIZE, num_parameters - offset), tf.int64)])
-            for offset in offsets]
+        futures = [
+            self._client.call_async(
+                READ_METHOD,
+                [
+                    tf.constant(version, tf.int64),
+                    tf.constant(offset, tf.int64),
+                    tf.constant(min(SLICE_SIZE, num_parameters - offset), tf.int64),
+                ],
+            )
+            for offset in offsets
+        ]
         flat = np.empty([num_parameters], np.float32)
         for offset, future in zip(offsets, futures, strict=True):
             part = future.result().numpy()[_HEADER_FLOATS:]
@@ -202,7 +230,9 @@ class ParameterClient:
             if part.size == 0:
                 return None
             if part.size != expected:
-                raise ClusterError(f"{self._client.address} sent {part.size} of {expected} "
-                                   "parameters: do all roles run the same version?")
-            flat[offset:offset + expected] = part
+                raise ClusterError(
+                    f"{self._client.address} sent {part.size} of {expected} "
+                    "parameters: do all roles run the same version?"
+                )
+            flat[offset : offset + expected] = part
         return flat

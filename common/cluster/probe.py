@@ -31,16 +31,19 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
     except socket.gaierror as error:
         raise UnknownHostError(
             f"cannot resolve the host of {address} ({error.strerror}): correct it in TF_CONFIG, "
-            "or the network's names") from None
+            "or the network's names"
+        ) from None
     except OSError as error:
         raise ServiceUnavailableError(
-            f"nothing answers at {address} ({error.strerror or error})") from None
+            f"nothing answers at {address} ({error.strerror or error})"
+        ) from None
     if not answer:
         raise ServiceUnavailableError(f"what listens at {address} says nothing")
     if len(answer) < len(_EMPTY_SETTINGS) or answer[3] != _SETTINGS_TYPE:
         raise NoServiceError(
             f"what answers at {address} is no service of a cluster: correct the address in "
-            "TF_CONFIG")
+            "TF_CONFIG"
+        )
 
 
 def check(address: str, patience_seconds: float) -> None:

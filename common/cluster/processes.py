@@ -13,8 +13,9 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def set_parent_death_signal(parent_pid: int | None = None, signal_number: int = signal.SIGKILL,
-                            ) -> None:
+def set_parent_death_signal(
+    parent_pid: int | None = None, signal_number: int = signal.SIGKILL
+) -> None:
     """Asks Linux to signal this process when its parent dies; elsewhere does nothing.
 
     The parent is the *thread* that started this process: it has to live as long as it should.
@@ -111,7 +112,8 @@ class Patience:
             why = "" if error is None else f" ({error})"
             raise PatienceError(
                 f"{self._partner} for {self._seconds / 60:g} minutes{why}: this role ends; start "
-                "it again when the others are back, --patience_minutes waits longer")
+                "it again when the others are back, --patience_minutes waits longer"
+            )
 
 
 def usable_cores() -> int:
@@ -137,5 +139,6 @@ def limit_threads(threads: int) -> None:
     """
     os.environ.update(thread_environment(threads))
     import tensorflow as tf  # after the variables; and the launcher's process goes without it
+
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

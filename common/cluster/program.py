@@ -12,13 +12,9 @@ import pathlib
 import sys
 from typing import Any
 
-from absl import app
-from absl import flags
-from absl import logging
+from absl import app, flags, logging
 
-from common.cluster import probe
-from common.cluster import processes
-from common.cluster import resources
+from common.cluster import probe, processes, resources
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
@@ -30,37 +26,49 @@ from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _ENVIRONMENT = flags.DEFINE_string(
-    "environment", None,
+    "environment",
+    None,
     'What to learn, "suite:domain:task", for example control:cartpole:swingup. One of your own: '
     "python:MODULE:FUNCTION, whose FUNCTION(seed) gives a dm_env.Environment.",
 )
 _WORKDIR = flags.DEFINE_string(
-    "workdir", None,
+    "workdir",
+    None,
     "Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that "
     "holds a run of the same configuration is continued.",
 )
 _ROLE = flags.DEFINE_enum(
-    "role", "local", ["local", "learner", "replay", "actor", "evaluator"],
+    "role",
+    "local",
+    ["local", "learner", "replay", "actor", "evaluator"],
     "local starts all others as processes of this machine. The others take their addresses from "
     "TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE.",
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Of networks, exploration, environments and replay.", lower_bound=0,
+    "seed",
+    0,
+    "Of networks, exploration, environments and replay.",
+    lower_bound=0,
     upper_bound=2**31 - 1,
 )
 _MAX_MINUTES = flags.DEFINE_float(
-    "max_minutes", None, "Ends the run after so much wall-clock time, over all of its starts.",
+    "max_minutes",
+    None,
+    "Ends the run after so much wall-clock time, over all of its starts.",
     lower_bound=0,
 )
 _MAX_ACTOR_STEPS = flags.DEFINE_integer(
-    "max_actor_steps", None, "Ends the run after so many steps of all actors together.",
+    "max_actor_steps",
+    None,
+    "Ends the run after so many steps of all actors together.",
     lower_bound=1,
 )
 _MAX_LEARNER_STEPS = flags.DEFINE_integer(
     "max_learner_steps", None, "Ends the run after so many learner updates.", lower_bound=1
 )
 _ACTOR_PROCESSES = flags.DEFINE_integer(
-    "actor_processes", None,
+    "actor_processes",
+    None,
     "Processes that share the actors among them; each evaluates the policies of its actors as one "
     "batch. The same for all roles. Default: with --role=local one for every second core, or as "
     "many as --replay_shards if that is more; else the actors that TF_CONFIG lists. Not in the "
@@ -68,53 +76,67 @@ _ACTOR_PROCESSES = flags.DEFINE_integer(
     lower_bound=1,
 )
 _LEARNER_THREADS = flags.DEFINE_integer(
-    "learner_threads", None,
+    "learner_threads",
+    None,
     "Threads of the learner. Default: with --role=local the cores that the actor processes leave "
     "over, else all: threads that wait for each other lose more to actors on their cores than they "
     "gain. Not in the paper (a GPU).",
     lower_bound=1,
 )
 _EVALUATION_EPISODES = flags.DEFINE_integer(
-    "evaluation_episodes", 10, "Episodes of an evaluation, without noise. Not in the paper.",
+    "evaluation_episodes",
+    10,
+    "Episodes of an evaluation, without noise. Not in the paper.",
     lower_bound=1,
 )
 _EVALUATION_SECONDS = flags.DEFINE_float(
-    "evaluation_seconds", 60.0, "Time from one evaluation to the next. Not in the paper.",
+    "evaluation_seconds",
+    60.0,
+    "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
 _CHECKPOINT_SECONDS = flags.DEFINE_float(
-    "checkpoint_seconds", 60.0,
-    "Time from one checkpoint to the next: what a learner that dies loses at most.", lower_bound=0,
+    "checkpoint_seconds",
+    60.0,
+    "Time from one checkpoint to the next: what a learner that dies loses at most.",
+    lower_bound=0,
 )
 _PATIENCE_MINUTES = flags.DEFINE_float(
-    "patience_minutes", 30.0,
+    "patience_minutes",
+    30.0,
     "How long a role waits for another one that does not answer before it ends, so that no job "
     "outlives its run unnoticed.",
     lower_bound=0,
 )
 _REPLAY = flags.DEFINE_enum(
-    "replay", "process", ["process", "learner"],
+    "replay",
+    "process",
+    ["process", "learner"],
     "With --role=local, where the memory lives: in a process of its own, as in the paper (Ape-X "
     "section 3), or in that of the learner, which saves the way between them.",
 )
 _SCALE = flags.DEFINE_string(
-    "scale", None,
+    "scale",
+    None,
     "How the run's size relates to the paper's, for run.json: binaries.experiment names its "
     "scale here. Default: the number of actors.",
 )
 _SCALE_CHANGES = flags.DEFINE_string(
-    "scale_changes", "", "What that changes from the paper's run, in words, for run.json.",
+    "scale_changes", "", "What that changes from the paper's run, in words, for run.json."
 )
 _REPLAY_SHARDS = flags.DEFINE_integer(
-    "replay_shards", 1,
+    "replay_shards",
+    1,
     "With --role=local, processes that share the memory among them; each actor process adds to one "
     "of them, the learner draws from all. They fill evenly only if as many actors, of equal speed, "
     "add to each. Otherwise TF_CONFIG lists them. Not in the paper (one "
     "replay server, Ape-X section 3).",
-    lower_bound=1, upper_bound=MAX_SHARDS,
+    lower_bound=1,
+    upper_bound=MAX_SHARDS,
 )
 _IGNORE_RESOURCES = flags.DEFINE_boolean(
-    "ignore_resources", False,
+    "ignore_resources",
+    False,
     "Starts also where the estimated needs of memory or disk exceed what this machine has left.",
 )
 
@@ -270,11 +292,15 @@ def _check_resources(paper: Paper, spec, **plan) -> str:
     sizes = paper.sizes(paper.config, spec, _ENVIRONMENT.value)
     hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
     return resources.check(
-        sizes, resources.Plan(
-            max_actor_steps=_MAX_ACTOR_STEPS.value, hours=hours,
-            environment_bytes=environments.environment_bytes(_ENVIRONMENT.value), **plan,
+        sizes,
+        resources.Plan(
+            max_actor_steps=_MAX_ACTOR_STEPS.value,
+            hours=hours,
+            environment_bytes=environments.environment_bytes(_ENVIRONMENT.value),
+            **plan,
         ),
-        pathlib.Path(_WORKDIR.value), _IGNORE_RESOURCES.value,
+        pathlib.Path(_WORKDIR.value),
+        _IGNORE_RESOURCES.value,
     )
 
 
@@ -308,9 +334,13 @@ def _run_role(paper: Paper) -> None:
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
     environment, spec = _make_environment(paper)
     needed = _check_resources(
-        paper, spec, processes=1, learner=role == "learner",
+        paper,
+        spec,
+        processes=1,
+        learner=role == "learner",
         replay=int(role == ("learner" if topology.replay_in_learner else "replay")),
-        shards=shards, environments=_environments_of(paper, topology),
+        shards=shards,
+        environments=_environments_of(paper, topology),
     )
     stop = StopRequest().install()
     processes.Patience.default_seconds = 60 * _PATIENCE_MINUTES.value
@@ -373,8 +403,17 @@ def _learner(paper, agent, spec, topology, credentials, directory, stop):
     limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
     with RunDirectory(directory).hold_checkpoints():
         run_learner(
-            agent, spec, topology, credentials, directory, _SEED.value, limits,
-            _CHECKPOINT_SECONDS.value, stop, _ENVIRONMENT.value, paper.num_actors,
+            agent,
+            spec,
+            topology,
+            credentials,
+            directory,
+            _SEED.value,
+            limits,
+            _CHECKPOINT_SECONDS.value,
+            stop,
+            _ENVIRONMENT.value,
+            paper.num_actors,
         )
 
 
@@ -391,8 +430,15 @@ def _actor(paper, agent, spec, topology, credentials, directory, stop):
     from common.acting.process import run_actor
 
     run_actor(
-        agent, _ENVIRONMENT.value, topology, credentials, directory, actors, paper.num_actors,
-        _SEED.value, stop,
+        agent,
+        _ENVIRONMENT.value,
+        topology,
+        credentials,
+        directory,
+        actors,
+        paper.num_actors,
+        _SEED.value,
+        stop,
     )
 
 
@@ -401,8 +447,15 @@ def _evaluator(paper, agent, spec, topology, credentials, directory, stop):
     from common.acting.evaluator_process import run_evaluator
 
     run_evaluator(
-        agent, _ENVIRONMENT.value, topology, credentials, directory, _SEED.value,
-        _EVALUATION_EPISODES.value, _EVALUATION_SECONDS.value, stop,
+        agent,
+        _ENVIRONMENT.value,
+        topology,
+        credentials,
+        directory,
+        _SEED.value,
+        _EVALUATION_EPISODES.value,
+        _EVALUATION_SECONDS.value,
+        stop,
     )
 
 
@@ -440,8 +493,14 @@ def _run_local(paper: Paper) -> None:
         in_process = _REPLAY.value == "process"
         counts |= {"replay": shards if in_process else 0, "actor": actor_processes}
     needed = _check_resources(
-        paper, spec, processes=sum(counts.values()), learner=True, replay=shards, shards=shards,
-        environments=paper.num_actors + _evaluation_environments(), launcher=True,
+        paper,
+        spec,
+        processes=sum(counts.values()),
+        learner=True,
+        replay=shards,
+        shards=shards,
+        environments=paper.num_actors + _evaluation_environments(),
+        launcher=True,
     )
     environment.close()
     directory = RunDirectory(_WORKDIR.value)
@@ -452,9 +511,16 @@ def _run_local(paper: Paper) -> None:
     roles = []
     for job, count in counts.items():
         for index in range(count):
-            command = [sys.executable, "-m", paper.module, *sys.argv[1:], f"--role={job}",
-                       f"--workdir={_WORKDIR.value}", f"--learner_threads={learner_threads}",
-                       "--ignore_resources"]
+            command = [
+                sys.executable,
+                "-m",
+                paper.module,
+                *sys.argv[1:],
+                f"--role={job}",
+                f"--workdir={_WORKDIR.value}",
+                f"--learner_threads={learner_threads}",
+                "--ignore_resources",
+            ]
             if actor_processes:
                 command.append(f"--actor_processes={actor_processes}")
             environment = {
@@ -463,13 +529,18 @@ def _run_local(paper: Paper) -> None:
             }
             roles.append(Role(job, index, command, environment, restart=True))
     local_run = LocalRun(
-        directory, LocalCluster(roles, directory.logs), stop,
-        max_minutes=_MAX_MINUTES.value, max_actor_steps=_MAX_ACTOR_STEPS.value,
-        max_learner_steps=_MAX_LEARNER_STEPS.value, min_replay_size=paper.config.min_replay_size,
+        directory,
+        LocalCluster(roles, directory.logs),
+        stop,
+        max_minutes=_MAX_MINUTES.value,
+        max_actor_steps=_MAX_ACTOR_STEPS.value,
+        max_learner_steps=_MAX_LEARNER_STEPS.value,
+        min_replay_size=paper.config.min_replay_size,
     )
     with directory.hold():
         directory.write_run_record(
-            seed=_SEED.value, scale=_SCALE.value or f"{paper.num_actors} actors",
+            seed=_SEED.value,
+            scale=_SCALE.value or f"{paper.num_actors} actors",
             scale_changes=_SCALE_CHANGES.value,
         )
         print(needed, file=sys.stderr, flush=True)
@@ -486,4 +557,4 @@ def _parse_flags(argv: list[str]) -> list[str]:
     try:
         return flags.FLAGS(argv)
     except flags.Error as error:
-        fail(f'{str(error).removeprefix("flag ")} (--help explains each flag)')
+        fail(f"{str(error).removeprefix('flag ')} (--help explains each flag)")

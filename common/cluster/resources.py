@@ -109,15 +109,22 @@ def needs(sizes: Sizes, plan: Plan) -> Needs:
     def replay_bytes(steps: int) -> int:
         steps = min(steps, sizes.copies * (plan.max_actor_steps or steps))
         return plan.replay * memory_bytes(
-            *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step)
+            *(math.ceil(one / plan.shards) for one in (steps, most)), sizes.bytes_per_step
+        )
 
     replay = replay_bytes(full)
     # An actor holds its networks and their packed and its NumPy copies: as much as the learner has.
     process = _PROCESS + sizes.learner_bytes
     learner = _COMPILER + sizes.ahead_bytes
     environment = _ENVIRONMENT if plan.environment_bytes is None else plan.environment_bytes
-    memory = (_LIBRARIES + plan.launcher * _LAUNCHER + plan.processes * process
-              + plan.learner * learner + plan.environments * environment + replay)
+    memory = (
+        _LIBRARIES
+        + plan.launcher * _LAUNCHER
+        + plan.processes * process
+        + plan.learner * learner
+        + plan.environments * environment
+        + replay
+    )
     disk = 0
     if plan.learner:
         hours = _DEFAULT_HOURS if plan.hours is None else plan.hours
@@ -139,13 +146,19 @@ def check(sizes: Sizes, plan: Plan, workdir: pathlib.Path, ignore: bool) -> str:
     return compare(wanted, plan, available.memory(), available.disk(workdir), workdir, ignore)
 
 
-def compare(wanted: Needs, plan: Plan, memory: int | None, disk: int | None,
-            workdir: pathlib.Path, ignore: bool) -> str:
+def compare(
+    wanted: Needs,
+    plan: Plan,
+    memory: int | None,
+    disk: int | None,
+    workdir: pathlib.Path,
+    ignore: bool,
+) -> str:
     """`check` on a machine that has so many bytes left; None where that is not known."""
     parts = [f"replay {size(wanted.replay)} when full"] if wanted.replay else []
     if wanted.away:
         parts[0] += f", up to {size(wanted.replay + wanted.away)} while the learner is away"
-    parts.append(f'{plan.processes} {"processes" if plan.processes > 1 else "process"}')
+    parts.append(f"{plan.processes} {'processes' if plan.processes > 1 else 'process'}")
     line = f"needs about {size(wanted.memory)} of memory ({', '.join(parts)})"
     line += _of(memory, "available")
     if wanted.disk:
@@ -157,15 +170,18 @@ def compare(wanted: Needs, plan: Plan, memory: int | None, disk: int | None,
         short["disk"] = f"give --workdir another disk than that of {workdir}"
     if short and not ignore:
         raise NotEnoughError(
-            f'not enough {" and ".join(short)}, {line}: {"; ".join(short.values())}; '
-            "--ignore_resources starts it nevertheless")
+            f"not enough {' and '.join(short)}, {line}: {'; '.join(short.values())}; "
+            "--ignore_resources starts it nevertheless"
+        )
     if short:
-        return f'{line}: not enough {" and ".join(short)}, ignored'
+        return f"{line}: not enough {' and '.join(short)}, ignored"
     if memory is not None and wanted.memory > _CLOSE * memory:
         return f"{line}: this may become tight"
     if memory is not None and wanted.memory + wanted.away > memory:
-        return (f"{line}: too little if the learner, who removes from the replay, is away for long;"
-                " to be safe, lower --config.replay_capacity")
+        return (
+            f"{line}: too little if the learner, who removes from the replay, is away for long;"
+            " to be safe, lower --config.replay_capacity"
+        )
     return line
 
 
@@ -184,5 +200,5 @@ def _less_memory(wanted: Needs, plan: Plan) -> str:
     """What the user can do about it."""
     flags = ["--config.replay_capacity"] if wanted.replay else []
     flags += ["--num_actors", "--actor_processes"] if plan.launcher else []
-    lower = f'lower {", ".join(flags)}, or ' if flags else ""
+    lower = f"lower {', '.join(flags)}, or " if flags else ""
     return lower + ("give --replay=learner" if plan.launcher else "use a larger machine")

@@ -22,9 +22,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.distribute.experimental.rpc.kernels import gen_rpc_ops
 
-from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
-                                   NoServiceError, OtherRunError, ServiceUnavailableError,
-                                   WrongTokenError)
+from common.cluster.errors import (
+    AddressInUseError,
+    ClusterError,
+    MessageTooLargeError,
+    NoServiceError,
+    OtherRunError,
+    ServiceUnavailableError,
+    WrongTokenError,
+)
 from common.cluster.handshake import Credentials
 from common.cluster.probe import probe
 from common.cluster.topology import split_address
@@ -37,8 +43,20 @@ _DESCRIBE = "describe"
 _WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
 _OTHER_RUN_TEXT = "replay_rl: other run"
 _PROBE_SECONDS = 2.0
-_VARINT_DTYPES = frozenset((tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32,
-                            tf.uint64, tf.int64, tf.bfloat16, tf.half))
+_VARINT_DTYPES = frozenset(
+    (
+        tf.uint8,
+        tf.int8,
+        tf.uint16,
+        tf.int16,
+        tf.uint32,
+        tf.int32,
+        tf.uint64,
+        tf.int64,
+        tf.bfloat16,
+        tf.half,
+    )
+)
 _MAX_VARINT_BYTES = 10
 
 Nest = Any
@@ -59,8 +77,9 @@ class Server:
         ClusterError: the host does not resolve or is not one of this machine.
     """
 
-    def __init__(self, address: str, credentials: str | Credentials,
-                 advertised_address: str | None = None):
+    def __init__(
+        self, address: str, credentials: str | Credentials, advertised_address: str | None = None
+    ):
         self._credentials = Credentials.of(credentials)
         if not self._credentials.token:
             raise ClusterError("a server needs a token that is not empty: see REPLAY_RL_TOKEN")
@@ -75,8 +94,9 @@ class Server:
         description = self._credentials.describe()
         self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
 
-    def register(self, name: str, function: Callable[..., Nest],
-                 input_signature: Sequence[tf.TensorSpec]) -> None:
+    def register(
+        self, name: str, function: Callable[..., Nest], input_signature: Sequence[tf.TensorSpec]
+    ) -> None:
         """Offers `function(*arguments) -> nest of tensors` under `name`, behind the credentials.
 
         Nothing of the function runs before the credentials and the arguments' shapes were checked;
@@ -90,12 +110,18 @@ class Server:
         """
         self._register(name, function, input_signature, any_run=self._credentials.run is None)
 
-    def _register(self, name: str, function: Callable[..., Nest],
-                  input_signature: Sequence[tf.TensorSpec], any_run: bool) -> None:
+    def _register(
+        self,
+        name: str,
+        function: Callable[..., Nest],
+        input_signature: Sequence[tf.TensorSpec],
+        any_run: bool,
+    ) -> None:
         if self._started:
             raise ClusterError(
                 f"{name!r} was registered after the server at {self.address} had started: "
-                "register every method before start()")
+                "register every method before start()"
+            )
         if name in self._functions:
             raise ClusterError(f"the method {name!r} is registered twice")
 
@@ -104,24 +130,31 @@ class Server:
         def guarded(credentials, *arguments):
             presented = tf.reshape(credentials, [-1])
             token, run = (tf.strings.reduce_join(one) for one in (presented[:1], presented[1:]))
-            admitted = tf.debugging.Assert(tf.equal(token, self._credentials.token),
-                                           [_WRONG_TOKEN_TEXT])
+            admitted = tf.debugging.Assert(
+                tf.equal(token, self._credentials.token), [_WRONG_TOKEN_TEXT]
+            )
             same_run = any_run | tf.equal(run, "") | tf.equal(run, self._credentials.fingerprint)
             with tf.control_dependencies([admitted]):
                 admitted = tf.debugging.Assert(same_run, [_OTHER_RUN_TEXT])
             with tf.control_dependencies([admitted]):
-                checked = [tf.ensure_shape(argument, spec.shape)
-                           for argument, spec in zip(arguments, input_signature, strict=True)]
+                checked = [
+                    tf.ensure_shape(argument, spec.shape)
+                    for argument, spec in zip(arguments, input_signature, strict=True)
+                ]
             with tf.control_dependencies([admitted, *checked]):
                 return function(*checked)
 
         signature = [tf.TensorSpec(None, tf.string, "credentials")]
-        signature += [tf.TensorSpec(None, spec.dtype, f"argument_{i}")
-                      for i, spec in enumerate(input_signature)]
+        signature += [
+            tf.TensorSpec(None, spec.dtype, f"argument_{i}")
+            for i, spec in enumerate(input_signature)
+        ]
         concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
         if not concrete.outputs:
-            raise ClusterError(f"the method {name!r} returns nothing: return a tensor, so that "
-                               "its caller learns when it is done")
+            raise ClusterError(
+                f"the method {name!r} returns nothing: return a tensor, so that "
+                "its caller learns when it is done"
+            )
         self._server.register(name, concrete)
         self._functions[name] = concrete
 
@@ -145,7 +178,8 @@ class Server:
             raise ServiceUnavailableError(
                 f"the server at {self.address} cannot reach itself as {self.advertised_address}: "
                 "check the host name, the firewall and proxies, and REPLAY_RL_BIND_HOST "
-                f"({error})") from None
+                f"({error})"
+            ) from None
         if identity != self._identity:
             self.close()
             raise _address_in_use(self.advertised_address)
@@ -158,8 +192,7 @@ class Server:
 class Future:
     """A call under way. Dropping it does not cancel the call."""
 
-    def __init__(self, client: "Client", handle: tf.Tensor, deleter: tf.Tensor,
-                 output_specs: Nest):
+    def __init__(self, client: "Client", handle: tf.Tensor, deleter: tf.Tensor, output_specs: Nest):
         self._client = client
         self._handle = handle
         self._deleter = deleter  # the reply goes when this tensor does
@@ -181,8 +214,10 @@ class Future:
             with tf.control_dependencies(values):
                 # An executor frees a tensor after its last reader, so the deleter needs one.
                 gen_rpc_ops.delete_rpc_future_resource(self._handle, self._deleter)
-            values = [tf.ensure_shape(value, spec.shape)
-                      for value, spec in zip(values, specs, strict=True)]
+            values = [
+                tf.ensure_shape(value, spec.shape)
+                for value, spec in zip(values, specs, strict=True)
+            ]
         return tf.nest.pack_sequence_as(self._output_specs, values)
 
 
@@ -198,8 +233,12 @@ class Client:
         timeout_seconds: for calls that name none.
     """
 
-    def __init__(self, address: str, credentials: str | Credentials,
-                 timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS):
+    def __init__(
+        self,
+        address: str,
+        credentials: str | Credentials,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ):
         split_address(address)
         self.address = address
         self.timeout_seconds = timeout_seconds
@@ -210,8 +249,9 @@ class Client:
         self._connection: Any = None
         self._output_specs: dict[str, Nest] = {}
 
-    def call(self, method: str, arguments: Sequence[Any] = (),
-             timeout_seconds: float | None = None) -> Nest:
+    def call(
+        self, method: str, arguments: Sequence[Any] = (), timeout_seconds: float | None = None
+    ) -> Nest:
         """Calls a method and waits for its reply.
 
         Args:
@@ -233,8 +273,9 @@ class Client:
         """
         return self.call_async(method, arguments, timeout_seconds).result()
 
-    def call_async(self, method: str, arguments: Sequence[Any] = (),
-                   timeout_seconds: float | None = None) -> Future:
+    def call_async(
+        self, method: str, arguments: Sequence[Any] = (), timeout_seconds: float | None = None
+    ) -> Future:
         """Starts a call, as `call`, and returns at once with its future."""
         timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         connection = self._connect(timeout)
@@ -245,14 +286,18 @@ class Client:
             raise ClusterError(
                 f"the service at {self.address} has no method {method!r}, only "
                 f"{', '.join(sorted(self._output_specs))}: is it the address of the right job in "
-                "TF_CONFIG, and do all roles run the same version?")
+                "TF_CONFIG, and do all roles run the same version?"
+            )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
         _check_size(method, self.address, tensors)
         output_specs = self._output_specs[method]
         with self.readable_errors():
             handle, deleter = gen_rpc_ops.rpc_call(
-                connection._client_handle, method_name=method, args=[self._presented, *tensors],
-                timeout_in_ms=_milliseconds(timeout))
+                connection._client_handle,
+                method_name=method,
+                args=[self._presented, *tensors],
+                timeout_in_ms=_milliseconds(timeout),
+            )
         return Future(self, handle, deleter, output_specs)
 
     def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
@@ -273,7 +318,8 @@ class Client:
                 if time.monotonic() + poll_seconds >= deadline:
                     raise ServiceUnavailableError(
                         f"the service at {self.address} did not answer for {timeout_seconds:g} s: "
-                        "is its role running, and is this its address?") from None
+                        "is its role running, and is this its address?"
+                    ) from None
             time.sleep(poll_seconds)
 
     @contextlib.contextmanager
@@ -299,8 +345,11 @@ class Client:
                 try:
                     with tf.init_scope(), self.readable_errors():
                         connection = tf.distribute.experimental.rpc.Client.create(
-                            "grpc", self.address, name=name,
-                            timeout_in_ms=_milliseconds(timeout_seconds))
+                            "grpc",
+                            self.address,
+                            name=name,
+                            timeout_in_ms=_milliseconds(timeout_seconds),
+                        )
                 except ServiceUnavailableError:
                     probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
                     raise
@@ -322,7 +371,8 @@ def _milliseconds(seconds: float) -> int:
 
 def _address_in_use(address: str) -> AddressInUseError:
     return AddressInUseError(
-        f"another process serves at {address}: stop it, or give this role another port")
+        f"another process serves at {address}: stop it, or give this role another port"
+    )
 
 
 def _check_can_bind(address: str) -> None:
@@ -333,7 +383,8 @@ def _check_can_bind(address: str) -> None:
     except OSError:
         raise ClusterError(
             f"cannot resolve the host of {address} on this machine: correct the name, or set "
-            "REPLAY_RL_BIND_HOST to the one to listen at, as 0.0.0.0") from None
+            "REPLAY_RL_BIND_HOST to the one to listen at, as 0.0.0.0"
+        ) from None
     with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past TIME_WAIT, as gRPC
         try:
@@ -344,7 +395,8 @@ def _check_can_bind(address: str) -> None:
                 raise _address_in_use(address) from None
             raise ClusterError(
                 f"cannot listen at {address} ({error.strerror}): set REPLAY_RL_BIND_HOST to an "
-                "address of this machine, as 0.0.0.0, or choose another port") from None
+                "address of this machine, as 0.0.0.0, or choose another port"
+            ) from None
 
 
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
@@ -353,20 +405,31 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     if isinstance(error, tf.errors.InvalidArgumentError) and _WRONG_TOKEN_TEXT in text:
         return WrongTokenError(
             f"the service at {address} refused this role's token: start every role with the same "
-            "REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE")
+            "REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE"
+        )
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
             f"a message of {address} exceeds 4 MiB: ask for less at a time, in several calls "
-            f"({_first_line(text)})")
-    if isinstance(error, (tf.errors.InternalError, tf.errors.UnavailableError,
-                          tf.errors.DeadlineExceededError, tf.errors.CancelledError)):
+            f"({_first_line(text)})"
+        )
+    if isinstance(
+        error,
+        (
+            tf.errors.InternalError,
+            tf.errors.UnavailableError,
+            tf.errors.DeadlineExceededError,
+            tf.errors.CancelledError,
+        ),
+    ):
         return ServiceUnavailableError(
             f"the service at {address} did not answer in time or is gone "
-            f"({type(error).__name__}: {_first_line(text)})")
+            f"({type(error).__name__}: {_first_line(text)})"
+        )
     if isinstance(error, tf.errors.UnimplementedError):
         return NoServiceError(
             f"what answers at {address} is no service of a cluster: correct the address in "
-            f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})")
+            f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})"
+        )
     return None
 
 
@@ -382,7 +445,8 @@ def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None
     if size > MAX_ARGUMENT_BYTES:
         raise MessageTooLargeError(
             f"the arguments of {method!r} for {address} take {size} bytes, a message holds "
-            f"{MAX_ARGUMENT_BYTES}: send them in several calls")
+            f"{MAX_ARGUMENT_BYTES}: send them in several calls"
+        )
 
 
 def _bound_on_size(tensor: tf.Tensor) -> int:
@@ -390,8 +454,7 @@ def _bound_on_size(tensor: tf.Tensor) -> int:
     if tensor.dtype == tf.string:
         return _exact_size(tensor)
     elements = tensor.shape.num_elements() or 0
-    return elements * (_MAX_VARINT_BYTES if tensor.dtype in _VARINT_DTYPES
-                       else tensor.dtype.size)
+    return elements * (_MAX_VARINT_BYTES if tensor.dtype in _VARINT_DTYPES else tensor.dtype.size)
 
 
 def _exact_size(tensor: tf.Tensor) -> int:
@@ -405,5 +468,7 @@ def _exact_size(tensor: tf.Tensor) -> int:
     if tensor.dtype in (tf.bfloat16, tf.half):
         values = values.view(np.uint16)
     unsigned = values.astype(np.int64).view(np.uint64)
-    return sum(int(np.count_nonzero(unsigned >= np.uint64(1 << shift))) for shift in
-               range(7, 64, 7)) + values.size
+    return (
+        sum(int(np.count_nonzero(unsigned >= np.uint64(1 << shift))) for shift in range(7, 64, 7))
+        + values.size
+    )

@@ -31,16 +31,18 @@ def define_config(
     if setting not in setting_names:
         near = difflib.get_close_matches(setting, setting_names, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        fail(f'unknown --setting={setting}: {hint}all are {", ".join(setting_names)}')
+        fail(f"unknown --setting={setting}: {hint}all are {', '.join(setting_names)}")
     flags.DEFINE_enum(
-        "setting", default, list(setting_names),
+        "setting",
+        default,
+        list(setting_names),
         "A variant of the paper; --config.NAME changes single values of it.",
     )
     config = configuration(setting)
     fields = dataclasses.fields(config)
     _refuse_unknown_fields([field.name for field in fields])
     described = (
-        f'--config.{field.name}={getattr(config, field.name)}: {field.metadata["help"]}'
+        f"--config.{field.name}={getattr(config, field.name)}: {field.metadata['help']}"
         for field in fields
     )
     help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
@@ -73,4 +75,4 @@ def _refuse_unknown_fields(names: list[str]) -> None:
         if match and match[1] not in names:
             near = difflib.get_close_matches(match[1], names, n=3)
             hint = "did you mean " + " or ".join(f"--config.{name}" for name in near) + "? "
-            fail(f'unknown flag --config.{match[1]}: {hint if near else ""}--help lists them all')
+            fail(f"unknown flag --config.{match[1]}: {hint if near else ''}--help lists them all")

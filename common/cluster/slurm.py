@@ -38,7 +38,8 @@ def topology(replay_shards: int = 1) -> Topology:
         raise ClusterError(
             f"the Slurm step has {tasks} tasks: give srun at least --ntasks={2 + 2 * replay_shards}"
             f", for the learner, the evaluator, {replay_shards} x the replay and as many actor "
-            "processes or more")
+            "processes or more"
+        )
     job_number = _number("SLURM_JOB_ID")
     port = _FIRST_PORT + _PORTS * (job_number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
     local = _number("SLURM_LOCALID")
@@ -46,20 +47,25 @@ def topology(replay_shards: int = 1) -> Topology:
 
     try:
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-            jobs={**jobs, "actor": actors}, port_base=port,
+            jobs={**jobs, "actor": actors},
+            port_base=port,
             # It leaves out tasks that get no GPU, so each seems to get one; Slurm gives the real.
-            gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False)
+            gpus_per_node=tasks,
+            gpus_per_task=1,
+            auto_set_gpu=False,
+        )
         cluster = resolver.cluster_spec().as_dict()
     except (RuntimeError, ValueError) as error:
         raise ClusterError(f"Slurm's variables do not describe a step: {error}") from None
     # Not by the resolver's rank: it sorts nodes by name, which need not be Slurm's order.
-    own = f'{os.environ.get("SLURMD_NODENAME")}:{port + local}'
+    own = f"{os.environ.get('SLURMD_NODENAME')}:{port + local}"
     for job, addresses in cluster.items():
         if own in addresses:
             return Topology(cluster, job, addresses.index(own))
     raise ClusterError(
         f"this task would be {own}, which is none of the step's: SLURMD_NODENAME and SLURM_LOCALID "
-        "must be those that srun sets")
+        "must be those that srun sets"
+    )
 
 
 def _number(variable: str) -> int:
@@ -76,7 +82,8 @@ def main(arguments: list[str]) -> None:
         shards, command = command[0].removeprefix(_SHARDS_FLAG), command[1:]
     if not shards.isdigit() or not 1 <= int(shards) <= MAX_SHARDS:
         raise ClusterError(
-            f"--replay_shards must be a whole number in [1, {MAX_SHARDS}], is {shards or repr('')}")
+            f"--replay_shards must be a whole number in [1, {MAX_SHARDS}], is {shards or repr('')}"
+        )
     if not command:
         raise ClusterError("there is no command: srun python -m common.cluster.slurm COMMAND ...")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -33,7 +33,8 @@ def load(environment: Mapping[str, str] = os.environ) -> str:
         return _from_file(environment[TOKEN_FILE_VARIABLE])
     raise ClusterError(
         f"no cluster token: set {TOKEN_VARIABLE} to the same secret for every role, or "
-        f"{TOKEN_FILE_VARIABLE} to a file that holds it (`openssl rand -hex 32` makes one)")
+        f"{TOKEN_FILE_VARIABLE} to a file that holds it (`openssl rand -hex 32` makes one)"
+    )
 
 
 def load_or_create(environment: Mapping[str, str] = os.environ) -> str:
@@ -54,11 +55,13 @@ def _from_file(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ClusterError(
-            f"cannot read the token file {path!r} of {TOKEN_FILE_VARIABLE}: {reason}") from None
+            f"cannot read the token file {path!r} of {TOKEN_FILE_VARIABLE}: {reason}"
+        ) from None
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         raise ClusterError(
             f"the token file {path!r} of {TOKEN_FILE_VARIABLE} is open to every user "
-            f"(mode {stat.S_IMODE(mode):o}): run `chmod 600` on it")
+            f"(mode {stat.S_IMODE(mode):o}): run `chmod 600` on it"
+        )
     return _checked(text, f"the file {path!r} of {TOKEN_FILE_VARIABLE}")
 
 
@@ -67,5 +70,6 @@ def _checked(text: str, source: str) -> str:
     if len(token) < MIN_LENGTH:
         raise ClusterError(
             f"the token of {source} has {len(token)} characters, at least {MIN_LENGTH} are "
-            "needed: `openssl rand -hex 32` makes one")
+            "needed: `openssl rand -hex 32` makes one"
+        )
     return token

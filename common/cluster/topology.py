@@ -29,13 +29,20 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
-    well_formed = (colon and bare and not any(c.isspace() or c in "/[]" for c in bare)
-                   and (bracketed or ":" not in bare)
-                   and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535)
+    well_formed = (
+        colon
+        and bare
+        and not any(c.isspace() or c in "/[]" for c in bare)
+        and (bracketed or ":" not in bare)
+        and port.isascii()
+        and port.isdigit()
+        and 1 <= int(port) <= 65535
+    )
     if not well_formed:
         raise ClusterError(
             f"{address!r} is not an address: write host:port with a port from 1 to 65535, "
-            "an IPv6 host in [brackets]")
+            "an IPv6 host in [brackets]"
+        )
     return bare, int(port)
 
 
@@ -68,6 +75,7 @@ class Topology:
         index: its index in the job, from 0.
         bind_host: the host to listen at, where it differs from the advertised one.
     """
+
     cluster: Mapping[str, tuple[str, ...]]
     job: str
     index: int
@@ -82,7 +90,8 @@ class Topology:
                 if address in seen:
                     raise ClusterError(
                         f"{address} serves both {seen[address]} and {job}: give each task an "
-                        "address of its own")
+                        "address of its own"
+                    )
                 seen[address] = job
         _check_job(self.job)
         if self.index < 0:
@@ -92,11 +101,13 @@ class Topology:
             if self.index >= count:
                 raise ClusterError(
                     f"the task is {self.job} {self.index}, but the cluster lists {count} of that "
-                    "job: correct the index or add its address")
+                    "job: correct the index or add its address"
+                )
         elif self.job not in CALLING_JOBS:
             raise ClusterError(
                 f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
-                "add its address, others have to reach it")
+                "add its address, others have to reach it"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Topology":
@@ -109,7 +120,8 @@ class Topology:
         if not text:
             raise ClusterError(
                 'TF_CONFIG is not set: a single role needs {"cluster": {job: ["host:port"]}, '
-                '"task": {"type": job, "index": 0}}; --role=local needs none')
+                '"task": {"type": job, "index": 0}}; --role=local needs none'
+            )
         try:
             return cls(*_parse(text), bind_host=environment.get(BIND_HOST_VARIABLE) or None)
         except ClusterError as error:
@@ -119,16 +131,22 @@ class Topology:
     def local(cls, counts: Mapping[str, int], job: str = "learner", index: int = 0) -> "Topology":
         """Returns a cluster of `counts[job]` tasks a job, on free ports of the loopback."""
         ports = iter(free_ports(sum(counts.values())))
-        cluster = {name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
-                   for name, count in counts.items() if count}
+        cluster = {
+            name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
+            for name, count in counts.items()
+            if count
+        }
         return cls(cluster, job, index)
 
     def to_tf_config(self, job: str, index: int) -> str:
         """Returns the `TF_CONFIG` text for one task of this cluster."""
         task = dataclasses.replace(self, job=job, index=index)
-        return json.dumps({"cluster": {name: list(addresses)
-                                       for name, addresses in task.cluster.items()},
-                           "task": {"type": job, "index": index}})
+        return json.dumps(
+            {
+                "cluster": {name: list(addresses) for name, addresses in task.cluster.items()},
+                "task": {"type": job, "index": index},
+            }
+        )
 
     def addresses(self, job: str) -> tuple[str, ...]:
         """Returns the addresses of a job, none where the cluster does not have it."""
@@ -142,8 +160,7 @@ class Topology:
         """
         addresses = self.addresses(job)
         if not 0 <= index < len(addresses):
-            raise ClusterError(
-                f"the cluster has no {job} {index}: add its host:port to TF_CONFIG")
+            raise ClusterError(f"the cluster has no {job} {index}: add its host:port to TF_CONFIG")
         return addresses[index]
 
     @property
@@ -202,14 +219,17 @@ def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
         config = json.loads(text)
     except json.JSONDecodeError as error:
         raise ClusterError(
-            f"it is not JSON ({error.msg} at character {error.pos}): check quotes and "
-            "commas") from None
+            f"it is not JSON ({error.msg} at character {error.pos}): check quotes and commas"
+        ) from None
     cluster = config.get("cluster") if isinstance(config, dict) else None
     if not isinstance(cluster, dict) or not cluster:
         raise ClusterError('it has no "cluster": write {"cluster": {job: ["host:port"]}, ...}')
     for job, addresses in cluster.items():
-        if (not isinstance(addresses, list) or not addresses
-                or not all(isinstance(address, str) for address in addresses)):
+        if (
+            not isinstance(addresses, list)
+            or not addresses
+            or not all(isinstance(address, str) for address in addresses)
+        ):
             raise ClusterError(f'job {job!r} needs a list of addresses, as ["host:port"]')
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):

@@ -129,7 +129,9 @@ class AtariBatch:
         self._has_ended = np.zeros(k, bool)
         self._lives = info["lives"].copy()
         return dm_env.TimeStep(
-            np.full(k, _FIRST, np.int32), np.zeros(k, np.float32), np.ones(k, np.float32),
+            np.full(k, _FIRST, np.int32),
+            np.zeros(k, np.float32),
+            np.ones(k, np.float32),
             _channels_last(frames),
         )
 
@@ -159,8 +161,10 @@ class AtariBatch:
         step_type = np.where(self._has_ended, _LAST, np.where(starts, _FIRST, _MID))
         discount = np.where((game_over | lost_life) & ~starts, 0, 1)
         return dm_env.TimeStep(
-            step_type.astype(np.int32), np.where(starts, 0, reward).astype(np.float32),
-            discount.astype(np.float32), _channels_last(frames),
+            step_type.astype(np.int32),
+            np.where(starts, 0, reward).astype(np.float32),
+            discount.astype(np.float32),
+            _channels_last(frames),
         )
 
     def close(self) -> None:

@@ -62,7 +62,8 @@ class BatchedEnvironment:
                 if actual != expected:
                     raise ValueError(
                         f"environment {index} has another {kind} spec than environment 0: "
-                        f"{actual} and {expected}; a batch takes one kind of environment")
+                        f"{actual} and {expected}; a batch takes one kind of environment"
+                    )
 
     @property
     def num_environments(self) -> int:
@@ -88,10 +89,10 @@ class BatchedEnvironment:
           ValueError: there is not exactly one row for each environment.
         """
         if len(actions) != self.num_environments:
-            raise ValueError(
-                f"got {len(actions)} actions for {self.num_environments} environments")
-        return self._stack([environment.step(action) for environment, action
-                            in zip(self._environments, actions)])
+            raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
+        return self._stack(
+            [environment.step(action) for environment, action in zip(self._environments, actions)]
+        )
 
     def close(self) -> None:
         """Closes each environment."""

@@ -62,7 +62,8 @@ class CanonicalEnvironment(dm_env.Environment):
         self._offset = (high + low) / 2
         self._action_shape, self._action_dtype = bounds.shape, bounds.dtype
         self._action_spec = specs.BoundedArray(
-            low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action")
+            low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action"
+        )
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
@@ -147,7 +148,9 @@ def _require_bounded(spec: Any) -> None:
     if not bounded or not np.prod(spec.shape):
         raise UnusableEnvironmentError(
             "its actions must be one bounded float array (dm_env.specs.BoundedArray), their spec "
-            f"is {spec!r}")
+            f"is {spec!r}"
+        )
     if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
         raise UnusableEnvironmentError(
-            f"its actions must have finite bounds, their spec is {spec!r}")
+            f"its actions must have finite bounds, their spec is {spec!r}"
+        )

@@ -49,8 +49,12 @@ class CheetahAtSpeed(cheetah.Cheetah):
     def get_reward(self, physics: cheetah.Physics) -> float:
         """Returns the reward, in [0, 1]."""
         return rewards.tolerance(
-            physics.speed(), bounds=(self._speed, float("inf")), margin=self._speed,
-            value_at_margin=0, sigmoid="linear")
+            physics.speed(),
+            bounds=(self._speed, float("inf")),
+            margin=self._speed,
+            value_at_margin=0,
+            sigmoid="linear",
+        )
 
 
 def names() -> list[str]:

@@ -39,7 +39,8 @@ def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
         environment = _function(name)(seed)
         if not isinstance(environment, dm_env.Environment):
             raise UnusableEnvironmentError(
-                f"it gave a {type(environment).__name__}, not a dm_env.Environment")
+                f"it gave a {type(environment).__name__}, not a dm_env.Environment"
+            )
         if not _has_images(environment):
             environment = CanonicalEnvironment(environment)
         _rehearse(environment)
@@ -47,16 +48,20 @@ def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
         raise UnusableEnvironmentError(f'environment "python:{name}": {_one_line(error)}') from None
     except (Exception, SystemExit) as error:
         raise UnusableEnvironmentError(
-            f'environment "python:{name}" failed: {_describe(error)}') from error
+            f'environment "python:{name}" failed: {_describe(error)}'
+        ) from error
     return environment
 
 
 def _has_images(environment: dm_env.Environment) -> bool:
     """Whether it has images and discrete actions, which agents take as they are."""
     image = environment.observation_spec()
-    return (isinstance(environment.action_spec(), specs.DiscreteArray)
-            and isinstance(image, specs.Array) and image.dtype == np.uint8
-            and len(image.shape) == 3)
+    return (
+        isinstance(environment.action_spec(), specs.DiscreteArray)
+        and isinstance(image, specs.Array)
+        and image.dtype == np.uint8
+        and len(image.shape) == 3
+    )
 
 
 def _function(name: str) -> Callable[[int], dm_env.Environment]:
@@ -93,7 +98,8 @@ def _rehearse(environment: dm_env.Environment) -> None:
     for name, value in (("reward", second.reward), ("discount", second.discount)):
         if np.shape(value) != () or value is None or not np.isfinite(value):
             raise UnusableEnvironmentError(
-                f"the {name} of a step must be a finite number, it is {value!r}")
+                f"the {name} of a step must be a finite number, it is {value!r}"
+            )
 
 
 def _describe(error: BaseException) -> str:

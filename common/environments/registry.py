@@ -81,8 +81,11 @@ def _find(name: str) -> tuple[ModuleType, str]:
         known = names()
         without_suite = {one.partition(":")[2]: one for one in known}
         plain = _plain(name)
-        near = [without_suite[plain]] if plain in without_suite else (
-            _near(name, known) or [without_suite[one] for one in _near(name, without_suite)])
+        near = (
+            [without_suite[plain]]
+            if plain in without_suite
+            else (_near(name, known) or [without_suite[one] for one in _near(name, without_suite)])
+        )
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
         raise _unknown(name, near, sorted(first_of_each.values()))
     module = _module(suite)
@@ -104,8 +107,9 @@ def _plain(name: str) -> str:
 
     Of "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacman-ram-v4".
     """
-    name = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$",
-                  "", name)
+    name = re.sub(
+        r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$", "", name
+    )
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 

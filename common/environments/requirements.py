@@ -15,7 +15,7 @@ def require_control(spec: EnvironmentSpec) -> None:
         found.append(f"{spec.action_size} discrete actions")
     if found:
         raise ValueError(
-            f'--environment has {" and ".join(found)}, but this agent needs flat observations and '
+            f"--environment has {' and '.join(found)}, but this agent needs flat observations and "
             "continuous actions: name another one, for example control:cartpole:swingup"
         )
 
@@ -25,7 +25,7 @@ def require_images(spec: EnvironmentSpec) -> None:
     shape = spec.image_shape
     if shape is None or not spec.is_discrete:
         observations = "flat observations" if shape is None else f"images of {list(shape)}"
-        actions = f'{spec.action_size} {"discrete" if spec.is_discrete else "continuous"} actions'
+        actions = f"{spec.action_size} {'discrete' if spec.is_discrete else 'continuous'} actions"
         raise ValueError(
             f"--environment has {observations} and {actions}, but this agent needs images and "
             "discrete actions: name another one, for example atari:pong"

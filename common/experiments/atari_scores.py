@@ -28,10 +28,13 @@ def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pan
       by game: `score`, the mean over seeds of the final returns (see `selection.FINAL`), `seeds`,
       and `frames`, the mean that the runs have seen.
     """
-    rows = {game: (*np.mean([(one.score, one.frames) for one in finals], axis=0), len(finals))
-            for game, finals in _finals(runs, setting, returns).items()}
-    frame = pandas.DataFrame.from_dict(rows, orient="index", columns=["score", "frames", "seeds"],
-                                       dtype=float)
+    rows = {
+        game: (*np.mean([(one.score, one.frames) for one in finals], axis=0), len(finals))
+        for game, finals in _finals(runs, setting, returns).items()
+    }
+    frame = pandas.DataFrame.from_dict(
+        rows, orient="index", columns=["score", "frames", "seeds"], dtype=float
+    )
     return frame[list(_COLUMNS)]
 
 
@@ -52,9 +55,13 @@ def _finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str
             continue
         points = run.points("environment_frames", EPISODE_RETURN, returns)
         if len(points):
-            games.setdefault(game, []).append(_Final(
-                selection.final(points[EPISODE_RETURN]), points["environment_frames"].iloc[-1],
-                run.budget))
+            games.setdefault(game, []).append(
+                _Final(
+                    selection.final(points[EPISODE_RETURN]),
+                    points["environment_frames"].iloc[-1],
+                    run.budget,
+                )
+            )
     return games
 
 
@@ -72,18 +79,23 @@ class MedianReached:
     column: str
     percent: float = 1.0
 
-    rule = ("over all games of the paper, with two seeds of each, the 95 % bootstrap interval over "
-            f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
-            "above, does not if all of it is below after runs as long as the paper's")
+    rule = (
+        "over all games of the paper, with two seeds of each, the 95 % bootstrap interval over "
+        f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
+        "above, does not if all of it is below after runs as long as the paper's"
+    )
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
         reported = self.percent * evidence.reported.number(
-            paper.name, self.source, self.row, self.column)
+            paper.name, self.source, self.row, self.column
+        )
         games = {name.removeprefix("atari:") for name in experiment.environments}
-        found = [(scale, _finals(evidence.kept.of(paper.name, scale), self.setting,
-                                 experiment.returns)) for scale in evidence.scales(paper)]
+        found = [
+            (scale, _finals(evidence.kept.of(paper.name, scale), self.setting, experiment.returns))
+            for scale in evidence.scales(paper)
+        ]
         found = [(scale, ours) for scale, ours in found if ours]
         if not found:
             return Finding(Verdict.OPEN, nothing(paper, experiment))
@@ -91,17 +103,27 @@ class MedianReached:
         at_scale = selection.scale_in_words(scale)
         enough = {game for game in games if len(ours.get(game, ())) >= 2}
         if enough != games:
-            return Finding(Verdict.OPEN, f"Runs of {len(games & set(ours))} of {len(games)} games, "
-                                         f"two seeds or more of {len(enough)}. {at_scale}.")
+            return Finding(
+                Verdict.OPEN,
+                f"Runs of {len(games & set(ours))} of {len(games)} games, "
+                f"two seeds or more of {len(enough)}. {at_scale}.",
+            )
         human = evidence.reported.atari_scores()
         by_game = [_percent(game, ours[game], human) for game in sorted(games)]
         median = np.median([np.mean(of) for of in by_game])
         low, high = stats.bootstrap(
-            by_game, _median_of_means, axis=-1, vectorized=True, method="percentile",
-            confidence_level=CONFIDENCE, rng=np.random.default_rng(_RANDOM_STATE),
+            by_game,
+            _median_of_means,
+            axis=-1,
+            vectorized=True,
+            method="percentile",
+            confidence_level=CONFIDENCE,
+            rng=np.random.default_rng(_RANDOM_STATE),
         ).confidence_interval
-        words = (f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's "
-                 f"{reported:.0f} %. {at_scale}.")
+        words = (
+            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's "
+            f"{reported:.0f} %. {at_scale}."
+        )
         least = (1 - _MARGIN) * reported
         if low >= least:
             return Finding(Verdict.HOLDS, words)

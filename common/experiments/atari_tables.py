@@ -30,8 +30,9 @@ class GameScores:
         """See `tables.Comparison`."""
         return tuple(self.agents)
 
-    def cells(self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers,
-              ) -> dict[tuple[str, str], Cell]:
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
+    ) -> dict[tuple[str, str], Cell]:
         """See `tables.Comparison`."""
         return {
             (game, column): Cell(row.score, row.frames, int(row.seeds))
@@ -39,8 +40,9 @@ class GameScores:
             for game, row in final_scores(runs, setting, experiment.returns).iterrows()
         }
 
-    def summary(self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers,
-                ) -> pandas.DataFrame:
+    def summary(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
+    ) -> pandas.DataFrame:
         """See `tables.Comparison`."""
         printed = numbers.table(experiment.paper, experiment.name)
         rows = {}
@@ -70,8 +72,9 @@ class GameSummaries:
         """See `tables.Comparison`."""
         return (*self.medians, *filter(None, (self.ranks, self.elo)))
 
-    def cells(self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers,
-              ) -> dict[tuple[str, str], Cell]:
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
+    ) -> dict[tuple[str, str], Cell]:
         """See `tables.Comparison`. An agent has numbers if it was run on all games."""
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
@@ -83,14 +86,16 @@ class GameSummaries:
             values = {name: factor * ours["median"] for name, factor in self.medians.items()}
             values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
             cells |= {
-                (row, column): Cell(values[column], final["frames"].mean(),
-                                    int(final["seeds"].min()))
+                (row, column): Cell(
+                    values[column], final["frames"].mean(), int(final["seeds"].min())
+                )
                 for column in self.columns
             }
         return cells
 
-    def summary(self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers,
-                ) -> None:
+    def summary(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
+    ) -> None:
         """See `tables.Comparison`."""
 
 
@@ -113,16 +118,22 @@ def among_others(agent: str, ours: pandas.Series, numbers: ReportedNumbers) -> p
         summary = scores.summary(table).loc[agent]
     except ValueError:  # on few games one agent may win or lose all: there is no finite Elo
         summary = scores.summary(table, penalty=1.0).loc[agent].drop("elo")
-    return pandas.Series(summary.reindex(["games", "median", "mean", "mean_rank", "elo"]).array,
-                         names)
+    return pandas.Series(
+        summary.reindex(["games", "median", "mean", "mean_rank", "elo"]).array, names
+    )
 
 
 def _text(rows: Mapping[str, pandas.Series]) -> pandas.DataFrame:
     frame = pandas.DataFrame(rows).T
     digits = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
-    text = pandas.DataFrame({
-        name: [("" if pandas.isna(value) else f"{value:.{digits[name]}f}") for value in frame[name]]
-        for name in frame
-    }, index=frame.index)
+    text = pandas.DataFrame(
+        {
+            name: [
+                ("" if pandas.isna(value) else f"{value:.{digits[name]}f}") for value in frame[name]
+            ]
+            for name in frame
+        },
+        index=frame.index,
+    )
     text.index.name = "summed up"
     return text

@@ -46,8 +46,9 @@ class Interval:
         if excess == float("inf"):
             return 0.0
         bootstrap = (np.count_nonzero(resampled <= 0) + 1) / (len(resampled) + 1)
-        student = (stats.t.sf(excess / self.error, self.freedom) if self.error
-                   else float(excess <= 0))
+        student = (
+            stats.t.sf(excess / self.error, self.freedom) if self.error else float(excess <= 0)
+        )
         return min(1.0, 2 * float(max(bootstrap, student)))
 
 
@@ -76,8 +77,13 @@ def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
         return np.take_along_axis(by_task, drawn_tasks.astype(int), axis=-1).mean(-1)
 
     bootstrap = stats.bootstrap(
-        (*samples, tasks), mean_over_tasks, axis=-1, vectorized=True,
-        confidence_level=CONFIDENCE, n_resamples=_RESAMPLES, method="percentile",
+        (*samples, tasks),
+        mean_over_tasks,
+        axis=-1,
+        vectorized=True,
+        confidence_level=CONFIDENCE,
+        n_resamples=_RESAMPLES,
+        method="percentile",
         rng=np.random.default_rng(_RANDOM_STATE),
     )
     bounds = bootstrap.confidence_interval
@@ -85,13 +91,23 @@ def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
     observed = float(np.mean(np.subtract(means[::2], means[1::2])))
     error, freedom = _student(samples, len(ours))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    return Interval(observed, float(bounds.low), float(bounds.high), observed - reach,
-                    observed + reach, bootstrap.bootstrap_distribution, error, freedom)
+    return Interval(
+        observed,
+        float(bounds.low),
+        float(bounds.high),
+        observed - reach,
+        observed + reach,
+        bootstrap.bootstrap_distribution,
+        error,
+        freedom,
+    )
 
 
 def _student(samples: list[np.ndarray], num_tasks: int) -> tuple[float, int]:
     """Standard error of the mean over tasks, and its degrees of freedom."""
     freedom = sum(len(seeds) - 1 for seeds in samples)
     variance = sum(((seeds - seeds.mean()) ** 2).sum() for seeds in samples) / freedom
-    return (float(np.sqrt(variance * sum(1 / len(seeds) for seeds in samples))) / num_tasks,
-            freedom)
+    return (
+        float(np.sqrt(variance * sum(1 / len(seeds) for seeds in samples))) / num_tasks,
+        freedom,
+    )

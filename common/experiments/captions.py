@@ -10,8 +10,7 @@ from common.experiments.scales import Budget, duration
 _SHADED = {
     Band.UNSTATED: "lowest to highest seed (the paper does not say what it shades)",
     Band.PERCENTILES_20_80: "20th to 80th percentile of the seeds, as in the paper",
-    Band.PERCENTILES_20_80_OF_EPISODES:
-        "20th to 80th percentile of the seeds (the paper: of all their episodes)",
+    Band.PERCENTILES_20_80_OF_EPISODES: "20th to 80th percentile of the seeds (the paper: of all their episodes)",
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
@@ -29,13 +28,18 @@ def caption(
       runs: that are drawn. settings: the curves that are drawn.
     """
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
-    return " ".join(filter(None, [
-        _parts(experiment),
-        _seeds(experiment, runs),
-        _scale(paper, experiment, scale, runs),
-        f'Not run: {", ".join(missing)}.' if missing else "",
-        f"{experiment.note[0].upper()}{experiment.note[1:]}." if experiment.note else "",
-    ]))
+    return " ".join(
+        filter(
+            None,
+            [
+                _parts(experiment),
+                _seeds(experiment, runs),
+                _scale(paper, experiment, scale, runs),
+                f"Not run: {', '.join(missing)}." if missing else "",
+                f"{experiment.note[0].upper()}{experiment.note[1:]}." if experiment.note else "",
+            ],
+        )
+    )
 
 
 def _parts(experiment: Experiment) -> str:
@@ -43,8 +47,10 @@ def _parts(experiment: Experiment) -> str:
     found = [what(part) for part in experiment.divided()]
     if len(set(found)) == 1:
         return found[0]
-    return " ".join(f"{part.name.capitalize()}: {words[0].lower()}{words[1:]}"
-                    for part, words in zip(experiment.parts, found))
+    return " ".join(
+        f"{part.name.capitalize()}: {words[0].lower()}{words[1:]}"
+        for part, words in zip(experiment.parts, found)
+    )
 
 
 def what(experiment: Experiment) -> str:
@@ -72,8 +78,11 @@ def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
 def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]) -> str:
     parts = [f"Scale {scale}: runs of {_length(experiment, runs)}"]
     if experiment.budget != Budget():
-        papers = (f"the paper: {experiment.budget}" if experiment.states_budget else
-                  f"the paper does not say; at its scale {experiment.budget}")
+        papers = (
+            f"the paper: {experiment.budget}"
+            if experiment.states_budget
+            else f"the paper does not say; at its scale {experiment.budget}"
+        )
         parts = [f"{parts[0]} ({papers})"]
     return "; ".join([*parts, *_changes(paper, experiment, scale, runs)]) + "."
 

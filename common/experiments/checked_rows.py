@@ -58,7 +58,7 @@ def read(
     header = _fields(lines[0])
     missing = [name for name in [*numbers, *(identity or ())] if name not in header]
     if missing:
-        warn(f'{path}:1: has no column {", ".join(missing)}: file left out')
+        warn(f"{path}:1: has no column {', '.join(missing)}: file left out")
         return empty
     rows = []
     for line_number, line in enumerate(lines[1:], start=2):
@@ -71,12 +71,18 @@ def read(
             warn(f"{path}:{line_number}: {found}: row left out")
             continue
         row = dict(zip(header, values))
-        wrong = [f"{name} is {row[name]}, not {value}"
-                 for name, value in (identity or {}).items() if row[name] != value]
-        wrong += [f"{name} is {row[name]!r}, not a number"
-                  for name in numbers if _number(row[name]) is None]
+        wrong = [
+            f"{name} is {row[name]}, not {value}"
+            for name, value in (identity or {}).items()
+            if row[name] != value
+        ]
+        wrong += [
+            f"{name} is {row[name]!r}, not a number"
+            for name in numbers
+            if _number(row[name]) is None
+        ]
         if wrong:
-            warn(f'{path}:{line_number}: {", ".join(wrong)}: row left out')
+            warn(f"{path}:{line_number}: {', '.join(wrong)}: row left out")
         else:
             rows.append([_number(row[name]) for name in numbers])
     return pandas.DataFrame(rows, columns=list(numbers), dtype=float) if rows else empty

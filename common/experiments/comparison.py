@@ -72,10 +72,15 @@ class Comparison:
     def rule(self) -> str:
         """See `claims.Test`."""
         over = f", on {self.share.words}" if self.share else ", mean over tasks"
-        late = (", and both methods have levelled off" if self.expected.is_lead else
-                "; either only once both methods have levelled off")
-        words = (f"difference of {self.measured}{over}: holds if it surely lies {self._range()}, "
-                 f"does not if it surely lies elsewhere{late}")
+        late = (
+            ", and both methods have levelled off"
+            if self.expected.is_lead
+            else "; either only once both methods have levelled off"
+        )
+        words = (
+            f"difference of {self.measured}{over}: holds if it surely lies {self._range()}, "
+            f"does not if it surely lies elsewhere{late}"
+        )
         if len(self.pairs) > 1:
             words += "; all pairs must be tested and hold, one that does not is enough"
         if self.share or len(self.pairs) > 1:
@@ -84,11 +89,15 @@ class Comparison:
         return words
 
     def _range(self) -> str:
-        low, high = (f"{abs(bound) * self.margin:.0%} of the scale" if bound else "0"
-                     for bound in self.expected.value)
-        return {Expected.LEVEL: f"within {high}", Expected.NOT_BEHIND: f"above minus {low}",
-                Expected.SLIGHTLY_AHEAD: f"between {low} and {high}"}.get(
-                    self.expected, f"above {low}")
+        low, high = (
+            f"{abs(bound) * self.margin:.0%} of the scale" if bound else "0"
+            for bound in self.expected.value
+        )
+        return {
+            Expected.LEVEL: f"within {high}",
+            Expected.NOT_BEHIND: f"above minus {low}",
+            Expected.SLIGHTLY_AHEAD: f"between {low} and {high}",
+        }.get(self.expected, f"above {low}")
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
@@ -106,42 +115,66 @@ class Comparison:
         for run in found.unequal:
             evidence.kept.warn(
                 f"{RunDirectory(run.path).run_json}: a run of {run.budget} beside others of "
-                f"{found.budget} at the scale {run.scale}: not compared with these")
+                f"{found.budget} at the scale {run.scale}: not compared with these"
+            )
         return self._conclude(experiment, found)
 
     def _at_scale(self, paper, experiment, evidence, scale) -> "_Compared":
         """The budget with which most was tested; of several, the largest."""
         settings = {setting for pair in self.pairs for setting in pair}
         environments = self.environments or experiment.environments
-        runs = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended
-                and run.setting in settings and run.environment in environments]
+        runs = [
+            run
+            for run in evidence.kept.of(paper.name, scale)
+            if run.has_ended and run.setting in settings and run.environment in environments
+        ]
         is_papers = scale == PAPER.name
-        budgets = [experiment.budget if is_papers and run.budget.covers(experiment.budget)
-                   else run.budget for run in runs]
-        found = [self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
-                 for budget in dict.fromkeys(budgets)]
+        budgets = [
+            experiment.budget if is_papers and run.budget.covers(experiment.budget) else run.budget
+            for run in runs
+        ]
+        found = [
+            self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
+            for budget in dict.fromkeys(budgets)
+        ]
         return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
 
     def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
         environments = self.environments or experiment.environments
         of_budget = [run for run, its in budgeted if its == budget]
         lines = pairs.lines_of(
-            of_budget, selection.clock(experiment), experiment.y, experiment.returns)
+            of_budget, selection.clock(experiment), experiment.y, experiment.returns
+        )
         is_atari = any(task.startswith("atari:") for task in environments)
         human = evidence.reported.atari_scores() if is_atari else None
         groups = [[task] for task in environments] if self.share else [environments]
-        return _Compared(scale, budget, self._unequal(budget, budgeted), tuple(
-            tuple(pairs.compare(*pair, tasks, lines, experiment.y, self.measure, human)
-                  for tasks in groups) for pair in self.pairs))
+        return _Compared(
+            scale,
+            budget,
+            self._unequal(budget, budgeted),
+            tuple(
+                tuple(
+                    pairs.compare(*pair, tasks, lines, experiment.y, self.measure, human)
+                    for tasks in groups
+                )
+                for pair in self.pairs
+            ),
+        )
 
     def _unequal(
         self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]
     ) -> tuple[KeptRun, ...]:
         """Runs of other budgets, of tasks that both settings of a pair were run on."""
         there = {(run.setting, run.environment) for run, _ in budgeted}
-        return tuple(run for run, its in budgeted if its != budget and any(
-            run.setting in pair and all((one, run.environment) in there for one in pair)
-            for pair in self.pairs))
+        return tuple(
+            run
+            for run, its in budgeted
+            if its != budget
+            and any(
+                run.setting in pair and all((one, run.environment) in there for one in pair)
+                for pair in self.pairs
+            )
+        )
 
     def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
         environments = self.environments or experiment.environments
@@ -153,14 +186,16 @@ class Comparison:
         for group in compared.by_pair:
             found = [answers.get(id(one)) for one in group]
             held, failed = found.count(True), found.count(False)
-            by_pair.append(True if held >= needed else
-                           False if failed > num_tests - needed else None)
+            by_pair.append(
+                True if held >= needed else False if failed > num_tests - needed else None
+            )
             shown = [one for one in group if one in compared.shown]
             words += [one.words(x) + p_values.get(id(one), "") for one in shown]
             if shown and self.share:
                 words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
-        verdict = (Verdict.FAILS if False in by_pair else
-                   Verdict.HOLDS if all(by_pair) else Verdict.OPEN)
+        verdict = (
+            Verdict.FAILS if False in by_pair else Verdict.HOLDS if all(by_pair) else Verdict.OPEN
+        )
         if verdict is Verdict.OPEN:
             words.append(self._why_open(compared, answers))
         tasks = {task.environment for one in compared.shown for task in one.tasks or one.unlearnt}
@@ -168,16 +203,20 @@ class Comparison:
         if len(self.pairs) > 1:
             there = {(one.first, one.second) for one in compared.shown}
             coverage += f", {len(there)} of {len(self.pairs)} pairs"
-        return Finding(verdict, f'{"; ".join(words)}. {selection.scale_in_words(compared.scale)}, '
-                                f"{compared.budget} a run: {coverage}.")
+        return Finding(
+            verdict,
+            f"{'; '.join(words)}. {selection.scale_in_words(compared.scale)}, "
+            f"{compared.budget} a run: {coverage}.",
+        )
 
     def _p_values(self, pair: Pair) -> tuple[float, float]:
         """For the difference to lie within what is expected, and outside."""
-        low, high = (bound * self.margin * pair.unit.largest if bound else 0.0
-                     for bound in self.expected.value)
+        low, high = (
+            bound * self.margin * pair.unit.largest if bound else 0.0
+            for bound in self.expected.value
+        )
         one = pair.interval
-        return (max(one.p_above(low), one.p_below(high)),
-                min(one.p_below(low), one.p_above(high)))
+        return (max(one.p_above(low), one.p_below(high)), min(one.p_below(low), one.p_above(high)))
 
     def _corrected(self, tested: Sequence[Pair]) -> Iterator[tuple[float, float]]:
         """As `_p_values`, by Holm's method for all that were tested."""
@@ -197,8 +236,10 @@ class Comparison:
         """In words, by identity; none for a lone test, whose intervals say it."""
         if len(tested) < 2:
             return {}
-        return {id(pair): f" (p = {min(both):.2g} after Holm)"
-                for pair, both in zip(tested, self._corrected(tested))}
+        return {
+            id(pair): f" (p = {min(both):.2g} after Holm)"
+            for pair, both in zip(tested, self._corrected(tested))
+        }
 
     def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
         if not compared.shown:
@@ -209,8 +250,11 @@ class Comparison:
             return "too few seeds: two of each are needed"
         if None not in answers.values():
             missing = sum(not any(one.interval for one in group) for group in compared.by_pair)
-            return (f"{missing} of {len(self.pairs)} pairs were not tested" if missing
-                    else "too few tasks were tested")
+            return (
+                f"{missing} of {len(self.pairs)} pairs were not tested"
+                if missing
+                else "too few tasks were tested"
+            )
         if any(answers[id(pair)] is None and pair.is_learning for pair in compared.tested):
             return "too short: one of them is still learning"
         return "too few seeds to be sure"
@@ -235,14 +279,18 @@ class _Compared:
     @property
     def shown(self) -> list[Pair]:
         """What was tested; if nothing was, whatever both were run on."""
-        return self.tested or [one for group in self.by_pair for one in group
-                               if one.tasks or one.unlearnt]
+        return self.tested or [
+            one for group in self.by_pair for one in group if one.tasks or one.unlearnt
+        ]
 
     @property
     def size(self) -> tuple:
         """How much there is: the larger, the better."""
-        return (sum(len(one.tasks) for one in self.tested), len(self.shown),
-                *(limit or 0 for limit in dataclasses.astuple(self.budget)))
+        return (
+            sum(len(one.tasks) for one in self.tested),
+            len(self.shown),
+            *(limit or 0 for limit in dataclasses.astuple(self.budget)),
+        )
 
 
 def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
@@ -262,4 +310,4 @@ def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) 
     for one in needed:
         kind, _, number = one.name.partition(" ")
         commands.append(f"python -m binaries.experiment --paper={paper.name} --{kind}={number}")
-    return f'No runs: {"; ".join(commands)}.'
+    return f"No runs: {'; '.join(commands)}."

@@ -58,10 +58,14 @@ def _failure(planned: PlannedRun, exit_code: int) -> Failure | None:
     after = planned.look()
     if after.state is State.FINISHED:
         return None
-    return Failure(planned, after.note or (
-        f"it ended with exit code {exit_code} before its budget was used up; its last words are "
-        f'above, logs in {planned.directory / "logs"}'
-    ))
+    return Failure(
+        planned,
+        after.note
+        or (
+            f"it ended with exit code {exit_code} before its budget was used up; its last words are "
+            f"above, logs in {planned.directory / 'logs'}"
+        ),
+    )
 
 
 def _run(command: list[str], stop: StopRequest) -> int:
@@ -70,7 +74,8 @@ def _run(command: list[str], stop: StopRequest) -> int:
     It leads a process group, or Ctrl-C would reach it twice, which ends it without a checkpoint.
     """
     process = subprocess.Popen(
-        command, process_group=0,
+        command,
+        process_group=0,
         preexec_fn=functools.partial(set_parent_death_signal, os.getpid(), signal.SIGTERM),
     )
     told = False

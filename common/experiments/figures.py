@@ -9,9 +9,7 @@ import pandas
 
 from common.experiments import scales, selection
 from common.experiments.captions import caption
-from common.experiments.registry import (
-    EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
-)
+from common.experiments.registry import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
 from common.experiments.runs import KeptRun, frames_per_step
 from common.reporting import bars, palette, panels, reported
 
@@ -36,7 +34,7 @@ _Y_LABELS = {
 
 def file_name(paper: str, figure: str, scale: str) -> str:
     """Without suffix: "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
-    name = paper if figure == ALL_RUNS else f'{paper}_{figure.replace(" ", "_")}'
+    name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
     return name if scale == scales.PAPER.name else f"{name}_{scale}"
 
 
@@ -52,9 +50,13 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     runs = [run for run in runs if run.setting not in for_others - for_returns]
     known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in runs]
     return Experiment(
-        paper.name, ALL_RUNS, f"everything run at the scale {scale}",
-        tuple(dataclasses.replace(model, environment=run.environment)
-              for model, run in zip(known, runs)),
+        paper.name,
+        ALL_RUNS,
+        f"everything run at the scale {scale}",
+        tuple(
+            dataclasses.replace(model, environment=run.environment)
+            for model, run in zip(known, runs)
+        ),
     )
 
 
@@ -106,12 +108,19 @@ def draw(
         groups, names = {}, [f"{part.name}, " for part in experiment.parts] or [""]
         for (part, lines), name in zip(parts, names):
             looks = _looks(paper, part, settings)
-            groups |= {f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part)
-                       for panel in dict.fromkeys(key[0] for key in lines)}
-        return bars.draw(groups, _y_label(experiment), _references(paper, experiment), title,
-                         words, path)
-    return panels.draw([_part(paper, part, lines, settings, whole_axis) for part, lines in parts],
-                       title, words, path)
+            groups |= {
+                f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part)
+                for panel in dict.fromkeys(key[0] for key in lines)
+            }
+        return bars.draw(
+            groups, _y_label(experiment), _references(paper, experiment), title, words, path
+        )
+    return panels.draw(
+        [_part(paper, part, lines, settings, whole_axis) for part, lines in parts],
+        title,
+        words,
+        path,
+    )
 
 
 def _part(
@@ -120,11 +129,15 @@ def _part(
     """The panels of a part: all tasks, or what brings them together."""
     looks = _looks(paper, part, settings)
     references = _references(paper, part)
-    names = (part.environments if part.over_tasks is OverTasks.APART
-             else tuple(dict.fromkeys(key[0] for key in lines)) or ("",))
+    names = (
+        part.environments
+        if part.over_tasks is OverTasks.APART
+        else tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
+    )
     return panels.Part(
         tuple(_panel(lines, name, looks, part.band, references) for name in names),
-        _axes(part, lines, whole_axis))
+        _axes(part, lines, whole_axis),
+    )
 
 
 def _looks(
@@ -165,7 +178,8 @@ def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
     combine = np.median if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED else np.mean
     return {
         (panel, setting, seed): _combined([lines[one, setting, seed] for one in tasks], combine)
-        for setting, seed in having if tasks
+        for setting, seed in having
+        if tasks
     }
 
 
@@ -201,18 +215,19 @@ def _panel(lines: Lines, name: str, looks, band: Band, references) -> panels.Pan
         of_seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
         if of_seeds:
             grid, values = _on_grid(of_seeds)
-            curves.append(panels.Curve(label, style, grid, values.mean(axis=0),
-                                       *_band(values, band)))
+            curves.append(
+                panels.Curve(label, style, grid, values.mean(axis=0), *_band(values, band))
+            )
     ends = [line.index[-1] for key, line in lines.items() if key[0] == name]
-    return panels.Panel(panel_title(name), tuple(curves), max(ends, default=None),
-                        references if curves else ())
+    return panels.Panel(
+        panel_title(name), tuple(curves), max(ends, default=None), references if curves else ()
+    )
 
 
 def _bars(lines: Lines, name: str, looks, part: Experiment) -> list[bars.Bar]:
     drawn, take = [], selection.final_of(part.y).take
     for setting, (label, style) in looks.items():
-        finals = [take(line) for key, line in lines.items()
-                  if key[:2] == (name, setting)]
+        finals = [take(line) for key, line in lines.items() if key[:2] == (name, setting)]
         if finals:
             low, high = _band(np.array(finals)[:, np.newaxis], part.band)
             ends = (None, None) if low is None else (float(low[0]), float(high[0]))
@@ -222,10 +237,13 @@ def _bars(lines: Lines, name: str, looks, part: Experiment) -> list[bars.Bar]:
 
 def _references(paper: Paper, experiment: Experiment) -> tuple[tuple[float, str], ...]:
     """What the paper reports, as (value, label), the largest first."""
-    values = ((reported.number(paper.name, one.source, one.row, one.column), one.label)
-              for one in experiment.references)
-    return tuple((value, f"{label}, reported: {value:g}")
-                 for value, label in sorted(values, reverse=True))
+    values = (
+        (reported.number(paper.name, one.source, one.row, one.column), one.label)
+        for one in experiment.references
+    )
+    return tuple(
+        (value, f"{label}, reported: {value:g}") for value, label in sorted(values, reverse=True)
+    )
 
 
 def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes:
@@ -236,8 +254,9 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
         limit = max(papers, ours or 0)
     in_suite = all(one.startswith("control:") for one in experiment.environments)
     has_limits = in_suite and experiment.is_of_returns
-    return panels.Axes(experiment.x, limit, _y_label(experiment),
-                       _CONTROL_SUITE_LIMITS if has_limits else None)
+    return panels.Axes(
+        experiment.x, limit, _y_label(experiment), _CONTROL_SUITE_LIMITS if has_limits else None
+    )
 
 
 def papers_limit(experiment: Experiment) -> float | None:

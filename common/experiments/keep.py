@@ -18,7 +18,8 @@ def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
     for planned in plan.of(State.FINISHED):
         run = planned.run
         path = registry.run_path(
-            plan.paper.name, planned.scale, run.setting, run.environment, planned.seed)
+            plan.paper.name, planned.scale, run.setting, run.environment, planned.seed
+        )
         if _copy(planned, root / path):
             kept.append(root / path)
     return kept
@@ -27,8 +28,13 @@ def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
 def _copy(planned: PlannedRun, target: pathlib.Path) -> bool:
     source = RunDirectory(planned.directory)
     # The record last: without it a copy that was cut is not taken for a finished run.
-    files = [source.config_json, source.learner_csv, source.acting_csv, source.evaluator_csv,
-             source.run_json]
+    files = [
+        source.config_json,
+        source.learner_csv,
+        source.acting_csv,
+        source.evaluator_csv,
+        source.run_json,
+    ]
     changed = [file for file in files if file.exists() and _differs(file, target / file.name)]
     if changed:
         target.mkdir(parents=True, exist_ok=True)

@@ -49,8 +49,10 @@ def renew(file: pathlib.Path, overview: str) -> None:
     before, begin, rest = file.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise OverviewError(f"{file} has no place for the overview: put the lines {BEGIN} and "
-                            f"{END} where it belongs")
+        raise OverviewError(
+            f"{file} has no place for the overview: put the lines {BEGIN} and "
+            f"{END} where it belongs"
+        )
     file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}")
 
 
@@ -63,7 +65,9 @@ Compute is the time that runs took on a machine by themselves, and times its cor
 
 
 def _row(
-    paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]],
+    paper: Paper,
+    kept: KeptRuns,
+    findings: Sequence[tuple[Claim, Finding]],
     numbers: ReportedNumbers,
 ) -> dict[str, str]:
     runs = [run for scale in kept.scales(paper.name) for run in kept.of(paper.name, scale)]
@@ -71,16 +75,25 @@ def _row(
     drawn = [one for one in drawable if selection.runs_of(one, runs)]
     of_tables = [one for one in paper.experiments if tables.comparison(paper.name, one.name)]
     ours = [one for one in of_tables if _has_ours(paper, one, kept, numbers)]
-    counts = {basis: [sum(claim.test.basis is basis and finding.verdict is verdict
-                          for claim, finding in findings) for verdict in Verdict]
-              for basis in Basis}
+    counts = {
+        basis: [
+            sum(
+                claim.test.basis is basis and finding.verdict is verdict
+                for claim, finding in findings
+            )
+            for verdict in Verdict
+        ]
+        for basis in Basis
+    }
     core_hours = sum(_hours([run]) * run.cores for run in runs)
     return {
         "paper": paper.title,
         "figures begun": f"{len(drawn)} of {len(drawable)}",
         "tables with ours": f"{len(ours)} of {len(of_tables)}" if of_tables else "-",
-        **{f"claims by {basis}": " / ".join(map(str, count)) if sum(count) else "-"
-           for basis, count in counts.items()},
+        **{
+            f"claims by {basis}": " / ".join(map(str, count)) if sum(count) else "-"
+            for basis, count in counts.items()
+        },
         "runs": str(len(runs)),
         "compute": f"{_hours(runs):.1f} h, {core_hours:.1f} core hours" if runs else "-",
     }
@@ -96,7 +109,8 @@ def _has_ours(
     beside = tables.comparison(paper.name, experiment.name)
     return not beside.is_of_runs or any(
         beside.cells(experiment, kept.of(paper.name, scale), numbers)
-        for scale in kept.scales(paper.name))
+        for scale in kept.scales(paper.name)
+    )
 
 
 def _of_kind(paper: Paper, kind: str) -> list[Experiment]:
@@ -111,16 +125,18 @@ def _experiments(paper: Paper, kept: KeptRuns) -> list[dict[str, str]]:
         for experiment in figures.drawn(paper, scale, runs):
             of_it = selection.runs_of(experiment, runs)
             name = figures.file_name(paper.name, experiment.name, scale)
-            title = ("everything" if experiment.name == figures.ALL_RUNS else experiment.name)
+            title = "everything" if experiment.name == figures.ALL_RUNS else experiment.name
             curves = {(run.setting, run.environment) for run in of_it}
             listed = {(run.setting, run.environment) for run in experiment.runs}
-            rows.append({
-                "figure": f"[{paper.title}, {title}](figures/{name}.png)",
-                "scale": scale,
-                "curves": f"{len(curves)} of {len(listed)}",
-                "tasks": f"{len({run.environment for run in of_it})} of "
-                         f"{len(experiment.environments)}",
-                "runs": str(len(of_it)),
-                "hours": f"{_hours(of_it):.1f}",
-            })
+            rows.append(
+                {
+                    "figure": f"[{paper.title}, {title}](figures/{name}.png)",
+                    "scale": scale,
+                    "curves": f"{len(curves)} of {len(listed)}",
+                    "tasks": f"{len({run.environment for run in of_it})} of "
+                    f"{len(experiment.environments)}",
+                    "runs": str(len(of_it)),
+                    "hours": f"{_hours(of_it):.1f}",
+                }
+            )
     return rows

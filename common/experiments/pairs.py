@@ -37,7 +37,8 @@ class Unit:
     def of(cls, environment: str, y: str) -> "Unit":
         suite = environment.partition(":")[0] if y == EPISODE_RETURN else ""
         return {"control": cls("", 1000.0), "atari": cls(" % of a human", 100.0)}.get(
-            suite, cls(" %", 100.0))
+            suite, cls(" %", 100.0)
+        )
 
     @property
     def margin(self) -> float:
@@ -95,17 +96,26 @@ class Pair:
         text = f"{self.first} - {self.second}"
         if self.interval is not None:
             one = self.interval
-            bounds = [_signed(value) for value in (
-                one.difference, one.low, one.high, one.t_low, one.t_high)]
-            text += (f" = {bounds[0]}{self.unit.name} (bootstrap {bounds[1]} to {bounds[2]}, "
-                     f"Student {bounds[3]} to {bounds[4]})")
+            bounds = [
+                _signed(value)
+                for value in (one.difference, one.low, one.high, one.t_low, one.t_high)
+            ]
+            text += (
+                f" = {bounds[0]}{self.unit.name} (bootstrap {bounds[1]} to {bounds[2]}, "
+                f"Student {bounds[3]} to {bounds[4]})"
+            )
         tasks = [_words(task, x) for task in self.tasks]
         tasks += [f"{_words(task, x)}, where neither learns" for task in self.unlearnt]
-        return f'{text}: {", ".join(tasks)}'
+        return f"{text}: {', '.join(tasks)}"
 
 
 def compare(
-    first: str, second: str, environments: Iterable[str], lines: Lines, y: str, measure: Measure,
+    first: str,
+    second: str,
+    environments: Iterable[str],
+    lines: Lines,
+    y: str,
+    measure: Measure,
     human: pandas.DataFrame | None = None,
 ) -> Pair:
     """Compares two settings.
@@ -126,8 +136,10 @@ def compare(
     enough = [task for task in learnt if task.is_enough]
     interval = None
     if enough:
-        scaled = ([[task.factor * value for value in getattr(task, side)] for task in enough]
-                  for side in ("first", "second"))
+        scaled = (
+            [[task.factor * value for value in getattr(task, side)] for task in enough]
+            for side in ("first", "second")
+        )
         interval = bootstrap.difference(*scaled)
     unlearnt = tuple(task for task in tasks if not task.has_learnt)
     return Pair(first, second, tuple(enough or learnt), unlearnt, unit, interval)
@@ -144,8 +156,10 @@ def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns) -> Lines:
 
 
 def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFrame) -> Task:
-    end = max(min(line.index[-1] for side in both for line in side),
-              max(line.index[0] for side in both for line in side))
+    end = max(
+        min(line.index[-1] for side in both for line in side),
+        max(line.index[0] for side in both for line in side),
+    )
     values, gains, rises, finals = [], [], [], []
     for side in both:
         cut = [line[line.index <= _OVERTIME * end] for line in side]
@@ -156,8 +170,14 @@ def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFr
         rises.append(np.mean(finals[-1]) - np.mean([line.iloc[0] for line in cut]))
     rise = _factor(environment, y, finals, human) * max(rises)
     has_learnt = y != EPISODE_RETURN or rise > Unit.of(environment, y).margin
-    return Task(environment, *values, float(max(gains)), bool(has_learnt), float(end),
-                _factor(environment, y, values, human))
+    return Task(
+        environment,
+        *values,
+        float(max(gains)),
+        bool(has_learnt),
+        float(end),
+        _factor(environment, y, values, human),
+    )
 
 
 def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
@@ -171,8 +191,10 @@ def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
 
 
 def _words(task: Task, x: str) -> str:
-    return (f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
-            f"after {_position(task.end, x)}")
+    return (
+        f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
+        f"after {_position(task.end, x)}"
+    )
 
 
 def _signed(value: float) -> str:
@@ -187,4 +209,4 @@ def _values(values: Sequence[float]) -> str:
 def _position(end: float, x: str) -> str:
     if x == "wall_seconds":
         return duration(round(end / 60, 1))
-    return f'{end:,.0f} {x.replace("_", " ")}'
+    return f"{end:,.0f} {x.replace('_', ' ')}"

@@ -5,10 +5,8 @@ import dataclasses
 import pathlib
 import sys
 
-from common.cluster import available
-from common.cluster import resources
-from common.experiments import registry
-from common.experiments import status
+from common.cluster import available, resources
+from common.experiments import registry, status
 from common.experiments.registry import Experiment, Paper, Run, UnknownError
 from common.experiments.scales import Budget, Scale
 from common.experiments.status import Progress, State, Status
@@ -57,9 +55,16 @@ class PlannedRun:
     def command(self) -> list[str]:
         """Starts the run, or goes on with it."""
         changes = ["--scale_changes=" + "; ".join(self.changes)] if self.changes else []
-        return [*as_typed([sys.executable]), "-m", self.run.program.module, *self.flags,
-                *self.budget.flags, f"--scale={self.scale}", *changes,
-                f"--workdir={self.directory}"]
+        return [
+            *as_typed([sys.executable]),
+            "-m",
+            self.run.program.module,
+            *self.flags,
+            *self.budget.flags,
+            f"--scale={self.scale}",
+            *changes,
+            f"--workdir={self.directory}",
+        ]
 
     def look(self) -> Status:
         """How far it is by now."""
@@ -134,7 +139,8 @@ def make_plan(
     speeds = _speeds([root / paper.name / scale.name for root in roots])
     planned = (
         _plan_run(paper, experiment, scale, roots, speeds, run, seed)
-        for seed in seeds for run in runs
+        for seed in seeds
+        for run in runs
     )
     return Plan(paper, experiment, scale, tuple(planned))
 
@@ -173,7 +179,9 @@ def _plan_run(
     reported = experiment.budget_of(run)
     budget = scale.budget_of(reported)
     flags = (
-        f"--environment={run.environment}", f"--seed={seed}", *run.flags,
+        f"--environment={run.environment}",
+        f"--seed={seed}",
+        *run.flags,
         *(change.flag for change in scale.changes_of(run.program.module, run.choices)),
     )
     path = registry.run_path(paper.name, scale.name, run.setting, run.environment, seed)
@@ -184,19 +192,35 @@ def _plan_run(
     minutes = _minutes_left(budget, seen.progress, speeds)
     needs = resources.needs(
         resources.Sizes(bytes_per_step=0, replay_capacity=1, parameters=run.program.parameters),
-        resources.Plan(processes=1, environments=0, learner=True, replay=False,
-                       hours=None if minutes is None else minutes / 60),
+        resources.Plan(
+            processes=1,
+            environments=0,
+            learner=True,
+            replay=False,
+            hours=None if minutes is None else minutes / 60,
+        ),
     )
     return PlannedRun(
-        run, seed, directory, scale.name, budget, flags,
-        tuple(scale.differences(
-            reported, run.program.module, run.choices, experiment.states_budget)),
-        seen, minutes, needs.disk,
+        run,
+        seed,
+        directory,
+        scale.name,
+        budget,
+        flags,
+        tuple(
+            scale.differences(reported, run.program.module, run.choices, experiment.states_budget)
+        ),
+        seen,
+        minutes,
+        needs.disk,
     )
 
 
 def _chosen(
-    experiment: Experiment, what: str, wanted: Sequence[str] | None, there: Sequence[str],
+    experiment: Experiment,
+    what: str,
+    wanted: Sequence[str] | None,
+    there: Sequence[str],
     short: Callable[[str], str],
 ) -> Sequence[str]:
     if wanted is None:
@@ -224,18 +248,21 @@ def _speeds(folders: Iterable[pathlib.Path]) -> tuple[float, float]:
     minutes = sum(run.wall_seconds for run in runs) / 60
     if not minutes:
         return 0.0, 0.0
-    return (sum(run.actor_steps for run in runs) / minutes,
-            sum(run.learner_steps for run in runs) / minutes)
+    return (
+        sum(run.actor_steps for run in runs) / minutes,
+        sum(run.learner_steps for run in runs) / minutes,
+    )
 
 
-def _minutes_left(
-    budget: Budget, progress: Progress, speeds: tuple[float, float]
-) -> float | None:
+def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float]) -> float | None:
     left = []
     if budget.minutes is not None:
         left.append(budget.minutes - progress.wall_seconds / 60)
     limits = (budget.actor_steps, budget.learner_steps)
     done = (progress.actor_steps, progress.learner_steps)
-    left += [(limit - so_far) / speed for limit, so_far, speed in zip(limits, done, speeds)
-             if limit is not None and speed]
+    left += [
+        (limit - so_far) / speed
+        for limit, so_far, speed in zip(limits, done, speeds)
+        if limit is not None and speed
+    ]
     return max(0.0, min(left)) + _START_MINUTES if left else None

@@ -195,7 +195,8 @@ class Experiment:
     def every_run(self) -> tuple[Run, ...]:
         """`runs`, and those that stand for them at some scales."""
         return self.runs + tuple(
-            run for substitute in self.substitutes.values() for run in substitute.runs)
+            run for substitute in self.substitutes.values() for run in substitute.runs
+        )
 
     def substitute(self, scale: str) -> Substitute:
         """What stands for its runs at a scale: they themselves where nothing is said."""
@@ -204,17 +205,21 @@ class Experiment:
     def at(self, scale: str) -> "Experiment":
         """The experiment with the runs that it has at a scale."""
         of = self.substitute(scale)
-        return dataclasses.replace(self, runs=of.runs, substitutes={},
-                                   note="; ".join(filter(None, [self.note, of.note])))
+        return dataclasses.replace(
+            self, runs=of.runs, substitutes={}, note="; ".join(filter(None, [self.note, of.note]))
+        )
 
     def divided(self) -> tuple["Experiment", ...]:
         """Each part as an experiment; itself if it has none."""
         return tuple(self._of_part(part) for part in self.parts) or (self,)
 
     def _of_part(self, part: Part) -> "Experiment":
-        runs = tuple(run for run in self.runs
-                     if run.setting in (part.settings or self.settings)
-                     and run.environment in (part.environments or self.environments))
+        runs = tuple(
+            run
+            for run in self.runs
+            if run.setting in (part.settings or self.settings)
+            and run.environment in (part.environments or self.environments)
+        )
         return dataclasses.replace(self, runs=runs, parts=(), **part.others)
 
     @property
@@ -268,17 +273,27 @@ class Paper:
         A name that has none, "d4pg_uniform_n5_beta0", is that of the setting which it goes on
         from, and what it adds: "D4PG, Non-Prioritized, N = 5, beta = 0".
         """
-        known = max((name for name in self.labels if f"{setting}_".startswith(f"{name}_")),
-                    key=len, default="")
-        added = re.sub(r"(?:^|(?<=_))([a-z]+)(-?\d[\d.e+-]*)(?:_|$)", r"\1 = \2, ",
-                       setting.removeprefix(known).strip("_")).replace("_", " ").strip(", ")
+        known = max(
+            (name for name in self.labels if f"{setting}_".startswith(f"{name}_")),
+            key=len,
+            default="",
+        )
+        added = (
+            re.sub(
+                r"(?:^|(?<=_))([a-z]+)(-?\d[\d.e+-]*)(?:_|$)",
+                r"\1 = \2, ",
+                setting.removeprefix(known).strip("_"),
+            )
+            .replace("_", " ")
+            .strip(", ")
+        )
         return ", ".join(filter(None, [self.labels.get(known), added]))
 
     def obstacle(self, experiment: Experiment) -> str:
         """Why `experiment` cannot be run, or ""."""
         used = tuple(dict.fromkeys(run.program for run in experiment.runs)) or self.programs
         missing = [program.title for program in used if not program.exists]
-        words = [f'not yet implemented: {", ".join(missing)}'] if missing else []
+        words = [f"not yet implemented: {', '.join(missing)}"] if missing else []
         return "; ".join(words + [experiment.unavailable] * bool(experiment.unavailable))
 
 
@@ -304,8 +319,9 @@ def paper(name: str) -> Paper:
     return importlib.import_module(f"reproductions.{name}.experiments").PAPER
 
 
-def run_path(paper_name: str, scale: str, setting: str, environment: str, seed: int,
-             ) -> pathlib.PurePath:
+def run_path(
+    paper_name: str, scale: str, setting: str, environment: str, seed: int
+) -> pathlib.PurePath:
     """Where a run is kept, below `RESULTS / "runs"` or any other root of runs."""
     folder = environment.replace(":", "-")
     return pathlib.PurePath(paper_name, scale, setting, folder, f"seed_{seed}")

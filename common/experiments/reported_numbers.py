@@ -26,8 +26,9 @@ class ReportedNumbers:
 
     def table(self, paper: str, source: str, cells: str = "number") -> pandas.DataFrame:
         """See `reported.table`."""
-        return reported.table(paper, source, cells, directory=self.directory,
-                              on_malformed=self.warn)
+        return reported.table(
+            paper, source, cells, directory=self.directory, on_malformed=self.warn
+        )
 
     def number(self, paper: str, source: str, row: str, column: str) -> float:
         """See `reported.number`."""
@@ -35,7 +36,8 @@ class ReportedNumbers:
         if row in table.index and column in table and not pandas.isna(table.at[row, column]):
             return float(table.at[row, column])
         raise reported.ReportedError(
-            f"{self.directory / paper}.csv has no number of {source} for {row} | {column}")
+            f"{self.directory / paper}.csv has no number of {source} for {row} | {column}"
+        )
 
     def atari_scores(self) -> pandas.DataFrame:
         """See `reported.atari_scores`."""

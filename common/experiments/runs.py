@@ -98,7 +98,7 @@ class KeptRun:
         flags = self._command if self._last_start.get("outcome") == "finished" else ()
         limits = dict(limit for flag in flags if (limit := _limit(flag)))
         if not limits:
-            limits = {"minutes": float(f'{self.reached("wall_seconds") / 60:.2g}')}
+            limits = {"minutes": float(f"{self.reached('wall_seconds') / 60:.2g}")}
         return Budget(**limits)
 
     @property
@@ -138,10 +138,12 @@ class KeptRun:
         path = RunDirectory(self.path).learner_csv
         frame = checked_rows.read(path, tuple(dict.fromkeys(read)), self.warn)
         frames = frames_per_step(self.environment)
-        return pandas.DataFrame({
-            name: frame[source] * (frames if name != source else 1)
-            for name, source in zip(names, read)
-        })
+        return pandas.DataFrame(
+            {
+                name: frame[source] * (frames if name != source else 1)
+                for name, source in zip(names, read)
+            }
+        )
 
     def _training_episodes(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
         path = RunDirectory(self.path).acting_csv
@@ -191,8 +193,11 @@ class KeptRuns:
         for setting in _folders(folder):
             for environment in _folders(folder / setting):
                 place = folder / setting / environment
-                runs = [run for seed in sorted(_folders(place), key=_seed)
-                        if (run := self._open(paper, scale, setting, place / seed))]
+                runs = [
+                    run
+                    for seed in sorted(_folders(place), key=_seed)
+                    if (run := self._open(paper, scale, setting, place / seed))
+                ]
                 yield from self._same_config(runs)
 
     def _open(self, paper: str, scale: str, setting: str, path: pathlib.Path) -> KeptRun | None:
@@ -212,18 +217,23 @@ class KeptRuns:
             return None
         evaluated = (last_row(RunDirectory(path).evaluator_csv) or {}).get("setting", setting)
         if evaluated != setting and evaluated in _other_settings(paper, setting):
-            self.warn(f"{RunDirectory(path).evaluator_csv}: is of the setting {evaluated}, which "
-                      "does not belong there: run left out")
+            self.warn(
+                f"{RunDirectory(path).evaluator_csv}: is of the setting {evaluated}, which "
+                "does not belong there: run left out"
+            )
             return None
         record = self._json(RunDirectory(path).run_json, "taken as a run that has not ended")
         starts = record.get("starts") if isinstance(record, dict) else None
         if not (isinstance(starts, list) and all(isinstance(one, dict) for one in starts)):
             if record is not None:
-                self.warn(f"{RunDirectory(path).run_json}: is no record of a run: taken as a run "
-                          "that has not ended")
+                self.warn(
+                    f"{RunDirectory(path).run_json}: is no record of a run: taken as a run "
+                    "that has not ended"
+                )
             starts = ()
-        return KeptRun(path, paper, scale, setting, environment, seed, config, tuple(starts),
-                       self.warn)
+        return KeptRun(
+            path, paper, scale, setting, environment, seed, config, tuple(starts), self.warn
+        )
 
     def _same_config(self, runs: list[KeptRun]):
         """The runs with the config that most of them have; the lowest seed's if in doubt."""
@@ -238,10 +248,14 @@ class KeptRuns:
                 continue
             found = differences({**model.config, "seed": None}, {**run.config, "seed": None})
             file = RunDirectory(run.path).config_json
-            changes = ", ".join(f"{key} is {here}, {there} in {model.path.name}"
-                                for key, (there, here) in found.items())
-            self.warn(f"{file}:{_line_of(file, next(iter(found)))}: another config than the "
-                       f"seeds beside it ({changes}): run left out")
+            changes = ", ".join(
+                f"{key} is {here}, {there} in {model.path.name}"
+                for key, (there, here) in found.items()
+            )
+            self.warn(
+                f"{file}:{_line_of(file, next(iter(found)))}: another config than the "
+                f"seeds beside it ({changes}): run left out"
+            )
 
     def _json(self, path: pathlib.Path, consequence: str):
         try:

@@ -25,22 +25,29 @@ class Budget:
     @property
     def flags(self) -> tuple[str, ...]:
         """The limits as arguments of a paper's program."""
-        limits = {"max_minutes": self.minutes, "max_actor_steps": self.actor_steps,
-                  "max_learner_steps": self.learner_steps}
+        limits = {
+            "max_minutes": self.minutes,
+            "max_actor_steps": self.actor_steps,
+            "max_learner_steps": self.learner_steps,
+        }
         return tuple(
             f"--{name}={limit:.12g}" for name, limit in limits.items() if limit is not None
         )
 
     def covers(self, other: "Budget") -> bool:
         """Whether a run of this budget is one of the other as well, if it is cut there."""
-        return all((ours is None) == (theirs is None) and (ours is None or ours >= theirs)
-                   for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other)))
+        return all(
+            (ours is None) == (theirs is None) and (ours is None or ours >= theirs)
+            for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other))
+        )
 
     def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
         """Whether a run that is so far is over."""
         done = (wall_seconds / 60, actor_steps, learner_steps)
-        return any(limit is not None and value >= limit
-                   for limit, value in zip(dataclasses.astuple(self), done))
+        return any(
+            limit is not None and value >= limit
+            for limit, value in zip(dataclasses.astuple(self), done)
+        )
 
     def __str__(self) -> str:
         """For people: "12 hours", "10,000,000 actor steps", "1 minute or 100 learner steps"."""
@@ -92,7 +99,8 @@ class Scale:
         """The changes that a run of `program` with these flags of its own takes over."""
         own = {flag_name(flag) for flag in run_flags}
         return tuple(
-            change for change in self.changes
+            change
+            for change in self.changes
             if change.program in ("", program) and change.name not in own
         )
 
@@ -116,7 +124,7 @@ SMOKE = "smoke"
 
 
 def flag_name(flag: str) -> str:
-    """"num_actors" of "--num_actors=8"."""
+    """ "num_actors" of "--num_actors=8"."""
     return flag.removeprefix("--").partition("=")[0]
 
 
@@ -124,4 +132,4 @@ def duration(minutes: float) -> str:
     """Minutes for people: "40 minutes", "1 hour", "4.5 days"."""
     unit, size = next((unit, size) for unit, size, least in _UNITS if minutes >= least)
     number = f"{minutes / size:.3g}"
-    return f'{number} {unit.removesuffix("s") if number == "1" else unit}'
+    return f"{number} {unit.removesuffix('s') if number == '1' else unit}"

@@ -24,23 +24,33 @@ class Proportional:
 
     sizes: Mapping[str, float]
 
-    rule = ("the slope of log value over log size, a run a point, with its 95 % interval: holds "
-            f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside and none of the "
-            "sizes is above its machine's cores")
+    rule = (
+        "the slope of log value over log size, a run a point, with its 95 % interval: holds "
+        f"if that lies within 1 +- {_TOLERANCE:g}, does not if it lies outside and none of the "
+        "sizes is above its machine's cores"
+    )
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """See `claims.Test`."""
         for scale in evidence.scales(paper):
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
-            lines = pairs.lines_of(runs, selection.clock(experiment), experiment.y,
-                                   experiment.returns)
+            lines = pairs.lines_of(
+                runs, selection.clock(experiment), experiment.y, experiment.returns
+            )
             take = selection.final_of(experiment.y).take
-            points = [(self.sizes[setting], take(line))
-                      for (setting, _), of in lines.items() if setting in self.sizes for line in of]
+            points = [
+                (self.sizes[setting], take(line))
+                for (setting, _), of in lines.items()
+                if setting in self.sizes
+                for line in of
+            ]
             if len({size for size, _ in points}) >= 3:
-                crowded = [(self.sizes[run.setting], run.cores) for run in runs
-                           if self.sizes.get(run.setting, 0) > run.cores]
+                crowded = [
+                    (self.sizes[run.setting], run.cores)
+                    for run in runs
+                    if self.sizes.get(run.setting, 0) > run.cores
+                ]
                 return self._conclude(np.log(np.array(points)), scale, crowded)
         return Finding(Verdict.OPEN, nothing(paper, experiment))
 
@@ -51,8 +61,10 @@ class Proportional:
         line = stats.linregress(points[:, 0], points[:, 1])
         reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr
         low, high = line.slope - reach, line.slope + reach
-        words = (f"The value grows as the size to the power {line.slope:.2f} ({low:.2f} to "
-                 f"{high:.2f}), {len(points)} runs. {selection.scale_in_words(scale)}.")
+        words = (
+            f"The value grows as the size to the power {line.slope:.2f} ({low:.2f} to "
+            f"{high:.2f}), {len(points)} runs. {selection.scale_in_words(scale)}."
+        )
         verdict = Verdict.OPEN
         if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
             verdict = Verdict.HOLDS
@@ -60,6 +72,8 @@ class Proportional:
             verdict = Verdict.OPEN if crowded else Verdict.FAILS
             if crowded:
                 size, cores = max(crowded)
-                words += (f" Up to {size:g} shared {cores} cores, which says nothing of those that "
-                          "have a core each.")
+                words += (
+                    f" Up to {size:g} shared {cores} cores, which says nothing of those that "
+                    "have a core each."
+                )
         return Finding(verdict, words)

@@ -18,8 +18,9 @@ _FINAL_SPEED = "the mean over the last third of a run's time"
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
     """Those of `runs` that the experiment lists, in its order of settings, environments, seeds."""
-    order = {(run.setting, run.environment): number
-             for number, run in enumerate(experiment.every_run)}
+    order = {
+        (run.setting, run.environment): number for number, run in enumerate(experiment.every_run)
+    }
     listed = [run for run in runs if (run.setting, run.environment) in order]
     return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
 
@@ -38,7 +39,7 @@ def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
 
 def scale_in_words(scale: str) -> str:
     """For a sentence of evidence; marks what is none."""
-    return f'Scale {scale}{" (shows that it works: no evidence)" if scale == SMOKE else ""}'
+    return f"Scale {scale}{' (shows that it works: no evidence)' if scale == SMOKE else ''}"
 
 
 def check_scale(paper: Paper, kept: KeptRuns, scale: str | None) -> None:
@@ -57,8 +58,9 @@ def check_scale_of_any(papers: Sequence[Paper], kept: KeptRuns, scale: str | Non
     Raises:
       UnknownError: it is such a scale; the message lists the others.
     """
-    known = dict.fromkeys(name for one in papers
-                          for name in (*(of.name for of in one.scales), *kept.scales(one.name)))
+    known = dict.fromkeys(
+        name for one in papers for name in (*(of.name for of in one.scales), *kept.scales(one.name))
+    )
     if scale is not None and scale not in known:
         raise UnknownError(f'no paper has a scale "{scale}": there are {", ".join(known)}')
 
@@ -80,8 +82,9 @@ def nearest_scale_of(paper: Paper, experiment: Experiment, kept: KeptRuns) -> st
 
 def clock(experiment: Experiment) -> str:
     """The column that an experiment's runs are followed along, even if its figure has no axis."""
-    return experiment.x or ("wall_seconds" if experiment.budget.actor_steps is None
-                            else "actor_steps")
+    return experiment.x or (
+        "wall_seconds" if experiment.budget.actor_steps is None else "actor_steps"
+    )
 
 
 def final(values: pandas.Series) -> float:
@@ -135,8 +138,10 @@ def human_normalised(
     if references is None:
         references = reported.atari_scores()
     normalised = scores.human_normalised(
-        pandas.DataFrame([returns.to_numpy()], index=[game]), references["random"],
-        references["human"])
+        pandas.DataFrame([returns.to_numpy()], index=[game]),
+        references["random"],
+        references["human"],
+    )
     return pandas.Series(normalised.loc[game].array, index=returns.index)
 
 

@@ -93,8 +93,11 @@ def identity_of(flags: Iterable[str]) -> dict[str, str]:
     `--setting` stands for are left to the program, which compares them when it goes on with a run.
     """
     values = (flag.removeprefix("--").partition("=")[::2] for flag in flags)
-    return {name: value for name, value in values
-            if name in ("environment", "seed", "num_actors") or name.startswith("config.")}
+    return {
+        name: value
+        for name, value in values
+        if name in ("environment", "seed", "num_actors") or name.startswith("config.")
+    }
 
 
 def _check_identity(files: RunDirectory, identity: Mapping[str, str]) -> None:

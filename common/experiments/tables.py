@@ -66,7 +66,7 @@ class Table:
 
 def file_name(paper: str, name: str, scale: str | None) -> str:
     """Without suffix: "apex_table_2"; with "_smoke" if its runs are of that scale."""
-    stem = f'{paper}_{name.replace(" ", "_")}'
+    stem = f"{paper}_{name.replace(' ', '_')}"
     return stem if scale in (None, scales.PAPER.name) else f"{stem}_{scale}"
 
 
@@ -99,7 +99,8 @@ def build(
     if not numbers.has(paper.name, experiment.name):
         raise reported.ReportedError(
             f"{paper.title} {experiment.name} ({experiment.title}): results/reported has no "
-            f'numbers of it: {experiment.unavailable or "the text of the paper has none"}')
+            f"numbers of it: {experiment.unavailable or 'the text of the paper has none'}"
+        )
     texts = numbers.table(paper.name, experiment.name, "value")
     values = numbers.table(paper.name, experiment.name)
     beside = comparison(paper.name, experiment.name)
@@ -112,7 +113,8 @@ def build(
     rows = pandas.DataFrame(columns, index=texts.index)
     rows.index.name = ""
     return Table(
-        f"{paper.title}, {experiment.name}: {experiment.title}", rows,
+        f"{paper.title}, {experiment.name}: {experiment.title}",
+        rows,
         beside.summary(experiment, runs, numbers) if beside else None,
         _note(paper, experiment, scale, bool(cells), runs),
     )
@@ -164,8 +166,7 @@ def _ours(name: str, texts, numbers, cells, beside: Comparison) -> dict[str, lis
 
 
 def _note(
-    paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool,
-    runs: Sequence[KeptRun],
+    paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool, runs: Sequence[KeptRun]
 ) -> str:
     tasks = {run.environment for run in selection.runs_of(experiment, runs)}
     words = []
@@ -173,8 +174,10 @@ def _note(
     if obstacle:
         words.append(obstacle)
     elif experiment.runs and not has_ours and tasks:
-        words.append(f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
-                     f"{scale}: not enough for what is ours")
+        words.append(
+            f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
+            f"{scale}: not enough for what is ours"
+        )
     elif experiment.runs and not has_ours:
         words.append("no runs yet: what is ours is empty")
     elif scale is not None and has_ours:

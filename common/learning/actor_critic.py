@@ -9,13 +9,17 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning import optimizers
-from common.learning import targets
+from common.learning import optimizers, targets
 from common.networks.actor_critic import ActorCritic
 
 METRICS = (
-    "critic_loss", "mean_q", "priority_mean", "importance_weight_mean", "importance_weight_max",
-    "critic_gradient_norm", "policy_gradient_norm",
+    "critic_loss",
+    "mean_q",
+    "priority_mean",
+    "importance_weight_mean",
+    "importance_weight_max",
+    "critic_gradient_norm",
+    "policy_gradient_norm",
 )
 """What an update reports, with its columns in learner.csv."""
 
@@ -37,8 +41,13 @@ class Step(NamedTuple):
     def metrics(self, priorities: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
         """The METRICS, with the new priorities [B] and the importance weights [B]."""
         values = (
-            self.critic_loss, self.mean_q, tf.reduce_mean(priorities), tf.reduce_mean(weights),
-            tf.reduce_max(weights), self.critic_gradient_norm, self.policy_gradient_norm,
+            self.critic_loss,
+            self.mean_q,
+            tf.reduce_mean(priorities),
+            tf.reduce_mean(weights),
+            tf.reduce_max(weights),
+            self.critic_gradient_norm,
+            self.policy_gradient_norm,
         )
         return dict(zip(METRICS, values, strict=True))
 
@@ -77,12 +86,8 @@ class ActorCriticLearner(tf.Module):
         targets.copy(self.networks.variables, self.target_networks.variables)
         self.policy_optimizer = make_optimizer()
         self.critic_optimizer = make_optimizer()
-        optimizers.create_variables(
-            self.policy_optimizer, self.networks.policy.trainable_variables
-        )
-        optimizers.create_variables(
-            self.critic_optimizer, self.networks.critic.trainable_variables
-        )
+        optimizers.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
+        optimizers.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
     @property
@@ -114,7 +119,6 @@ class ActorCriticLearner(tf.Module):
 
         self.steps.assign_add(1)
         targets.copy_periodically(
-            self.steps, self._target_period, self.networks.variables,
-            self.target_networks.variables,
+            self.steps, self._target_period, self.networks.variables, self.target_networks.variables
         )
         return Step(errors, loss, mean_q, critic_norm, tf.linalg.global_norm(policy_gradient))

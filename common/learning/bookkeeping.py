@@ -96,8 +96,11 @@ class Bookkeeping:
         """Publishes a snapshot, the run's last if `finished`, and returns its version."""
         self._published = self.steps
         self.version = self._parameters.publish(
-            self.parameters(), self._published, self.counters.actor_steps,
-            self.counters.wall_seconds, finished,
+            self.parameters(),
+            self._published,
+            self.counters.actor_steps,
+            self.counters.wall_seconds,
+            finished,
         )
         return self.version
 
@@ -150,8 +153,13 @@ class Bookkeeping:
         if last is not None:
             logging.info(
                 "the replay was given %d items and %d again, removed %d, holds %d; %d priorities "
-                "were of items that were gone", last.inserted, last.duplicates, last.removed,
-                last.items, last.missing)
+                "were of items that were gone",
+                last.inserted,
+                last.duplicates,
+                last.removed,
+                last.items,
+                last.missing,
+            )
 
     def _look(self) -> None:
         """Brings the counters up to date, as far as the replay can be asked."""

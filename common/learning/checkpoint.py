@@ -21,8 +21,9 @@ class Checkpoints:
     A save is written beside the old one and named last, so a kill in its middle leaves the old one.
     """
 
-    def __init__(self, directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable],
-                 keep: int = 2):
+    def __init__(
+        self, directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable], keep: int = 2
+    ):
         self._directory = pathlib.Path(directory)
         self._checkpoint = tf.train.Checkpoint(**state)
         self._keep = keep
@@ -45,7 +46,9 @@ class Checkpoints:
         """Saves all of the state and returns the path of the checkpoint."""
         if self._manager is None:  # it reads the directory, which `newest` has found readable
             self._manager = tf.train.CheckpointManager(
-                self._checkpoint, str(self._directory), max_to_keep=self._keep,
+                self._checkpoint,
+                str(self._directory),
+                max_to_keep=self._keep,
                 checkpoint_name=_PREFIX,
             )
         return self._manager.save()
@@ -119,12 +122,14 @@ def _readable_errors(path: pathlib.Path) -> Iterator[None]:
         ) from None
 
 
-def _refuse_foreign(path: pathlib.Path, there: Mapping[str, list[int]],
-                    checkpoint: tf.train.Checkpoint) -> None:
+def _refuse_foreign(
+    path: pathlib.Path, there: Mapping[str, list[int]], checkpoint: tf.train.Checkpoint
+) -> None:
     """Compares names and shapes before anything is restored."""
     here = _shapes(checkpoint)
     differences = [
-        f"{name} is {list(there[name])} there and {shape.as_list()} here" if name in there
+        f"{name} is {list(there[name])} there and {shape.as_list()} here"
+        if name in there
         else f"{name} is not there"
         for name, shape in here.items()
         if name not in there or not shape.is_compatible_with(there[name])

@@ -5,7 +5,6 @@ import time
 
 import tensorflow as tf
 
-
 _UNKNOWN = 0
 """In the place of incarnations that died with their accounts; a replay hands out larger ones."""
 
@@ -19,9 +18,7 @@ class Progress(tf.Module):
     def __init__(self):
         super().__init__()
         self.wall_seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
-        self.incarnations = tf.Variable(
-            tf.zeros([0], tf.int64), shape=[None], trainable=False
-        )
+        self.incarnations = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
         self.accepted = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
 
 
@@ -46,8 +43,9 @@ class Counters:
         self._known_actor_steps = actor_steps
         self._progress = progress
         self._begin = time.monotonic() - max(float(progress.wall_seconds), wall_seconds)
-        self._accepted = dict(zip(progress.incarnations.numpy().tolist(),
-                                  progress.accepted.numpy().tolist()))
+        self._accepted = dict(
+            zip(progress.incarnations.numpy().tolist(), progress.accepted.numpy().tolist())
+        )
         self._stored = dict(self._accepted)
 
     @property

@@ -37,7 +37,11 @@ class LearnerLog:
         return self._before is None or self._counters.wall_seconds - self._before[0] >= _SECONDS
 
     def write(
-        self, wall: float, steps: int, version: int, statistics: Statistics | None,
+        self,
+        wall: float,
+        steps: int,
+        version: int,
+        statistics: Statistics | None,
         priority_lag: float,
     ) -> None:
         """Writes a row.

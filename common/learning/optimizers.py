@@ -44,9 +44,7 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
         """Applies gradients, one a parameter."""
         self._initialize(parameters)
-        for update, *variables in zip(
-            updates, parameters, self.mom, self.ms, self.mg, strict=True
-        ):
+        for update, *variables in zip(updates, parameters, self.mom, self.ms, self.mg, strict=True):
             self._apply_one(update, *variables)
 
     def _apply_one(self, update, parameter, mom, ms, mg) -> None:
@@ -59,8 +57,14 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
 
     def _apply_kernel(self, update, parameter, mom, ms, mg) -> None:
         tf.raw_ops.ResourceApplyCenteredRMSProp(
-            var=parameter.handle, mom=mom.handle, ms=ms.handle, mg=mg.handle,
-            lr=self.learning_rate, rho=self.decay, momentum=self.momentum, epsilon=self.epsilon,
+            var=parameter.handle,
+            mom=mom.handle,
+            ms=ms.handle,
+            mg=mg.handle,
+            lr=self.learning_rate,
+            rho=self.decay,
+            momentum=self.momentum,
+            epsilon=self.epsilon,
             grad=update,
         )
 

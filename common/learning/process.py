@@ -85,12 +85,23 @@ def run_learner(
     )
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
     replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), _prefetch(agent, local),
-        retry_on=(ServiceUnavailableError, tf.errors.FailedPreconditionError), seed=seed,
-        decode=functools.partial(agent.decode, spec=spec), removal_period=agent.removal_period,
+        memory,
+        loop,
+        learner.steps,
+        schedule_for(agent),
+        _prefetch(agent, local),
+        retry_on=(ServiceUnavailableError, tf.errors.FailedPreconditionError),
+        seed=seed,
+        decode=functools.partial(agent.decode, spec=spec),
+        removal_period=agent.removal_period,
     )
     books = Bookkeeping(
-        RunDirectory(directory), agent, learner, replay_learner, parameters, replay.accepted,
+        RunDirectory(directory),
+        agent,
+        learner,
+        replay_learner,
+        parameters,
+        replay.accepted,
         checkpoint_seconds,
     )
     wait = functools.partial(stop.wait, 0.01)
@@ -123,8 +134,12 @@ def run_learner(
     if finished and topology.addresses("evaluator"):
         _wait_for_evaluator(parameters, version, stop)
     server.close()
-    logging.info("finished at learner step %d, actor step %d, after %.0f s", books.steps,
-                 books.counters.actor_steps, books.counters.wall_seconds)
+    logging.info(
+        "finished at learner step %d, actor step %d, after %.0f s",
+        books.steps,
+        books.counters.actor_steps,
+        books.counters.wall_seconds,
+    )
 
 
 def _prefetch(agent: Agent, local: bool) -> int:
@@ -144,8 +159,9 @@ def _wait_for_evaluator(parameters: ParameterService, version: int, stop: StopRe
         if asked != before:
             heard_at = now
         if now - heard_at > SILENCE_SECONDS:
-            logging.warning("no last evaluation: nothing from the evaluator for %.0f s",
-                            now - heard_at)
+            logging.warning(
+                "no last evaluation: nothing from the evaluator for %.0f s", now - heard_at
+            )
             return
         if now - begin > FAREWELL_SECONDS:
             logging.warning("no last evaluation: it takes more than %.0f s", FAREWELL_SECONDS)

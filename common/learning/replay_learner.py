@@ -14,8 +14,7 @@ from common.cluster.processes import Patience
 from common.learning.draw import Draw, SavedDraws, replace_rows
 from common.learning.update_loop import Metrics, UpdateLoop
 from common.replay import memory as memory_lib
-from common.replay import png
-from common.replay import seeds
+from common.replay import png, seeds
 from common.replay.schedule import Schedule
 
 Nest = Any
@@ -187,8 +186,9 @@ class ReplayLearner:
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
-        return self._decoded(Draw(self._memory.sample(self._loop.num_samples, seed=seed), step),
-                             begin)
+        return self._decoded(
+            Draw(self._memory.sample(self._loop.num_samples, seed=seed), step), begin
+        )
 
     def _decoded(self, draw: Draw, begin: int) -> Draw:
         """Returns a draw, for the call that begins at `begin`, with its steps decoded."""

@@ -77,7 +77,7 @@ class TrainedPolicy:
         """
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
-        if given.shape[int(is_batch):] != self._shape:
+        if given.shape[int(is_batch) :] != self._shape:
             sizes = ", ".join(map(str, self._shape))
             raise ValueError(
                 f"observation must be [{sizes}] or [K, {sizes}] for {self.environment}, got "
@@ -138,9 +138,12 @@ def configuration(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
     for name in values:
         if name not in names:
             raise ValueError(f"it knows no hyperparameter {name}")
-    return cls(**{
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    })
+    return cls(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+    )
 
 
 def _restore_newest(directory: pathlib.Path, learner: tf.Module) -> bool:

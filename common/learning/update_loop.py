@@ -69,9 +69,7 @@ class UpdateLoop:
         )
 
         def batch(i) -> Batch:
-            return Batch(
-                tf.nest.map_structure(lambda x: x[i], steps), probabilities[i], size
-            )
+            return Batch(tf.nest.map_structure(lambda x: x[i], steps), probabilities[i], size)
 
         priorities, metrics = self._update(batch(0))
         if n == 1:
@@ -89,9 +87,7 @@ class UpdateLoop:
             (tf.constant(1), all_priorities, metrics),
             maximum_iterations=n - 1,
         )
-        metrics = {
-            name: total if is_maximum(name) else total / n for name, total in totals.items()
-        }
+        metrics = {name: total if is_maximum(name) else total / n for name, total in totals.items()}
         return tf.reshape(all_priorities.stack(), [n * b]), metrics
 
 

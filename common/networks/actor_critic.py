@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from common.networks import control
-from common.networks import heads
+from common.networks import control, heads
 
 
 class ActorCritic(NamedTuple):

@@ -100,7 +100,6 @@ class _Stream(snt.Module):
 
 
 class _Convolution(snt.Module):
-
     def __init__(self, input_channels: int, output_channels: int, kernel: int, stride: int):
         super().__init__()
         self._stride = stride
@@ -115,7 +114,6 @@ class _Convolution(snt.Module):
 
 
 class _Linear(snt.Module):
-
     def __init__(self, input_size: int, output_size: int):
         super().__init__()
         self.w = _weights([input_size, output_size])

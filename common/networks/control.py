@@ -64,9 +64,7 @@ class ControlCriticTorso(snt.Module):
         return _apply(self.layers, tf.concat([observation, action], axis=-1))
 
 
-def _hidden_layers(
-    hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer
-) -> list[Layer]:
+def _hidden_layers(hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer) -> list[Layer]:
     if not hidden_sizes:
         raise ValueError("hidden_sizes must name at least one layer, got none.")
     initializer = snt.initializers.VarianceScaling(

@@ -13,9 +13,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control
-from common.networks import heads
-from common.networks import packing
+from common.networks import control, heads, packing
 
 
 class _Step(NamedTuple):
@@ -99,9 +97,7 @@ def twin(module: control.ControlPolicy | heads.Critic) -> PolicyTwin | CriticTwi
     )
 
 
-def _steps(
-    layers: Sequence[control.Layer], variables: Sequence[tf.Variable]
-) -> tuple[_Step, ...]:
+def _steps(layers: Sequence[control.Layer], variables: Sequence[tf.Variable]) -> tuple[_Step, ...]:
     position = {variable.ref(): index for index, variable in enumerate(variables)}
     steps = []
     for layer in layers:

@@ -8,7 +8,11 @@ Consecutive steps of an actor have consecutive keys.
 import numpy as np
 
 from common.replay.key_layout import (
-    ACTOR_BITS, INCARNATION_BITS, MAX_INCARNATIONS, SHARD_BITS, STEP_BITS
+    ACTOR_BITS,
+    INCARNATION_BITS,
+    MAX_INCARNATIONS,
+    SHARD_BITS,
+    STEP_BITS,
 )
 
 _SHARD_SHIFT = ACTOR_BITS + INCARNATION_BITS + STEP_BITS

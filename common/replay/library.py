@@ -27,8 +27,8 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
     others = [path.name[len("_ops.tf-") : -len(".so")] for path in directory.glob("_ops.tf-*.so")]
     if others:
         raise ReplayLibraryError(
-            f'the replay ops were built for TensorFlow {", ".join(sorted(others))}, but TensorFlow '
-            f'{version} is installed: {_REBUILD}'
+            f"the replay ops were built for TensorFlow {', '.join(sorted(others))}, but TensorFlow "
+            f"{version} is installed: {_REBUILD}"
         )
     raise ReplayLibraryError(f"the replay ops are not built yet: {_REBUILD}")
 

@@ -155,7 +155,7 @@ class Memory:
         if distributions[removal].exponent > 0:
             raise ValueError(
                 f'removal "{removal}" needs an exponent of at most 0 to be able to remove every '
-                f'item, has {distributions[removal].exponent}'
+                f"item, has {distributions[removal].exponent}"
             )
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, is {capacity}")
@@ -290,9 +290,7 @@ class Memory:
         Raises:
           ValueError: if the memory has no distribution of that name.
         """
-        return tuple(
-            self._ops.replay_mass(self._handle, distribution=self._number(distribution))
-        )
+        return tuple(self._ops.replay_mass(self._handle, distribution=self._number(distribution)))
 
     def statistics_tensor(self) -> tf.Tensor:
         """Returns the counters as int64 [11], in the order of `Statistics`."""

@@ -76,7 +76,8 @@ def _decoder(shape: tuple[int, int, int]) -> Callable[[tf.Tensor], tf.Tensor]:
     def decode_all(encoded: tf.Tensor) -> tf.Tensor:
         return tf.map_fn(
             lambda image: tf.ensure_shape(tf.io.decode_png(image), shape),
-            encoded, fn_output_signature=tf.TensorSpec(shape, tf.uint8),
+            encoded,
+            fn_output_signature=tf.TensorSpec(shape, tf.uint8),
         )
 
     return decode_all

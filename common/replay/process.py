@@ -16,9 +16,7 @@ FAREWELL_SECONDS = 50.0
 """How long the replay stays for the learner's last look at what was accepted."""
 
 
-def make_memory(
-    agent: Agent, spec: EnvironmentSpec, seed: int, num_shards: int = 1
-) -> Memory:
+def make_memory(agent: Agent, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
     """Builds the memory that an agent learns from, or one of the shards that make it up.
 
     Its capacity is soft if the learner removes what is too much (`agent.removal_period`).
@@ -27,13 +25,21 @@ def make_memory(
     capacity = math.ceil(agent.replay_capacity / num_shards)
     is_soft = agent.removal_period is not None
     return Memory(
-        agent.step_specs(spec), capacity, distributions, removal, seed=seed + 1,
+        agent.step_specs(spec),
+        capacity,
+        distributions,
+        removal,
+        seed=seed + 1,
         hard_capacity=HARD_CAPACITY * capacity if is_soft else None,
     )
 
 
 def run_replay(
-    agent: Agent, spec: EnvironmentSpec, topology: Topology, credentials: Credentials, seed: int,
+    agent: Agent,
+    spec: EnvironmentSpec,
+    topology: Topology,
+    credentials: Credentials,
+    seed: int,
     stop: StopRequest,
 ) -> None:
     """Serves a memory until the learner says that the run is over, or `stop` is requested.

@@ -35,7 +35,8 @@ class ReplayService:
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
         server.register(
-            "replay_insert", self._insert,
+            "replay_insert",
+            self._insert,
             [int64, int64, int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns],
         )
         self._insert_here = tf.function(
@@ -145,17 +146,25 @@ class RemoteMemory:
             accepted = self.num_accepted + min(end, len(keys))
             counters = self._client.call(
                 "replay_insert",
-                [tf.constant(self.incarnation, tf.int64), tf.constant(accepted, tf.int64),
-                 keys[rows], self._no_item_keys, self._no_item_lengths, priorities[rows],
-                 *(column[rows] for column in columns)],
+                [
+                    tf.constant(self.incarnation, tf.int64),
+                    tf.constant(accepted, tf.int64),
+                    keys[rows],
+                    self._no_item_keys,
+                    self._no_item_lengths,
+                    priorities[rows],
+                    *(column[rows] for column in columns),
+                ],
             )
         self.num_accepted = accepted
         return memory_lib.Statistics.of(counters)
 
     def declare(self) -> None:
         """Says what was accepted: a replay that has started since the last insert learns it."""
-        nothing = [tf.zeros([0, *shape], dtype) for shape, dtype in
-                   zip(self.signature.shapes, self.signature.dtypes)]
+        nothing = [
+            tf.zeros([0, *shape], dtype)
+            for shape, dtype in zip(self.signature.shapes, self.signature.dtypes)
+        ]
         self.insert(self._no_item_keys, self.signature.unflatten(nothing), tf.zeros([0]))
 
     def sample(self, batch_size: int, seed: int | None = None) -> memory_lib.Sample:

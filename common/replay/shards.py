@@ -81,20 +81,25 @@ class ShardedMemory:
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
         """Returns which keys [B] are there and their steps, as `Memory.read`; B is at least 1."""
         keys, rows = self._route(keys)
-        parts = self._call({i: lambda memory, of=of: memory.read(keys[of])
-                            for i, of in rows.items()})
+        parts = self._call(
+            {i: lambda memory, of=of: memory.read(keys[of]) for i, of in rows.items()}
+        )
         join = _Join(rows)
-        return (join([found for found, _ in parts.values()]),
-                join([steps for _, steps in parts.values()]))
+        return (
+            join([found for found, _ in parts.values()]),
+            join([steps for _, steps in parts.values()]),
+        )
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets raw priorities and returns how many items were gone, as `Memory`."""
         keys, rows = self._route(keys)
         priorities = np.asarray(priorities)
-        missing = self._call({
-            i: lambda memory, of=of: memory.update_priorities(keys[of], priorities[of])
-            for i, of in rows.items()
-        })
+        missing = self._call(
+            {
+                i: lambda memory, of=of: memory.update_priorities(keys[of], priorities[of])
+                for i, of in rows.items()
+            }
+        )
         return tf.add_n(list(missing.values()))
 
     def remove_to_fit(self) -> tf.Tensor:

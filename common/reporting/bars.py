@@ -44,18 +44,31 @@ def draw(
         width = 0.84 / max(1, len(bars))
         for index, bar in enumerate(bars):
             position = number + (index - (len(bars) - 1) / 2) * width
-            drawn = place.bar(position, bar.value, 0.9 * width, color=bar.style.color,
-                              hatch="////" if bar.style.line != "-" else None, edgecolor="white")
+            drawn = place.bar(
+                position,
+                bar.value,
+                0.9 * width,
+                color=bar.style.color,
+                hatch="////" if bar.style.line != "-" else None,
+                edgecolor="white",
+            )
             if bar.low is not None:
-                place.errorbar(position, bar.value, [[bar.value - bar.low], [bar.high - bar.value]],
-                               color="0.2", linewidth=0.9, capsize=2)
+                place.errorbar(
+                    position,
+                    bar.value,
+                    [[bar.value - bar.low], [bar.high - bar.value]],
+                    color="0.2",
+                    linewidth=0.9,
+                    capsize=2,
+                )
             legend[bar.label] = drawn
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
     for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):
         legend[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
     long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
-    place.set_xticks(list(ticks), ticks.values(), rotation=30 if long else 0,
-                     ha="right" if long else "center")
+    place.set_xticks(
+        list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"
+    )
     place.set_ylabel(y_label, fontsize=figure_page.NORMAL)
     if len(groups) == 1:
         legend = {label: legend[label] for _, label in lines}

@@ -4,12 +4,12 @@ Each append opens the file, locks it, writes the row in one call and closes it a
 is up to date after every row and stays whole whatever kills its writers.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 import csv
 import fcntl
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

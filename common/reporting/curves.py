@@ -1,7 +1,7 @@
 """Learning curves as figures."""
 
-import os
 from collections.abc import Sequence
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,9 +51,9 @@ def learning_curve(
       ValueError: there is no evaluation to draw.
     """
     # Here, because drawing is no business of most processes that import this package.
-    import pandas
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    import pandas
 
     rows = runs if isinstance(runs, pandas.DataFrame) else evaluator_rows(runs)
     if rows.empty:

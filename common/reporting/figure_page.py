@@ -55,8 +55,12 @@ class Page:
         FigureCanvasAgg(self._figure)
         page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
         self.blocks: list[list[Axes]] = [
-            list(page[0, number].subgridspec(block.rows, block.columns).subplots(
-                squeeze=False, sharex=block.share, sharey=block.share).ravel())
+            list(
+                page[0, number]
+                .subgridspec(block.rows, block.columns)
+                .subplots(squeeze=False, sharex=block.share, sharey=block.share)
+                .ravel()
+            )
             for number, block in enumerate(blocks)
         ]
         for axes in self._figure.axes:
@@ -89,17 +93,36 @@ class Page:
         height = self._grid_height + below + _TITLE_LINE * len(titles) + 0.06
         self._figure.set_size_inches(self._width, height)
         self._figure.get_layout_engine().set(
-            rect=(0, below / height, 1, self._grid_height / height), w_pad=0.04, h_pad=0.03)
-        self._figure.text(0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top",
-                          fontsize=LARGE)
+            rect=(0, below / height, 1, self._grid_height / height), w_pad=0.04, h_pad=0.03
+        )
+        self._figure.text(
+            0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top", fontsize=LARGE
+        )
         if legend:
             self._figure.legend(
-                legend.values(), legend.keys(), loc="lower center", ncols=columns,
-                bbox_to_anchor=(0.5, caption_height / height), borderaxespad=0, borderpad=0,
-                fontsize=NORMAL, frameon=False, handlelength=2.4, columnspacing=1.5,
-                labelspacing=0.35)
-        self._figure.text(0.012, 0.06 / height, "\n".join(lines), ha="left", va="bottom",
-                          fontsize=SMALL, color=GREY, linespacing=1.25)
+                legend.values(),
+                legend.keys(),
+                loc="lower center",
+                ncols=columns,
+                bbox_to_anchor=(0.5, caption_height / height),
+                borderaxespad=0,
+                borderpad=0,
+                fontsize=NORMAL,
+                frameon=False,
+                handlelength=2.4,
+                columnspacing=1.5,
+                labelspacing=0.35,
+            )
+        self._figure.text(
+            0.012,
+            0.06 / height,
+            "\n".join(lines),
+            ha="left",
+            va="bottom",
+            fontsize=SMALL,
+            color=GREY,
+            linespacing=1.25,
+        )
         self._fix_positions()
         path.parent.mkdir(parents=True, exist_ok=True)
         files = [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "pdf")]

@@ -23,10 +23,17 @@ class Style:
 
 def _d4pg() -> dict[str, Style]:
     """Colours for critic and replay; dashes for N = 1, dots for DDPG, as in the paper."""
-    colors = {"d3pg_uniform": ORANGE, "d3pg_prioritized": VERMILLION,
-              "d4pg_uniform": SKY, "d4pg_prioritized": BLUE}
-    styles = {f"{name}_n{n}": Style(color, line)
-              for name, color in colors.items() for n, line in ((1, "--"), (5, "-"))}
+    colors = {
+        "d3pg_uniform": ORANGE,
+        "d3pg_prioritized": VERMILLION,
+        "d4pg_uniform": SKY,
+        "d4pg_prioritized": BLUE,
+    }
+    styles = {
+        f"{name}_n{n}": Style(color, line)
+        for name, color in colors.items()
+        for n, line in ((1, "--"), (5, "-"))
+    }
     return styles | {
         "d4pg_prioritized_n5": Style(BLUE, width=2.0),
         "d4pg_prioritized_n5_ou": Style(PURPLE),
@@ -43,21 +50,36 @@ def _refer() -> dict[str, Style]:
     In figures 7 and 8 the value that the agent has by itself looks like the agent.
     """
     colors = {"er": BLACK, "per": PURPLE, "refer": BLUE, "refer1": VERMILLION, "refer2": GREEN}
-    styles = {f"{agent}_{replay}": Style(color, width=2.0 if replay == "refer" else 1.3)
-              for agent in ("ddpg", "naf", "vracer") for replay, color in colors.items()}
+    styles = {
+        f"{agent}_{replay}": Style(color, width=2.0 if replay == "refer" else 1.3)
+        for agent in ("ddpg", "naf", "vracer")
+        for replay, color in colors.items()
+    }
     own = ("C4", "D0.1", "N262144", "B256", "F1", "lr0.0001", "A5e-07", "S128", "advantagenone")
     styles |= {f"vracer_refer_{value}": styles["vracer_refer"] for value in own}
-    return styles | {"ppo": Style(BLACK), "acer_lr0.0001": Style(PURPLE, "--"),
-                     "acer_lr1e-05": Style(PURPLE)}
+    return styles | {
+        "ppo": Style(BLACK),
+        "acer_lr0.0001": Style(PURPLE, "--"),
+        "acer_lr1e-05": Style(PURPLE),
+    }
 
 
 def _aql() -> dict[str, Style]:
     """Dashes for DeepMind Lab's 11 actions, full lines for its 3528."""
-    colors = {"aql_gaussian": SKY, "uniform_q": ORANGE, "qt_opt": GREEN, "d3pg": VERMILLION,
-              "impala": PURPLE, "aql_independent": GREY, "exact_q": BLACK}
+    colors = {
+        "aql_gaussian": SKY,
+        "uniform_q": ORANGE,
+        "qt_opt": GREEN,
+        "d3pg": VERMILLION,
+        "impala": PURPLE,
+        "aql_independent": GREY,
+        "exact_q": BLACK,
+    }
     styles = {"aql": Style(BLUE, width=2.0)} | {name: Style(one) for name, one in colors.items()}
-    return styles | {f"{name}_11_actions": dataclasses.replace(styles[name], line="--")
-                     for name in ("aql", "exact_q", "impala")}
+    return styles | {
+        f"{name}_11_actions": dataclasses.replace(styles[name], line="--")
+        for name in ("aql", "exact_q", "impala")
+    }
 
 
 STYLES: Mapping[str, Style] = {
@@ -103,8 +125,10 @@ def styles(settings: Sequence[str]) -> dict[str, Style]:
                 known.color for other in settings if (known := STYLES.get(other))
             }
             free = [color for color in ORDER if color not in used]
-            style = Style(free[0] if free else ORDER[len(chosen) % len(ORDER)],
-                          "-" if free else ("--", ":", "-.")[len(chosen) // len(ORDER) % 3])
+            style = Style(
+                free[0] if free else ORDER[len(chosen) % len(ORDER)],
+                "-" if free else ("--", ":", "-.")[len(chosen) // len(ORDER) % 3],
+            )
         chosen[setting] = style
     return chosen
 

@@ -75,9 +75,7 @@ _COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MARGIN = 1.02
 
 
-def draw(
-    parts: Sequence[Part], title: str, caption: str, path: pathlib.Path
-) -> list[pathlib.Path]:
+def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) -> list[pathlib.Path]:
     """Draws the panels, and returns the files: `path` with .png and .pdf for a suffix.
 
     Parts with as many panels each, more than one, are rows; others stand beside each other. Rows
@@ -95,10 +93,12 @@ def draw(
         widths = [width] * len(parts)
     else:
         widths = [_columns(len(part.panels)) for part in parts]
-        page = figure_page.Page([
-            figure_page.Block(-(-len(part.panels) // width), width, _share(part.axes))
-            for part, width in zip(parts, widths)
-        ])
+        page = figure_page.Page(
+            [
+                figure_page.Block(-(-len(part.panels) // width), width, _share(part.axes))
+                for part, width in zip(parts, widths)
+            ]
+        )
         grids = page.blocks
     columns = width if are_rows else sum(widths)
     legends, marks = [], {}
@@ -107,15 +107,25 @@ def draw(
         same_titles = [one.title for one in above.panels] == [one.title for one in part.panels]
         same_unit = _unit(below) == _unit(part)
         look = _Look(
-            width, figure_page.NORMAL if columns <= 4 else figure_page.SMALL, max(2, 8 - columns),
+            width,
+            figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
+            max(2, 8 - columns),
             has_titles=not (are_rows and number and same_titles),
-            has_unit=not (are_rows and number < len(parts) - 1 and same_unit))
+            has_unit=not (are_rows and number < len(parts) - 1 and same_unit),
+        )
         legends.append(_draw_part(places, part, look, marks))
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
-                legend.values(), legend.keys(), loc="center left", bbox_to_anchor=(1.02, 0.5),
-                borderaxespad=0, fontsize=figure_page.SMALL, frameon=False, labelspacing=0.35)
+                legend.values(),
+                legend.keys(),
+                loc="center left",
+                bbox_to_anchor=(1.02, 0.5),
+                borderaxespad=0,
+                fontsize=figure_page.SMALL,
+                frameon=False,
+                labelspacing=0.35,
+            )
         legends = []
     together = {label: line for legend in legends for label, line in legend.items()}
     return page.save(title, together | marks, caption, path)
@@ -143,15 +153,27 @@ def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
         if look.has_titles:
-            place.set_title(panel.title, pad=3, fontsize=look.title_size,
-                            color="black" if panel.curves else figure_page.GREY)
+            place.set_title(
+                panel.title,
+                pad=3,
+                fontsize=look.title_size,
+                color="black" if panel.curves else figure_page.GREY,
+            )
         legend |= _draw_curves(place, panel, size)
         limit = axes.x_limit or panel.end or size
         if panel.end is not None and panel.end * _MARGIN < limit:
             marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
         if not panel.curves:
-            place.text(0.5, 0.5, "no runs", transform=place.transAxes, ha="center", va="center",
-                       fontsize=figure_page.SMALL, color="0.7")
+            place.text(
+                0.5,
+                0.5,
+                "no runs",
+                transform=place.transAxes,
+                ha="center",
+                va="center",
+                fontsize=figure_page.SMALL,
+                color="0.7",
+            )
             place.grid(False)
             if not _share(axes):
                 place.set_yticks([])
@@ -167,7 +189,7 @@ def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
         if look.has_unit and number + look.columns >= len(part.panels):
             place.set_xlabel(unit, fontsize=figure_page.NORMAL)
             place.tick_params(labelbottom=True)
-    for place in places[len(part.panels):]:
+    for place in places[len(part.panels) :]:
         place.set_axis_off()
     return legend
 
@@ -189,11 +211,23 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
     for curve in panel.curves:
         x = curve.x / size
         if curve.low is not None:
-            place.fill_between(x, curve.low, curve.high, color=curve.style.color, linewidth=0,
-                               alpha=0.16 if len(panel.curves) <= 5 else 0.09)
+            place.fill_between(
+                x,
+                curve.low,
+                curve.high,
+                color=curve.style.color,
+                linewidth=0,
+                alpha=0.16 if len(panel.curves) <= 5 else 0.09,
+            )
         drawn[curve.label] = place.plot(
-            x, curve.middle, color=curve.style.color, linestyle=curve.style.line,
-            linewidth=curve.style.width, marker="o" if len(x) < 3 else None, markersize=3)[0]
+            x,
+            curve.middle,
+            color=curve.style.color,
+            linestyle=curve.style.line,
+            linewidth=curve.style.width,
+            marker="o" if len(x) < 3 else None,
+            markersize=3,
+        )[0]
     for style, (value, label) in zip(_LINE_STYLES * len(panel.lines), panel.lines):
         drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
     return drawn

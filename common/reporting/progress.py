@@ -1,7 +1,7 @@
 """One live line that says how a run is doing."""
 
-import sys
 from collections.abc import Iterator, Mapping
+import sys
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -65,8 +65,7 @@ class ProgressLine:
         if self._live is not None:
             self._live.refresh()
         elif (
-            self._printed_at is None
-            or elapsed_seconds - self._printed_at >= _SECONDS_BETWEEN_LINES
+            self._printed_at is None or elapsed_seconds - self._printed_at >= _SECONDS_BETWEEN_LINES
         ):
             self._printed_at = elapsed_seconds
             self.print(self.line(None))

@@ -1,12 +1,12 @@
 """What a result depends on besides its config: code, versions of packages, machine."""
 
+from collections.abc import Sequence
+from importlib import metadata
 import os
+from pathlib import Path
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 _DIFF_BYTES = 200_000

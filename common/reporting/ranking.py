@@ -7,8 +7,7 @@ A table of scores has games as rows and agents as columns, and a score in every 
 
 import numpy as np
 import pandas
-from scipy import optimize
-from scipy import special
+from scipy import optimize, special
 from scipy.sparse import csgraph
 
 

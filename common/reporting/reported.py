@@ -1,11 +1,11 @@
 """What the papers report: results/reported/PAPER.csv, one number a row, and Atari's references."""
 
+from collections.abc import Callable, Iterator, Sequence
 import csv
 import difflib
 import math
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -113,9 +113,7 @@ def number(
 
 
 def atari_scores(
-    *,
-    directory: str | os.PathLike = DIRECTORY,
-    on_malformed: Callable[[str], None] = refuse,
+    *, directory: str | os.PathLike = DIRECTORY, on_malformed: Callable[[str], None] = refuse
 ) -> pandas.DataFrame:
     """Scores of a random agent and of a human tester on 57 Atari games, from no-op starts.
 

@@ -1,14 +1,14 @@
 """The directory of one run: where its files are, which config it is of, who ran it on what."""
 
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
+from datetime import datetime, timezone
 import fcntl
 import json
 import os
+from pathlib import Path
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from common.reporting import provenance
@@ -134,7 +134,11 @@ class RunDirectory:
         return self._hold("learner", self.checkpoints / "learner.lock")
 
     def write_run_record(
-        self, *, seed: int, scale: str, scale_changes: str = "",
+        self,
+        *,
+        seed: int,
+        scale: str,
+        scale_changes: str = "",
         command: Sequence[str] | None = None,
     ) -> None:
         """Adds the entry of this start to run.json; one process of a run does so.

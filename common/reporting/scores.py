@@ -52,10 +52,12 @@ def summary(
     """
     ranking.require_complete(scores)
     normalised = human_normalised(scores, scores[random], scores[human])
-    return pandas.DataFrame({
-        "games": normalised.count(),
-        "median": normalised.median(),
-        "mean": normalised.mean(),
-        "mean_rank": ranking.mean_rank(scores),
-        "elo": ranking.elo(ranking.wins(scores), anchor=human, penalty=penalty),
-    })
+    return pandas.DataFrame(
+        {
+            "games": normalised.count(),
+            "median": normalised.median(),
+            "mean": normalised.mean(),
+            "mean_rank": ranking.mean_rank(scores),
+            "elo": ranking.elo(ranking.wins(scores), anchor=human, penalty=penalty),
+        }
+    )

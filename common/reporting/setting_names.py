@@ -20,6 +20,7 @@ def suffixes(
     return "".join(
         "_" + formats[field.name].format(getattr(config, field.name))
         for field in dataclasses.fields(config)
-        if field.name in formats and field.name not in silent
+        if field.name in formats
+        and field.name not in silent
         and getattr(config, field.name) != getattr(default, field.name)
     )

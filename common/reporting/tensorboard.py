@@ -1,7 +1,7 @@
 """Scalars for TensorBoard."""
 
-import os
 from collections.abc import Mapping
+import os
 
 
 class Scalars:

@@ -31,7 +31,11 @@ def write_gif(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: f
     temporary = path.with_name(f".{path.name}.partial")
     try:
         first.save(
-            temporary, format="GIF", save_all=True, append_images=others, duration=milliseconds,
+            temporary,
+            format="GIF",
+            save_all=True,
+            append_images=others,
+            duration=milliseconds,
             loop=0,
         )
         os.replace(temporary, path)

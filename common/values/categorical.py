@@ -32,9 +32,7 @@ def support(v_min: float, v_max: float, num_atoms: int) -> tf.Tensor:
     return tf.constant(np.linspace(v_min, v_max, num_atoms, dtype=np.float32))
 
 
-def target_positions(
-    returns: tf.Tensor, discounts: tf.Tensor, support: tf.Tensor
-) -> tf.Tensor:
+def target_positions(returns: tf.Tensor, discounts: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
     """Where the atoms move under a Bellman backup: z'_j = R + gamma z_j (eq 15).
 
     Args:
@@ -51,9 +49,7 @@ def target_positions(
     return returns[:, tf.newaxis] + discounts[:, tf.newaxis] * support
 
 
-def project(
-    positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor
-) -> tf.Tensor:
+def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
     """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
 
     Each mass p_j at z'_j is clipped to the support's range, then shared by its two neighbouring
@@ -131,8 +127,7 @@ def _check_projection_shapes(
     matching = positions.rank == 2 and positions.is_compatible_with(probabilities)
     if not matching:
         raise ValueError(
-            "positions and probabilities must both be [B, M], "
-            f"got {positions} and {probabilities}."
+            f"positions and probabilities must both be [B, M], got {positions} and {probabilities}."
         )
     if support.rank != 1 or (support[0] is not None and support[0] < 2):
         raise ValueError(f"support must be [K] with K >= 2, got {support}.")

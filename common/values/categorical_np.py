@@ -7,9 +7,7 @@ dominate. Each function equals its TensorFlow namesake to 1e-5.
 import numpy as np
 
 
-def project(
-    positions: np.ndarray, probabilities: np.ndarray, support: np.ndarray
-) -> np.ndarray:
+def project(positions: np.ndarray, probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
     """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
 
     Scatters each mass to its two neighbours: O(B M log K), against O(B M K) for the hats.

@@ -43,9 +43,7 @@ def sample(distribution: tfd.MixtureSameFamily, num_samples: int, seed: tf.Tenso
     return tf.stop_gradient(samples)
 
 
-def sampled_cross_entropy(
-    distribution: tfd.MixtureSameFamily, samples: tf.Tensor
-) -> tf.Tensor:
+def sampled_cross_entropy(distribution: tfd.MixtureSameFamily, samples: tf.Tensor) -> tf.Tensor:
     """-1/J sum_j log p(z_j), z_j from the target: cross-entropy by samples (D4PG, appendix A).
 
     That of densities: below 0 where the target is narrow and well met.

@@ -24,17 +24,13 @@ def mixture(outputs: np.ndarray, min_variance: float) -> Mixture:
     return Mixture(categorical_np.softmax(logits), means, np.sqrt(variances))
 
 
-def sample(
-    distributions: Mixture, num_samples: int, generator: np.random.Generator
-) -> np.ndarray:
+def sample(distributions: Mixture, num_samples: int, generator: np.random.Generator) -> np.ndarray:
     """Draws from each distribution: [B, num_samples]."""
     num_rows, num_components = distributions.weights.shape
     thresholds = np.cumsum(distributions.weights, axis=-1)[:, np.newaxis, :-1]
     uniform = generator.random((num_rows, num_samples, 1))
     chosen = np.sum(uniform > thresholds, axis=-1)
-    means, stds = (
-        np.take_along_axis(values, chosen, axis=-1) for values in distributions[1:]
-    )
+    means, stds = (np.take_along_axis(values, chosen, axis=-1) for values in distributions[1:])
     return means + stds * generator.standard_normal((num_rows, num_samples))
 
 

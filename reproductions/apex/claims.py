@@ -9,7 +9,11 @@ from common.experiments.scaling import Proportional
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
 from reproductions.apex.experiments import (
-    CONTROL_TASKS, FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES, SIX_GAMES
+    CONTROL_TASKS,
+    FIGURE_3_ACTORS,
+    FIGURE_4_ACTORS,
+    FIGURE_13_TWO_CORES,
+    SIX_GAMES,
 )
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
@@ -32,8 +36,10 @@ def _median_434(evidence: Evidence) -> tuple[bool, str]:
     known = evidence.reported.atari_scores()
     normalised = scores.human_normalised(table, known["random"], known["human"])
     median = 100 * normalised["No-op starts"].median()
-    return (round(median) == printed,
-            f"Table 2's {len(table)} scores give {median:.2f} %, table 1 prints {printed:.0f} %.")
+    return (
+        round(median) == printed,
+        f"Table 2's {len(table)} scores give {median:.2f} %, table 1 prints {printed:.0f} %.",
+    )
 
 
 def _above_baselines(evidence: Evidence) -> tuple[bool, str]:
@@ -43,9 +49,10 @@ def _above_baselines(evidence: Evidence) -> tuple[bool, str]:
         best = others[column].idxmax()
         own = evidence.reported.number("apex", "table 1", _AGENT, column)
         holds &= own > others.at[best, column]
-        words.append(f"{column}: {own:.0f} %, the best other, {best}, "
-                     f"{others.at[best, column]:.0f} %")
-    return bool(holds), f'{"; ".join(words)}.'
+        words.append(
+            f"{column}: {own:.0f} %, the best other, {best}, {others.at[best, column]:.0f} %"
+        )
+    return bool(holds), f"{'; '.join(words)}."
 
 
 def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
@@ -53,16 +60,20 @@ def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
     columns = ["Training time", _NO_OP]
     others = evidence.reported.table("apex", "table 1")[columns].drop(index=_AGENT).dropna()
     best = others[_NO_OP].idxmax()
-    ours = {column: evidence.reported.number("apex", "table 1", _AGENT, column)
-            for column in columns}
+    ours = {
+        column: evidence.reported.number("apex", "table 1", _AGENT, column) for column in columns
+    }
     theirs = others.loc[best]
-    return (bool(ours["Training time"] < theirs["Training time"] and ours[_NO_OP] > theirs[_NO_OP]),
-            f'{ours[_NO_OP]:.0f} % after {ours["Training time"]:g} days, {best} '
-            f'{theirs[_NO_OP]:.0f} % after {theirs["Training time"]:g}.')
+    return (
+        bool(ours["Training time"] < theirs["Training time"] and ours[_NO_OP] > theirs[_NO_OP]),
+        f"{ours[_NO_OP]:.0f} % after {ours['Training time']:g} days, {best} "
+        f"{theirs[_NO_OP]:.0f} % after {theirs['Training time']:g}.",
+    )
 
 
 def _rates(evidence: Evidence) -> tuple[bool, str]:
     """Section 4's rates are each other's products."""
+
     def dqn(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)
 
@@ -70,122 +81,200 @@ def _rates(evidence: Evidence) -> tuple[bool, str]:
         return evidence.reported.number("apex", "section 4.2", "Ape-X DPG", column)
 
     products = (
-        (dqn("actors") * dqn("frames per second of an actor"),
-         dqn("frames per second of all actors"), "frames/s"),
-        (dqn("frames per second of all actors") / dqn("action repeat"),
-         dqn("transitions per second of all actors"), "transitions/s"),
-        (dqn("batches per second") * dqn("batch size"),
-         dqn("transitions learned from per second"), "transitions learned/s"),
-        (dpg("batches per second") * dpg("batch size"),
-         dpg("transitions learned from per second"), "transitions learned/s (DPG)"),
+        (
+            dqn("actors") * dqn("frames per second of an actor"),
+            dqn("frames per second of all actors"),
+            "frames/s",
+        ),
+        (
+            dqn("frames per second of all actors") / dqn("action repeat"),
+            dqn("transitions per second of all actors"),
+            "transitions/s",
+        ),
+        (
+            dqn("batches per second") * dqn("batch size"),
+            dqn("transitions learned from per second"),
+            "transitions learned/s",
+        ),
+        (
+            dpg("batches per second") * dpg("batch size"),
+            dpg("transitions learned from per second"),
+            "transitions learned/s (DPG)",
+        ),
     )
-    return (all(abs(ours / printed - 1) < 0.01 for ours, printed, _ in products),
-            "; ".join(f"{ours:,.0f} {unit}, printed {printed:,.0f}"
-                      for ours, printed, unit in products) + ".")
+    return (
+        all(abs(ours / printed - 1) < 0.01 for ours, printed, _ in products),
+        "; ".join(f"{ours:,.0f} {unit}, printed {printed:,.0f}" for ours, printed, unit in products)
+        + ".",
+    )
 
 
 def _replay_size(evidence: Evidence) -> tuple[bool, str]:
     """Between removals the memory exceeds its limit by half of what comes in, on average."""
+
     def number(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)
 
     capacity, median = number("replay capacity (soft)"), number("median size of the replay")
     cycle = number("period of removals") / number("batches per second")
     expected = number("transitions per second of all actors") * cycle / 2
-    return (bool(abs((median - capacity) / expected - 1) < 0.1),
-            f"The rates give {capacity + expected:,.0f}, the paper says {median:,.0f}.")
+    return (
+        bool(abs((median - capacity) / expected - 1) < 0.1),
+        f"The rates give {capacity + expected:,.0f}, the paper says {median:,.0f}.",
+    )
 
 
 CLAIMS = (
     Claim(
-        "median", "The median human-normalised score over 57 games, no-op starts, is 434 %.",
-        "table 1", "table 1", Check(_median_434, "table 2's scores give it to the printed digit"),
+        "median",
+        "The median human-normalised score over 57 games, no-op starts, is 434 %.",
+        "table 1",
+        "table 1",
+        Check(_median_434, "table 2's scores give it to the printed digit"),
     ),
     Claim(
-        "median_reached", "Ape-X DQN reaches that median.", "table 1", "table 1",
+        "median_reached",
+        "Ape-X DQN reaches that median.",
+        "table 1",
+        "table 1",
         MedianReached("dqn", "table 1", _AGENT, _NO_OP),
     ),
     Claim(
-        "above_baselines", "Ape-X's performance is higher than that of any baseline according to "
-        "both metrics.", "section 4.1, table 1", "table 1",
+        "above_baselines",
+        "Ape-X's performance is higher than that of any baseline according to both metrics.",
+        "section 4.1, table 1",
+        "table 1",
         Check(_above_baselines, "in table 1 both medians are above every other"),
     ),
     Claim(
-        "fraction_of_time", "Better final performance in a fraction of the wall-clock time of the "
-        "state of the art.", "abstract, table 1", "table 1",
-        Check(_fraction_of_time, "in table 1 it is above the best baseline with a stated time, in "
-                                 "less time"),
+        "fraction_of_time",
+        "Better final performance in a fraction of the wall-clock time of the state of the art.",
+        "abstract, table 1",
+        "table 1",
+        Check(
+            _fraction_of_time,
+            "in table 1 it is above the best baseline with a stated time, in less time",
+        ),
     ),
     Claim(
-        "rates", "360 actors at 139 frames/s make 50K frames/s, 12.5K transitions/s; 19 batches/s "
-        "of 512 are 9.7K transitions/s, 86 of 256 are 22K.", "sections 4.1, 4.2", "",
+        "rates",
+        "360 actors at 139 frames/s make 50K frames/s, 12.5K transitions/s; 19 batches/s "
+        "of 512 are 9.7K transitions/s, 86 of 256 are 22K.",
+        "sections 4.1, 4.2",
+        "",
         Check(_rates, "products agree within 1 %"),
     ),
     Claim(
-        "replay_size", "With a soft limit of 2M, enforced every 100 learner steps, the median size "
-        "of the replay is 2,035,050.", "section 4.1", "",
-        Check(_replay_size, "half of what comes in between removals, by the paper's rates, is the "
-                            "excess within 10 %"),
+        "replay_size",
+        "With a soft limit of 2M, enforced every 100 learner steps, the median size "
+        "of the replay is 2,035,050.",
+        "section 4.1",
+        "",
+        Check(
+            _replay_size,
+            "half of what comes in between removals, by the paper's rates, is the "
+            "excess within 10 %",
+        ),
     ),
     Claim(
-        "dpg_actors", "With more actors Ape-X DPG becomes increasingly effective.",
-        "section 4.2, figure 3", "figure 3",
+        "dpg_actors",
+        "With more actors Ape-X DPG becomes increasingly effective.",
+        "section 4.2, figure 3",
+        "figure 3",
         Comparison(_growing([f"dpg_{actors}_actors" for actors in FIGURE_3_ACTORS])),
     ),
     Claim(
-        "actors", "Performance consistently improves from 8 to 256 actors.",
-        "section 5, figure 4", "figure 4",
+        "actors",
+        "Performance consistently improves from 8 to 256 actors.",
+        "section 5, figure 4",
+        "figure 4",
         Comparison(_growing([_dqn(actors) for actors in FIGURE_4_ACTORS])),
     ),
     Claim(
-        "capacity", "There is a small benefit to using a larger replay capacity: 2M beside 250K.",
-        "section 5, figure 5", "figure 5",
+        "capacity",
+        "There is a small benefit to using a larger replay capacity: 2M beside 250K.",
+        "section 5, figure 5",
+        "figure 5",
         Comparison(((_dqn(256, "2m"), _dqn(256, "250k")),), Expected.SLIGHTLY_AHEAD),
     ),
     Claim(
-        "recency", "Recency alone does not explain the gain: 32 actors whose transitions are added "
-        "8 times do not perform as well as 256.", "appendix A, figure 6", "figure 6",
+        "recency",
+        "Recency alone does not explain the gain: 32 actors whose transitions are added "
+        "8 times do not perform as well as 256.",
+        "appendix A, figure 6",
+        "figure 6",
         Comparison(((_dqn(256), "dqn_32_actors_8_copies_replay_1m"),)),
     ),
     Claim(
-        "epsilons", "The full range of epsilon is overall slightly better than six values.",
-        "appendix B, figure 7", "figure 7",
+        "epsilons",
+        "The full range of epsilon is overall slightly better than six values.",
+        "appendix B, figure 7",
+        "figure 7",
         Comparison((("dqn_full_range", "dqn_six_epsilons"),), Expected.SLIGHTLY_AHEAD),
     ),
     Claim(
-        "linear", "The speed of data generation scales linearly with the number of actors.",
-        "figure 13", "figure 13",
-        Proportional({_dqn(actors): actors for actors in FIGURE_4_ACTORS}
-                     | {f"dqn_two_cores_{actors}_actors": actors
-                        for actors in FIGURE_13_TWO_CORES}),
+        "linear",
+        "The speed of data generation scales linearly with the number of actors.",
+        "figure 13",
+        "figure 13",
+        Proportional(
+            {_dqn(actors): actors for actors in FIGURE_4_ACTORS}
+            | {f"dqn_two_cores_{actors}_actors": actors for actors in FIGURE_13_TWO_CORES}
+        ),
     ),
     Claim(
-        "prioritized", "With 256 actors prioritised replay is equal or better in 7 of 9 games.",
-        "figure 14", "figure 14",
-        Comparison(((_dqn(256), "dqn_uniform_lr0.00025_256_actors_replay_1m"),),
-                   Expected.NOT_BEHIND, share=Share("7 of 9 tasks", Fraction(7, 9))),
+        "prioritized",
+        "With 256 actors prioritised replay is equal or better in 7 of 9 games.",
+        "figure 14",
+        "figure 14",
+        Comparison(
+            ((_dqn(256), "dqn_uniform_lr0.00025_256_actors_replay_1m"),),
+            Expected.NOT_BEHIND,
+            share=Share("7 of 9 tasks", Fraction(7, 9)),
+        ),
     ),
     Claim(
-        "batch_size", "Larger batches give clear benefits up to 512.", "appendix E", "section E",
-        Comparison(_growing(["dqn_batch32", "dqn_batch128", "dqn_batch256", "dqn"]),
-                   Expected.CLEARLY_AHEAD, SIX_GAMES),
+        "batch_size",
+        "Larger batches give clear benefits up to 512.",
+        "appendix E",
+        "section E",
+        Comparison(
+            _growing(["dqn_batch32", "dqn_batch128", "dqn_batch256", "dqn"]),
+            Expected.CLEARLY_AHEAD,
+            SIX_GAMES,
+        ),
     ),
     Claim(
-        "high_learning_rate", "A learning rate of 0.00025 destabilises training on some games.",
-        "appendix E", "section E",
-        Comparison((("dqn_lr0.00025", "dqn"),), environments=SIX_GAMES, measure=largest_fall,
-                   measured="largest falls below a run's best return", share=SOME),
+        "high_learning_rate",
+        "A learning rate of 0.00025 destabilises training on some games.",
+        "appendix E",
+        "section E",
+        Comparison(
+            (("dqn_lr0.00025", "dqn"),),
+            environments=SIX_GAMES,
+            measure=largest_fall,
+            measured="largest falls below a run's best return",
+            share=SOME,
+        ),
     ),
     Claim(
-        "learning_rate", "A learning rate of half the size does not reliably improve results.",
-        "appendix E", "section E",
+        "learning_rate",
+        "A learning rate of half the size does not reliably improve results.",
+        "appendix E",
+        "section E",
         Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES),
     ),
     Claim(
-        "exponents", "Results of Ape-X DPG are essentially consistent for prioritisation exponents "
-        "from 0.3 to 0.7.", "appendix E", "section E",
-        Comparison(tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
-                   Expected.LEVEL, CONTROL_TASKS),
+        "exponents",
+        "Results of Ape-X DPG are essentially consistent for prioritisation exponents "
+        "from 0.3 to 0.7.",
+        "appendix E",
+        "section E",
+        Comparison(
+            tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
+            Expected.LEVEL,
+            CONTROL_TASKS,
+        ),
     ),
     *FAILURE_CLAIMS,
 )

@@ -20,9 +20,7 @@ class ApexConfig:
     """What both agents have, with the same values in both."""
 
     discount: float = field(0.99, "gamma. Not in the paper; that of DQN and DDPG.")
-    min_replay_size: int = field(
-        50_000, "Transitions before the first update (appendix C)."
-    )
+    min_replay_size: int = field(50_000, "Transitions before the first update (appendix C).")
     priority_exponent: float = field(
         0.6, "alpha_sample of P ~ p^alpha (section 4.1, appendix D); 0 is uniform (figure 14)."
     )
@@ -84,6 +82,7 @@ class ApexConfig:
         self.require(self.replay_capacity <= 2**29, "replay_capacity", "at most 2^29")
         for name in names:
             self.require(
-                getattr(self, name) <= self.replay_capacity, name,
+                getattr(self, name) <= self.replay_capacity,
+                name,
                 f"at most replay_capacity ({self.replay_capacity})",
             )

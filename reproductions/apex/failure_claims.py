@@ -29,10 +29,12 @@ def _check(role: str, judge: _Judge, rule: str) -> Check:
             evidence.warn(f"{evidence.benchmarks / _RECORD}.json: is no whole record ({error!r})")
             return None, f"The record is not whole: {_COMMAND}."
         if soak.get("wrong"):
-            holds, words = False, f'{words}; the run itself went wrong: {"; ".join(soak["wrong"])}'
-        return holds, (f"{len(kills)} killed, {len(back)} back after "
-                       f"{min(back, default=0):.0f} to {max(back, default=0):.0f} s; {words} "
-                       f"(results/benchmarks/{_RECORD}.json).")
+            holds, words = False, f"{words}; the run itself went wrong: {'; '.join(soak['wrong'])}"
+        return holds, (
+            f"{len(kills)} killed, {len(back)} back after "
+            f"{min(back, default=0):.0f} to {max(back, default=0):.0f} s; {words} "
+            f"(results/benchmarks/{_RECORD}.json)."
+        )
 
     return Check(find, rule, Basis.BENCHMARK)
 
@@ -42,8 +44,7 @@ def _numbers(kills: Sequence[dict], pattern: str) -> list[tuple[int, ...]]:
     found = [re.match(pattern, kill["note"]) for kill in kills]
     if not all(found):
         return []
-    return list(zip(*(tuple(int(text.replace(",", "")) for text in one.groups())
-                      for one in found)))
+    return list(zip(*(tuple(int(text.replace(",", "")) for text in one.groups()) for one in found)))
 
 
 def _memories(kills: Sequence[dict]) -> tuple[list[tuple[int, ...]], str]:
@@ -51,8 +52,9 @@ def _memories(kills: Sequence[dict]) -> tuple[list[tuple[int, ...]], str]:
     sizes = _numbers(kills, r"([\d,]+) items, ([\d,]+) when learning went on")
     if not sizes:
         return [], "learning did not go on after each"
-    return sizes, (f"memories of {_listed(sizes[0])} were lost, learning went on with "
-                   f"{_listed(sizes[1])}")
+    return sizes, (
+        f"memories of {_listed(sizes[0])} were lost, learning went on with {_listed(sizes[1])}"
+    )
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -60,18 +62,25 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _actors_may_die(kills: list[dict], end: dict) -> tuple[bool, str]:
-    holds = (all(kill["recovered"] is not None for kill in kills)
-             and end["actor_steps"] == end["accepted_from_all_lives"] and end["exit_code"] == 0)
-    return holds, (f'learning went on to {end["learner_steps"]:,} steps and a return of '
-                   f'{end["return"]:.0f}; {end["actor_steps"]:,} actor steps counted, '
-                   f'{end["accepted_from_all_lives"]:,} transitions accepted')
+    holds = (
+        all(kill["recovered"] is not None for kill in kills)
+        and end["actor_steps"] == end["accepted_from_all_lives"]
+        and end["exit_code"] == 0
+    )
+    return holds, (
+        f"learning went on to {end['learner_steps']:,} steps and a return of "
+        f"{end['return']:.0f}; {end['actor_steps']:,} actor steps counted, "
+        f"{end['accepted_from_all_lives']:,} transitions accepted"
+    )
 
 
 def _replay_is_refilled(kills: list[dict], end: dict) -> tuple[bool, str]:
     sizes, words = _memories(kills)
-    holds = (bool(sizes) and all(after < before for before, after in zip(*sizes))
-             and all(kill["recovered"] is not None and kill["recovered"] <= _SOON
-                     for kill in kills))
+    holds = (
+        bool(sizes)
+        and all(after < before for before, after in zip(*sizes))
+        and all(kill["recovered"] is not None and kill["recovered"] <= _SOON for kill in kills)
+    )
     return holds, words
 
 
@@ -88,35 +97,59 @@ def _learner_resumes(kills: list[dict], end: dict) -> tuple[bool, str]:
     if not steps:
         return False, "not each resumed"
     killed_at, resumed_at = steps
-    holds = (all(0 < resumed <= killed for killed, resumed in zip(killed_at, resumed_at))
-             and end["learner_steps"] > max(killed_at))
-    return holds, (f"at steps {_listed(killed_at)}, resumed at {_listed(resumed_at)}, ended at "
-                   f'{end["learner_steps"]:,}')
+    holds = all(0 < resumed <= killed for killed, resumed in zip(killed_at, resumed_at)) and end[
+        "learner_steps"
+    ] > max(killed_at)
+    return holds, (
+        f"at steps {_listed(killed_at)}, resumed at {_listed(resumed_at)}, ended at "
+        f"{end['learner_steps']:,}"
+    )
 
 
 FAILURE_CLAIMS = (
     Claim(
-        "actors_fail", "Actors may be interrupted at any time; this does not prevent continued "
-        "learning.", "appendix F", "",
-        _check("actor", _actors_may_die, "in the soak each killed actor acts again, the run ends "
-                                         "well and its counts agree"),
+        "actors_fail",
+        "Actors may be interrupted at any time; this does not prevent continued learning.",
+        "appendix F",
+        "",
+        _check(
+            "actor",
+            _actors_may_die,
+            "in the soak each killed actor acts again, the run ends well and its counts agree",
+        ),
     ),
     Claim(
-        "replay_fails", "If the replay is interrupted its data is discarded, and it is refilled "
-        "quickly.", "appendix F", "",
-        _check("replay", _replay_is_refilled, f"in the soak learning goes on within {_SOON:.0f} s "
-                                              "of each kill, from a smaller memory"),
+        "replay_fails",
+        "If the replay is interrupted its data is discarded, and it is refilled quickly.",
+        "appendix F",
+        "",
+        _check(
+            "replay",
+            _replay_is_refilled,
+            f"in the soak learning goes on within {_SOON:.0f} s "
+            "of each kill, from a smaller memory",
+        ),
     ),
     Claim(
-        "learner_waits", "Then the learner pauses until the minimum amount of data is there again.",
-        "appendix F", "",
-        _check("replay", _learner_waits, "in the soak the memory that learning goes on with has "
-                                         "the minimum of the run"),
+        "learner_waits",
+        "Then the learner pauses until the minimum amount of data is there again.",
+        "appendix F",
+        "",
+        _check(
+            "replay",
+            _learner_waits,
+            "in the soak the memory that learning goes on with has the minimum of the run",
+        ),
     ),
     Claim(
-        "learner_fails", "If the learner is interrupted, progress stalls until it resumes.",
-        "appendix F", "",
-        _check("learner", _learner_resumes, "in the soak it resumes each time at a step that it "
-                                            "had reached, and goes on beyond"),
+        "learner_fails",
+        "If the learner is interrupted, progress stalls until it resumes.",
+        "appendix F",
+        "",
+        _check(
+            "learner",
+            _learner_resumes,
+            "in the soak it resumes each time at a step that it had reached, and goes on beyond",
+        ),
     ),
 )

@@ -12,11 +12,23 @@ PROGRAM = Program("AQL", "binaries.aql", parameters=2_500_000)
 LOW = tuple(
     f"control:{task}"
     for task in (
-        "acrobot:swingup", "acrobot:swingup_sparse", "cartpole:balance", "cartpole:balance_sparse",
-        "cartpole:swingup", "cartpole:swingup_sparse", "cartpole:two_poles",
-        "cartpole:three_poles", "pendulum:swingup", "ball_in_cup:catch", "finger:spin",
-        "finger:turn_easy", "finger:turn_hard", "point_mass:easy", "point_mass:hard",
-        "reacher:easy", "reacher:hard",
+        "acrobot:swingup",
+        "acrobot:swingup_sparse",
+        "cartpole:balance",
+        "cartpole:balance_sparse",
+        "cartpole:swingup",
+        "cartpole:swingup_sparse",
+        "cartpole:two_poles",
+        "cartpole:three_poles",
+        "pendulum:swingup",
+        "ball_in_cup:catch",
+        "finger:spin",
+        "finger:turn_easy",
+        "finger:turn_hard",
+        "point_mass:easy",
+        "point_mass:hard",
+        "reacher:easy",
+        "reacher:hard",
     )
 )
 """Figure 6: tasks of one or two sub-actions."""
@@ -24,10 +36,21 @@ LOW = tuple(
 MEDIUM = tuple(
     f"control:{task}"
     for task in (
-        "hopper:stand", "hopper:hop", "fish:upright", "fish:swim", "manipulator:bring_ball",
-        "manipulator:bring_peg", "manipulator:insert_ball", "manipulator:insert_peg",
-        "stacker:stack_2", "stacker:stack_4", "swimmer:swimmer6", "cheetah:run", "walker:stand",
-        "walker:walk", "walker:run",
+        "hopper:stand",
+        "hopper:hop",
+        "fish:upright",
+        "fish:swim",
+        "manipulator:bring_ball",
+        "manipulator:bring_peg",
+        "manipulator:insert_ball",
+        "manipulator:insert_peg",
+        "stacker:stack_2",
+        "stacker:stack_4",
+        "swimmer:swimmer6",
+        "cheetah:run",
+        "walker:stand",
+        "walker:walk",
+        "walker:run",
     )
 )
 """Figure 7: four to six."""
@@ -35,8 +58,13 @@ MEDIUM = tuple(
 HIGH = tuple(
     f"control:{task}"
     for task in (
-        "swimmer:swimmer15", "humanoid:stand", "humanoid:walk", "humanoid:run",
-        "humanoid:run_pure_state", "humanoid_CMU:stand", "humanoid_CMU:run",
+        "swimmer:swimmer15",
+        "humanoid:stand",
+        "humanoid:walk",
+        "humanoid:run",
+        "humanoid:run_pure_state",
+        "humanoid_CMU:stand",
+        "humanoid_CMU:run",
     )
 )
 """Figure 8: fourteen or more."""
@@ -61,67 +89,145 @@ _ACTION_SETS = ("11", "3528")
 def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
     return tuple(
         Run(PROGRAM, setting, environment, (f"--setting={setting}",))
-        for setting in settings for environment in environments
+        for setting in settings
+        for environment in environments
     )
 
 
 _TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
 _200M_STEPS = Budget(actor_steps=200_000_000)
-_COMMON = {"budget": _200M_STEPS, "x": "actor_steps", "band": Band.STANDARD_ERROR, "seeds": 3,
-           "note": _TASKS_OPEN}
+_COMMON = {
+    "budget": _200M_STEPS,
+    "x": "actor_steps",
+    "band": Band.STANDARD_ERROR,
+    "seeds": 3,
+    "note": _TASKS_OPEN,
+}
 _FINAL = {**_COMMON, "x": ""}
 
 EXPERIMENTS = (
-    Experiment("aql", "figure 1", "Control Suite: six methods, mean over 39 tasks",
-               runs=_runs(_METHODS, ALL), over_tasks=OverTasks.MEAN,
-               **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"}),
-    Experiment("aql", "figure 2", "Control Suite: final means of medium and high dimensions",
-               runs=_runs(_METHODS, (*MEDIUM, *HIGH)), over_tasks=OverTasks.MEAN,
-               parts=(Part("medium", environments=MEDIUM), Part("high", environments=HIGH)),
-               **_FINAL),
     Experiment(
-        "aql", "figure 3", "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
+        "aql",
+        "figure 1",
+        "Control Suite: six methods, mean over 39 tasks",
+        runs=_runs(_METHODS, ALL),
+        over_tasks=OverTasks.MEAN,
+        **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"},
+    ),
+    Experiment(
+        "aql",
+        "figure 2",
+        "Control Suite: final means of medium and high dimensions",
+        runs=_runs(_METHODS, (*MEDIUM, *HIGH)),
+        over_tasks=OverTasks.MEAN,
+        parts=(Part("medium", environments=MEDIUM), Part("high", environments=HIGH)),
+        **_FINAL,
+    ),
+    Experiment(
+        "aql",
+        "figure 3",
+        "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
         runs=tuple(
-            Run(PROGRAM, f"{method}_{actions}_actions", environment,
-                (f"--setting={method}_{actions}_actions",))
-            for method in ("aql", "exact_q", "impala") for actions in _ACTION_SETS
+            Run(
+                PROGRAM,
+                f"{method}_{actions}_actions",
+                environment,
+                (f"--setting={method}_{actions}_actions",),
+            )
+            for method in ("aql", "exact_q", "impala")
+            for actions in _ACTION_SETS
             for environment in LAB
         ),
         parts=(Part("top"), Part("bottom", others={"x": "wall_seconds"})),
-        **{**_COMMON, "budget": Budget(actor_steps=50_000_000), "seeds": 5,
-           "note": "the levels are named in the picture only: two of DMLab-30"},
+        **{
+            **_COMMON,
+            "budget": Budget(actor_steps=50_000_000),
+            "seeds": 5,
+            "note": "the levels are named in the picture only: two of DMLab-30",
+        },
         unavailable="DeepMind Lab is in no package registry",
     ),
-    Experiment("aql", "figure 4", "pendulum swingup: proposals and Q-values as pictures",
-               runs=_runs(["aql"], ["control:pendulum:swingup"]), **_FINAL),
-    Experiment("aql", "figure 5", "Control Suite: independent beside autoregressive proposals",
-               runs=_runs(["aql", "aql_independent"], ALL), over_tasks=OverTasks.MEAN, **_COMMON),
-    Experiment("aql", "figure 6", "Control Suite: final means of low dimensions, by task",
-               runs=_runs(_METHODS, LOW), **_FINAL),
-    Experiment("aql", "figure 7", "Control Suite: final means of medium dimensions, by task",
-               runs=_runs(_METHODS, MEDIUM), **_FINAL),
-    Experiment("aql", "figure 8", "Control Suite: final means of high dimensions, by task",
-               runs=_runs(_METHODS, HIGH), **_FINAL),
-    Experiment("aql", "figure 9", "Control Suite: learning curves of low and some medium tasks",
-               runs=_runs(_METHODS, ALL[:21]), **_COMMON),
-    Experiment("aql", "figure 10", "Control Suite: learning curves of the other tasks",
-               runs=_runs(_METHODS, ALL[21:]), **_COMMON),
     Experiment(
-        "aql", "figure 11", "Control Suite: RMSProp, and a deeper network that shares layers",
+        "aql",
+        "figure 4",
+        "pendulum swingup: proposals and Q-values as pictures",
+        runs=_runs(["aql"], ["control:pendulum:swingup"]),
+        **_FINAL,
+    ),
+    Experiment(
+        "aql",
+        "figure 5",
+        "Control Suite: independent beside autoregressive proposals",
+        runs=_runs(["aql", "aql_independent"], ALL),
+        over_tasks=OverTasks.MEAN,
+        **_COMMON,
+    ),
+    Experiment(
+        "aql",
+        "figure 6",
+        "Control Suite: final means of low dimensions, by task",
+        runs=_runs(_METHODS, LOW),
+        **_FINAL,
+    ),
+    Experiment(
+        "aql",
+        "figure 7",
+        "Control Suite: final means of medium dimensions, by task",
+        runs=_runs(_METHODS, MEDIUM),
+        **_FINAL,
+    ),
+    Experiment(
+        "aql",
+        "figure 8",
+        "Control Suite: final means of high dimensions, by task",
+        runs=_runs(_METHODS, HIGH),
+        **_FINAL,
+    ),
+    Experiment(
+        "aql",
+        "figure 9",
+        "Control Suite: learning curves of low and some medium tasks",
+        runs=_runs(_METHODS, ALL[:21]),
+        **_COMMON,
+    ),
+    Experiment(
+        "aql",
+        "figure 10",
+        "Control Suite: learning curves of the other tasks",
+        runs=_runs(_METHODS, ALL[21:]),
+        **_COMMON,
+    ),
+    Experiment(
+        "aql",
+        "figure 11",
+        "Control Suite: RMSProp, and a deeper network that shares layers",
         runs=tuple(
-            Run(PROGRAM, f"{method}_shared_rmsprop", environment,
-                (f"--setting={method}_shared_rmsprop",))
-            for method in _METHODS for environment in ALL
+            Run(
+                PROGRAM,
+                f"{method}_shared_rmsprop",
+                environment,
+                (f"--setting={method}_shared_rmsprop",),
+            )
+            for method in _METHODS
+            for environment in ALL
         ),
-        over_tasks=OverTasks.MEAN, **_COMMON,
+        over_tasks=OverTasks.MEAN,
+        **_COMMON,
     ),
 )
 
 PAPER = Paper(
-    name="aql", title="AQL", citation="Van de Wiele et al. 2020", programs=(PROGRAM,),
-    experiments=EXPERIMENTS, scales=(PAPER_SCALE,),
+    name="aql",
+    title="AQL",
+    citation="Van de Wiele et al. 2020",
+    programs=(PROGRAM,),
+    experiments=EXPERIMENTS,
+    scales=(PAPER_SCALE,),
     labels=_LABELS
-    | {f"{method}_{actions}_actions": f"{_LABELS[method]}, {actions} actions"
-       for method in ("aql", "exact_q", "impala") for actions in _ACTION_SETS}
+    | {
+        f"{method}_{actions}_actions": f"{_LABELS[method]}, {actions} actions"
+        for method in ("aql", "exact_q", "impala")
+        for actions in _ACTION_SETS
+    }
     | {f"{method}_shared_rmsprop": _LABELS[method] for method in _METHODS},
 )

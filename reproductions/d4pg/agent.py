@@ -41,18 +41,14 @@ class D4PG(ActorCriticAgent):
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
         """Algorithm 1, the learner."""
         tf.random.set_seed(seed)
-        return learner_lib.D4PGLearner(
-            self._config, spec.observation_size, spec.action_size, seed
-        )
+        return learner_lib.D4PGLearner(self._config, spec.observation_size, spec.action_size, seed)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.D4PGActor:
         """Algorithm 1, the actor: the same for all, whose noise is their own."""
         del actors, num_actors  # the twins take any batch
-        return actor_lib.D4PGActor(
-            self._config, spec.observation_size, spec.action_size, seed
-        )
+        return actor_lib.D4PGActor(self._config, spec.observation_size, spec.action_size, seed)
 
 
 def from_config(values: Mapping[str, Any]) -> D4PG:

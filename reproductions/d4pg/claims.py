@@ -13,17 +13,27 @@ _HUMANOID_PARKOUR = f"{_BEYOND}_atoms101"
 
 
 def _pairs(
-    first: str, second: str, suffix: str = "", agents=("d3pg", "d4pg"),
-    replays=("uniform", "prioritized"), steps=(1, 5),
+    first: str,
+    second: str,
+    suffix: str = "",
+    agents=("d3pg", "d4pg"),
+    replays=("uniform", "prioritized"),
+    steps=(1, 5),
 ) -> tuple[tuple[str, str], ...]:
     """Pairs of the eight names that differ in one thing.
 
     Args:
       first, second: patterns of the names, with what is the same in both as {agent}, {replay}, {n}.
     """
-    pairs = ((f"{first}{suffix}".format(agent=agent, replay=replay, n=n),
-              f"{second}{suffix}".format(agent=agent, replay=replay, n=n))
-             for agent in agents for replay in replays for n in steps)
+    pairs = (
+        (
+            f"{first}{suffix}".format(agent=agent, replay=replay, n=n),
+            f"{second}{suffix}".format(agent=agent, replay=replay, n=n),
+        )
+        for agent in agents
+        for replay in replays
+        for n in steps
+    )
     return tuple(dict.fromkeys(pairs))
 
 
@@ -39,125 +49,204 @@ _ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 def _dimensions(evidence: Evidence) -> tuple[bool, str]:
     """Section 4.1's range beside table 1."""
     sizes = evidence.reported.table("d4pg", "table 1")["|X|"]
-    said = [evidence.reported.number("d4pg", "section 4.1", "control suite",
-                                     f"{end} observation dimensions")
-            for end in ("least", "greatest")]
-    return ([sizes.min(), sizes.max()] == said,
-            f"Table 1 goes from {sizes.min():.0f} ({sizes.idxmin()}) to {sizes.max():.0f} "
-            f"({sizes.idxmax()}), the text says {said[0]:.0f} to {said[1]:.0f}.")
+    said = [
+        evidence.reported.number(
+            "d4pg", "section 4.1", "control suite", f"{end} observation dimensions"
+        )
+        for end in ("least", "greatest")
+    ]
+    return (
+        [sizes.min(), sizes.max()] == said,
+        f"Table 1 goes from {sizes.min():.0f} ({sizes.idxmin()}) to {sizes.max():.0f} "
+        f"({sizes.idxmax()}), the text says {said[0]:.0f} to {said[1]:.0f}.",
+    )
+
 
 _ALL_BUT_CARTPOLE = tuple(name for name in CONTROL_SUITE if name != _CARTPOLE)
 
 CLAIMS = (
     Claim(
-        "observations", "Observations of the Control Suite range between 6 and 60 dimensions.",
-        "section 4.1", "table 1", Check(_dimensions, "table 1 has the same range"),
+        "observations",
+        "Observations of the Control Suite range between 6 and 60 dimensions.",
+        "section 4.1",
+        "table 1",
+        Check(_dimensions, "table 1 has the same range"),
     ),
     Claim(
-        "ddpg_worst", "Except on cartpole swingup, DDPG performs worse than all other methods.",
-        "section 4.1, figure 2", "figure 2",
-        Comparison(tuple((name, "ddpg") for name in settings.FIGURE_2 if name != "ddpg"),
-                   environments=_ALL_BUT_CARTPOLE, share=EACH),
+        "ddpg_worst",
+        "Except on cartpole swingup, DDPG performs worse than all other methods.",
+        "section 4.1, figure 2",
+        "figure 2",
+        Comparison(
+            tuple((name, "ddpg") for name in settings.FIGURE_2 if name != "ddpg"),
+            environments=_ALL_BUT_CARTPOLE,
+            share=EACH,
+        ),
     ),
     Claim(
-        "ddpg_cartpole", "On cartpole swingup, the simplest task, DDPG does not perform worse.",
-        "section 4.1, figure 2", "figure 2",
+        "ddpg_cartpole",
+        "On cartpole swingup, the simplest task, DDPG does not perform worse.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison((("ddpg", _FULL),), Expected.NOT_BEHIND, (_CARTPOLE,)),
     ),
     Claim(
         "distributed",
         "Without its enhancements, as DDPG, D4PG performs worse over the tasks other than cartpole "
-        "swingup.", "section 4.1, figure 2", "figure 2",
+        "swingup.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(((_FULL, "ddpg"),), environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
-        "full_best", "Across all tasks the full D4PG (prioritised, N = 5) performs best.",
-        "section 4.1, figure 2", "figure 2",
+        "full_best",
+        "Across all tasks the full D4PG (prioritised, N = 5) performs best.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(tuple((_FULL, name) for name in _OTHERS)),
     ),
     Claim(
-        "n_step", "An unroll length of N = 5 is uniformly better than N = 1.",
-        "section 4.1, figure 2", "figure 2", Comparison(_pairs(*_N_5), share=EACH),
+        "n_step",
+        "An unroll length of N = 5 is uniformly better than N = 1.",
+        "section 4.1, figure 2",
+        "figure 2",
+        Comparison(_pairs(*_N_5), share=EACH),
     ),
     Claim(
-        "n_1_unstable", "N = 1 can result in instability, which is apparent on cheetah walk and "
-        "cartpole swingup sparse.", "section 4.1, figure 2", "figure 2",
+        "n_1_unstable",
+        "N = 1 can result in instability, which is apparent on cheetah walk and "
+        "cartpole swingup sparse.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(
             tuple((second, first) for first, second in _pairs(*_N_5)),
             environments=("control:cheetah:walk", "control:cartpole:swingup_sparse"),
-            measure=largest_fall, measured="largest falls below a run's best return",
+            measure=largest_fall,
+            measured="largest falls below a run's best return",
         ),
     ),
     Claim(
-        "n_step_biggest", "The biggest gain of the simple changes is arguably the use of N-step "
-        "returns.", "section 5, figure 2", "figure 2",
-        Comparison((("d3pg_uniform_n5", "d3pg_uniform_n1"), ("d3pg_uniform_n5", "d4pg_uniform_n1"),
-                    ("d3pg_uniform_n5", "d3pg_prioritized_n1"))),
+        "n_step_biggest",
+        "The biggest gain of the simple changes is arguably the use of N-step returns.",
+        "section 5, figure 2",
+        "figure 2",
+        Comparison(
+            (
+                ("d3pg_uniform_n5", "d3pg_uniform_n1"),
+                ("d3pg_uniform_n5", "d4pg_uniform_n1"),
+                ("d3pg_uniform_n5", "d3pg_prioritized_n1"),
+            )
+        ),
     ),
     Claim(
-        "distributional", "The next biggest gain is arguably due to the distributional critic.",
-        "section 4.1, figure 2", "figure 2",
-        Comparison((*_pairs(*_DISTRIBUTION), *_MORE_THAN_PRIORITY,
-                    ("d3pg_uniform_n5", "d4pg_uniform_n1"))),
+        "distributional",
+        "The next biggest gain is arguably due to the distributional critic.",
+        "section 4.1, figure 2",
+        "figure 2",
+        Comparison(
+            (*_pairs(*_DISTRIBUTION), *_MORE_THAN_PRIORITY, ("d3pg_uniform_n5", "d4pg_uniform_n1"))
+        ),
     ),
     Claim(
-        "distributional_hard", "It helps on the hardest tasks, humanoid run and acrobot.",
-        "section 4.1, figure 2", "figure 2",
-        Comparison(_pairs(*_DISTRIBUTION), environments=(
-            "control:humanoid:run", "control:acrobot:swingup", "control:acrobot:swingup_sparse")),
+        "distributional_hard",
+        "It helps on the hardest tasks, humanoid run and acrobot.",
+        "section 4.1, figure 2",
+        "figure 2",
+        Comparison(
+            _pairs(*_DISTRIBUTION),
+            environments=(
+                "control:humanoid:run",
+                "control:acrobot:swingup",
+                "control:acrobot:swingup_sparse",
+            ),
+        ),
     ),
     Claim(
-        "manipulator", "On the manipulator D3PG and D4PG perform approximately the same.",
-        "section 4.1, figure 2", "figure 2",
+        "manipulator",
+        "On the manipulator D3PG and D4PG perform approximately the same.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(_pairs(*_DISTRIBUTION), Expected.LEVEL, ("control:manipulator:bring_ball",)),
     ),
     Claim(
-        "priority_d4pg", "Prioritisation does not contribute significantly to D4PG.",
-        "section 4.1, figure 2", "figure 2",
+        "priority_d4pg",
+        "Prioritisation does not contribute significantly to D4PG.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(_pairs(*reversed(_PRIORITY), agents=("d4pg",)), Expected.NOT_BEHIND),
     ),
     Claim(
-        "priority_d3pg", "D3PG is helped significantly by prioritisation on many tasks.",
-        "section 4.1, figure 2", "figure 2",
+        "priority_d3pg",
+        "D3PG is helped significantly by prioritisation on many tasks.",
+        "section 4.1, figure 2",
+        "figure 2",
         Comparison(_pairs(*_PRIORITY, agents=("d3pg",)), Expected.CLEARLY_AHEAD, share=MANY),
     ),
     Claim(
-        "noise", "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
-        "section 4", "section 4", Comparison(((_FULL, f"{_FULL}_ou"),), Expected.NOT_BEHIND),
+        "noise",
+        "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
+        "section 4",
+        "section 4",
+        Comparison(((_FULL, f"{_FULL}_ou"),), Expected.NOT_BEHIND),
     ),
     Claim(
-        "manipulation_n_step", "On the hand's tasks N = 5 is uniformly better across all "
-        "algorithms.", "section 4.2, figure 3", "figure 3",
+        "manipulation_n_step",
+        "On the hand's tasks N = 5 is uniformly better across all algorithms.",
+        "section 4.2, figure 3",
+        "figure 3",
         Comparison(_pairs(*_N_5, _BEYOND), share=EACH),
     ),
     Claim(
-        "manipulation_full", "On all of the hand's tasks the full D4PG is at the same level as its "
-        "ablations or better.", "section 4.2, figure 3", "figure 3",
-        Comparison(tuple((f"{_FULL}{_BEYOND}", f"{name}{_BEYOND}") for name in _ABLATIONS),
-                   Expected.NOT_BEHIND, share=EACH),
+        "manipulation_full",
+        "On all of the hand's tasks the full D4PG is at the same level as its ablations or better.",
+        "section 4.2, figure 3",
+        "figure 3",
+        Comparison(
+            tuple((f"{_FULL}{_BEYOND}", f"{name}{_BEYOND}") for name in _ABLATIONS),
+            Expected.NOT_BEHIND,
+            share=EACH,
+        ),
     ),
     Claim(
-        "manipulation_priority", "On the hand's tasks prioritisation never seems to harm D4PG.",
-        "section 4.2, figure 3", "figure 3",
+        "manipulation_priority",
+        "On the hand's tasks prioritisation never seems to harm D4PG.",
+        "section 4.2, figure 3",
+        "figure 3",
         Comparison(_pairs(*_PRIORITY, _BEYOND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
     ),
     Claim(
-        "parkour", "In planar parkour the biggest gain is the distributional update.",
-        "section 4.3, figure 5", "figure 5",
-        Comparison((*_pairs(*_DISTRIBUTION, _BEYOND, replays=("uniform",)),
-                    *((f"{first}{_BEYOND}", f"{second}{_BEYOND}")
-                      for first, second in _MORE_THAN_PRIORITY))),
+        "parkour",
+        "In planar parkour the biggest gain is the distributional update.",
+        "section 4.3, figure 5",
+        "figure 5",
+        Comparison(
+            (
+                *_pairs(*_DISTRIBUTION, _BEYOND, replays=("uniform",)),
+                *(
+                    (f"{first}{_BEYOND}", f"{second}{_BEYOND}")
+                    for first, second in _MORE_THAN_PRIORITY
+                ),
+            )
+        ),
     ),
     Claim(
-        "humanoid_parkour", "In humanoid parkour D4PG is better than D3PG.",
-        "section 4.3, figure 6", "figure 6",
+        "humanoid_parkour",
+        "In humanoid parkour D4PG is better than D3PG.",
+        "section 4.3, figure 6",
+        "figure 6",
         Comparison(_pairs(*_DISTRIBUTION, _HUMANOID_PARKOUR, steps=(5,))),
     ),
     Claim(
-        "mixture", "A mixture of Gaussians underperforms the categorical distribution by a fair "
-        "margin.", "appendix C, figure 8", "figure 8",
-        Comparison(tuple((f"{_FULL}_lr5e-05", name) for name in (
-            "d4pg_mixture_prioritized_n5_lr5e-05", "d4pg_mixture_prioritized_n5")),
-                   Expected.CLEARLY_AHEAD),
+        "mixture",
+        "A mixture of Gaussians underperforms the categorical distribution by a fair margin.",
+        "appendix C, figure 8",
+        "figure 8",
+        Comparison(
+            tuple(
+                (f"{_FULL}_lr5e-05", name)
+                for name in ("d4pg_mixture_prioritized_n5_lr5e-05", "d4pg_mixture_prioritized_n5")
+            ),
+            Expected.CLEARLY_AHEAD,
+        ),
     ),
 )

@@ -67,9 +67,7 @@ class D4PGConfig:
     layer_norm: bool = _field(
         True, "LayerNorm before the first tanh. Not in the paper; Acme, by the same group."
     )
-    target_period: int = _field(
-        100, "t_target, learner steps. Not in the paper; Ape-X appendix D."
-    )
+    target_period: int = _field(100, "t_target, learner steps. Not in the paper; Ape-X appendix D.")
     actor_period: int = _field(
         100, "t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X 4.1."
     )
@@ -111,12 +109,25 @@ class D4PGConfig:
 
     def validate(self) -> None:
         """Raises ValueError, in one line that names the flag, on a value that makes no sense."""
-        for name in ("n_step", "batch_size", "target_period", "actor_period", "replay_capacity",
-                     "min_replay_size", "send_batch", "updates_per_call", "num_components",
-                     "num_target_samples"):
+        for name in (
+            "n_step",
+            "batch_size",
+            "target_period",
+            "actor_period",
+            "replay_capacity",
+            "min_replay_size",
+            "send_batch",
+            "updates_per_call",
+            "num_components",
+            "num_target_samples",
+        ):
             _require(getattr(self, name) >= 1, name, "at least 1", self)
-        for name, choices in (("critic", CRITICS), ("noise", NOISES), ("removal", REMOVALS),
-                              ("policy_gradient_state", STATES)):
+        for name, choices in (
+            ("critic", CRITICS),
+            ("noise", NOISES),
+            ("removal", REMOVALS),
+            ("policy_gradient_state", STATES),
+        ):
             _require(getattr(self, name) in choices, name, " or ".join(choices), self)
         for field in dataclasses.fields(self):
             if isinstance(getattr(self, field.name), float):
@@ -132,8 +143,10 @@ class D4PGConfig:
         spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
         largest = max(abs(self.v_min), abs(self.v_max))
         _require(
-            largest < 1e30 and spacing > 1e-6 * largest, "v_max",
-            f"so that its atoms, from v_min ({self.v_min:g}) on, differ as float32", self,
+            largest < 1e30 and spacing > 1e-6 * largest,
+            "v_max",
+            f"so that its atoms, from v_min ({self.v_min:g}) on, differ as float32",
+            self,
         )
         _require(0 <= self.priority_exponent <= 7, "priority_exponent", "in [0, 7]", self)
         _require(-7 <= self.removal_exponent <= 0, "removal_exponent", "in [-7, 0]", self)
@@ -146,12 +159,15 @@ class D4PGConfig:
             _require(valid, name, "one or more whole numbers above 0, as in (300, 200)", self)
         for name in ("batch_size", "min_replay_size", "send_batch"):
             _require(
-                getattr(self, name) <= self.replay_capacity, name,
-                f"at most replay_capacity ({self.replay_capacity})", self,
+                getattr(self, name) <= self.replay_capacity,
+                name,
+                f"at most replay_capacity ({self.replay_capacity})",
+                self,
             )
         if self.single_process:
             _require(
-                self.samples_per_insert > 0, "samples_per_insert",
+                self.samples_per_insert > 0,
+                "samples_per_insert",
                 "above 0 with single_process, whose turns it sets (batch_size: an update a step)",
                 self,
             )

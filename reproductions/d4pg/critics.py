@@ -13,9 +13,7 @@ import tensorflow as tf
 
 from common.acting.n_step import Transitions
 from common.networks import heads
-from common.values import categorical
-from common.values import categorical_np
-from common.values import gaussian_mixture_np
+from common.values import categorical, categorical_np, gaussian_mixture_np
 from reproductions.d4pg.config import D4PGConfig
 
 

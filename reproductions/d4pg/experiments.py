@@ -76,7 +76,8 @@ def _runs_beyond_suite(
 ) -> tuple[Run, ...]:
     return tuple(
         Run(PROGRAM, name + suffix, environment, (f"--setting={name}", *_BEYOND_SUITE, *flags))
-        for name in names for environment in environments
+        for name in names
+        for environment in environments
     )
 
 
@@ -89,19 +90,27 @@ _DRAWING = "a drawing, nothing to run"
 EXPERIMENTS = (
     Experiment("d4pg", "figure 1", "the networks", unavailable=_DRAWING),
     Experiment(
-        "d4pg", "figure 2", "Control Suite: D4PG, its ablations and DDPG",
-        runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE), budget=_HALF_A_DAY,
+        "d4pg",
+        "figure 2",
+        "Control Suite: D4PG, its ablations and DDPG",
+        runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE),
+        budget=_HALF_A_DAY,
         note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
     ),
     Experiment(
-        "d4pg", "figure 3", "manipulation: D4PG and its ablations",
-        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND), budget=_A_DAY,
+        "d4pg",
+        "figure 3",
+        "manipulation: D4PG and its ablations",
+        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND),
+        budget=_A_DAY,
         parts=(Part("row N = 1", settings=_BEYOND_N1), Part("row N = 5", settings=_BEYOND_N5)),
         unavailable="the hand environments are not public",
     ),
     Experiment("d4pg", "figure 4", "frames of the parkour domains", unavailable="pictures only"),
     Experiment(
-        "d4pg", "figure 5", "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
+        "d4pg",
+        "figure 5",
+        "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
         runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
@@ -109,39 +118,61 @@ EXPERIMENTS = (
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
             for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
         ),
-        note=_CORRIDORS, unavailable=_NO_PARKOUR,
+        note=_CORRIDORS,
+        unavailable=_NO_PARKOUR,
     ),
     Experiment(
-        "d4pg", "figure 6", "humanoid parkour: D4PG, its ablations and PPO, N = 5",
+        "d4pg",
+        "figure 6",
+        "humanoid parkour: D4PG, its ablations and PPO, N = 5",
         runs=_runs_beyond_suite(
-            [name for name in _NO_DDPG if name.endswith("n5")], ("parkour:humanoid",),
-            _HUMANOID_PARKOUR, "--config.num_atoms=101",
+            [name for name in _NO_DDPG if name.endswith("n5")],
+            ("parkour:humanoid",),
+            _HUMANOID_PARKOUR,
+            "--config.num_atoms=101",
         ),
-        budget=_A_DAY, note=_CORRIDORS, unavailable=_NO_PARKOUR,
+        budget=_A_DAY,
+        note=_CORRIDORS,
+        unavailable=_NO_PARKOUR,
     ),
     Experiment("d4pg", "figure 7", "the output layers", unavailable=_DRAWING),
     Experiment(
-        "d4pg", "figure 8", "Control Suite: mixtures of Gaussians beside the categorical",
-        runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS), budget=_HALF_A_DAY,
+        "d4pg",
+        "figure 8",
+        "Control Suite: mixtures of Gaussians beside the categorical",
+        runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
+        budget=_HALF_A_DAY,
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
     Experiment("d4pg", "figure 9", "the Control Suite's domains", unavailable="pictures only"),
     Experiment("d4pg", "figure 10", "the manipulation tasks", unavailable="pictures only"),
     Experiment(
-        "d4pg", "table 1", "dimensions of the Control Suite's domains",
+        "d4pg",
+        "table 1",
+        "dimensions of the Control Suite's domains",
         unavailable="sizes of environments, nothing to run",
     ),
     Experiment(
-        "d4pg", "table 2", "observations of the manipulation tasks",
+        "d4pg",
+        "table 2",
+        "observations of the manipulation tasks",
         unavailable="sizes of environments that are not public, nothing to run",
     ),
     Experiment(
-        "d4pg", "section 4", "Ornstein-Uhlenbeck beside Gaussian noise",
+        "d4pg",
+        "section 4",
+        "Ornstein-Uhlenbeck beside Gaussian noise",
         runs=(
             *_suite_runs(["d4pg_prioritized_n5"], CONTROL_SUITE),
-            *(Run(PROGRAM, "d4pg_prioritized_n5_ou", environment,
-                  ("--setting=d4pg_prioritized_n5", "--config.noise=ou"))
-              for environment in CONTROL_SUITE),
+            *(
+                Run(
+                    PROGRAM,
+                    "d4pg_prioritized_n5_ou",
+                    environment,
+                    ("--setting=d4pg_prioritized_n5", "--config.noise=ou"),
+                )
+                for environment in CONTROL_SUITE
+            ),
         ),
         budget=_HALF_A_DAY,
         note="the paper says that it tried this, not where: here on the tasks of figure 2",
@@ -152,23 +183,31 @@ SCALES = (
     PAPER_SCALE,
     Scale("workstation", "an hour a run, for some 16 cores and no GPU", Budget(minutes=60)),
     Scale(
-        "two_cores", "the quickstart's five minutes a run, for two cores", Budget(minutes=5),
+        "two_cores",
+        "the quickstart's five minutes a run, for two cores",
+        Budget(minutes=5),
         (
             Change("--num_actors=8", "8 actors instead of 32"),
             Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
-            Change("--config.min_replay_size=2000",
-                   "2,000 transitions before the first update instead of our 10,000"),
+            Change(
+                "--config.min_replay_size=2000",
+                "2,000 transitions before the first update instead of our 10,000",
+            ),
             Change("--evaluation_seconds=30", "an evaluation every 30 s instead of our 60"),
             Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
         ),
     ),
     Scale(
-        "smoke", "a minute a run, to see that it works: its returns say nothing", Budget(minutes=1),
+        "smoke",
+        "a minute a run, to see that it works: its returns say nothing",
+        Budget(minutes=1),
         (
             Change("--num_actors=4", "4 actors instead of 32"),
             Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
-            Change("--config.min_replay_size=1000",
-                   "1,000 transitions before the first update instead of our 10,000"),
+            Change(
+                "--config.min_replay_size=1000",
+                "1,000 transitions before the first update instead of our 10,000",
+            ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
             Change("--evaluation_episodes=2", "of 2 episodes instead of our 10"),
         ),
@@ -195,6 +234,11 @@ def _labels() -> dict[str, str]:
 
 
 PAPER = Paper(
-    name="d4pg", title="D4PG", citation="Barth-Maron et al. 2018", programs=(PROGRAM,),
-    experiments=EXPERIMENTS, scales=SCALES, labels=_labels(),
+    name="d4pg",
+    title="D4PG",
+    citation="Barth-Maron et al. 2018",
+    programs=(PROGRAM,),
+    experiments=EXPERIMENTS,
+    scales=SCALES,
+    labels=_labels(),
 )

@@ -43,9 +43,7 @@ class D4PGLearner(ActorCriticLearner):
     `seed` is of the samples that a mixture's backup takes; networks take TensorFlow's own.
     """
 
-    def __init__(
-        self, config: D4PGConfig, observation_size: int, action_size: int, seed: int = 0
-    ):
+    def __init__(self, config: D4PGConfig, observation_size: int, action_size: int, seed: int = 0):
         super().__init__(
             lambda: networks_lib.make_networks(config, observation_size, action_size),
             lambda: networks_lib.make_optimizer(config),

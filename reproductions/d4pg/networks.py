@@ -2,9 +2,7 @@
 
 import sonnet as snt
 
-from common.networks import control
-from common.networks import heads
-from common.networks import packing
+from common.networks import control, heads, packing
 from common.networks.actor_critic import ActorCritic
 from reproductions.d4pg import critics
 from reproductions.d4pg.config import D4PGConfig

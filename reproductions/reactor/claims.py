@@ -26,8 +26,12 @@ def _medians(evidence: Evidence) -> tuple[bool, str]:
     ours = scores.human_normalised(table_5, table_5["Random"], table_5["Human"]).median().round(2)
     wrong = ours.index[(ours - table_2[_MEDIAN]).abs() > 1e-9]
     agents = [name for name in ours.index if name not in ("Random", "Human")]
-    return (wrong.empty, "Table 5 gives " + ", ".join(f"{name} {ours[name]:.2f}" for name in agents)
-            + _differing(wrong, ours, table_2[_MEDIAN], ".2f"))
+    return (
+        wrong.empty,
+        "Table 5 gives "
+        + ", ".join(f"{name} {ours[name]:.2f}" for name in agents)
+        + _differing(wrong, ours, table_2[_MEDIAN], ".2f"),
+    )
 
 
 def _ranks(evidence: Evidence) -> tuple[bool, str]:
@@ -40,27 +44,32 @@ def _ranks(evidence: Evidence) -> tuple[bool, str]:
         lead = table_5.drop(columns=name).sub(table_5[name], axis="index")
         least[name] = 1 + (lead > 2 * _HALF_A_DIGIT + 1e-9).sum(axis="columns").mean()
         most[name] = 1 + (lead >= -2 * _HALF_A_DIGIT - 1e-9).sum(axis="columns").mean()
-    within = [name for name in table_5
-              if least[name] - 0.005 <= printed[name] <= most[name] + 0.005]
+    within = [
+        name for name in table_5 if least[name] - 0.005 <= printed[name] <= most[name] + 0.005
+    ]
     wrong = ours.index[(ours - printed).abs() > 1e-9]
-    return (len(within) == len(printed),
-            f"{exact} of {len(printed)} are exactly those of table 5, {len(within)} within what "
-            f'rounding its scores hides{_differing(wrong, ours, printed, ".2f")}')
+    return (
+        len(within) == len(printed),
+        f"{exact} of {len(printed)} are exactly those of table 5, {len(within)} within what "
+        f"rounding its scores hides{_differing(wrong, ours, printed, '.2f')}",
+    )
 
 
 def _elo(evidence: Evidence) -> tuple[bool, str]:
     table_5, table_2 = _derived(evidence)
     ours, printed = ranking.elo(ranking.wins(table_5), anchor="Human"), table_2[_ELO]
     wrong = ours.index[(ours - printed).abs() > 2]
-    return (wrong.empty,
-            f"{len(ours) - len(wrong)} of {len(ours)} are within 2 of what table 5 gives"
-            f'{_differing(wrong, ours, printed, ".0f")}')
+    return (
+        wrong.empty,
+        f"{len(ours) - len(wrong)} of {len(ours)} are within 2 of what table 5 gives"
+        f"{_differing(wrong, ours, printed, '.0f')}",
+    )
 
 
 def _differing(names, ours, printed, digits: str) -> str:
     """The end of a sentence."""
     listed = [f"{name} {ours[name]:{digits}}, printed {printed[name]:{digits}}" for name in names]
-    return f'. Differing: {"; ".join(listed)}.' if listed else "."
+    return f". Differing: {'; '.join(listed)}." if listed else "."
 
 
 def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, str]:
@@ -71,10 +80,12 @@ def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, st
         ahead = table.loc[others, metric].dropna()
         better = ahead.index[sign * ahead >= sign * own[metric]]
         if len(better):
-            words.append(f"{metric}: {agent} {own[metric]:g}, " + ", ".join(
-                f"{name} {ahead[name]:g}" for name in better))
+            words.append(
+                f"{metric}: {agent} {own[metric]:g}, "
+                + ", ".join(f"{name} {ahead[name]:g}" for name in better)
+            )
     if words:
-        return False, f'{source.capitalize()}: {"; ".join(words)}.'
+        return False, f"{source.capitalize()}: {'; '.join(words)}."
     values = ", ".join(f"{metric} {number:g}" for metric, number in own.items())
     beaten = f"{others[0]}'s" if len(others) == 1 else "the others'"
     return True, f"{source.capitalize()}: {agent} has {values}, all better than {beaten}."
@@ -82,8 +93,11 @@ def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, st
 
 def _others(evidence: Evidence, source: str) -> list[str]:
     """The agents of others; a human is none."""
-    return [name for name in evidence.reported.table("reactor", source).index
-            if name not in (*_OURS, "Human")]
+    return [
+        name
+        for name in evidence.reported.table("reactor", source).index
+        if name not in (*_OURS, "Human")
+    ]
 
 
 def _all_metrics(evidence: Evidence) -> tuple[bool, str]:
@@ -101,16 +115,20 @@ def _no_op(evidence: Evidence) -> tuple[bool, str]:
 
 def _acer(evidence: Evidence) -> tuple[bool, str]:
     table = evidence.reported.table("reactor", "table 2")[_MEDIAN]
-    best = evidence.reported.number("reactor", "section 4.1", "ACER",
-                                    "best reported median (no-op starts)")
-    return (bool((table[["Reactor ND", "Reactor"]] > best).all()),
-            f'Table 2: ACER {best:g}, Reactor ND {table["Reactor ND"]:g}, Reactor '
-            f'{table["Reactor"]:g}.')
+    best = evidence.reported.number(
+        "reactor", "section 4.1", "ACER", "best reported median (no-op starts)"
+    )
+    return (
+        bool((table[["Reactor ND", "Reactor"]] > best).all()),
+        f"Table 2: ACER {best:g}, Reactor ND {table['Reactor ND']:g}, Reactor "
+        f"{table['Reactor']:g}.",
+    )
 
 
 def _longer(evidence: Evidence) -> tuple[bool, str]:
-    found = [_best(evidence, source, "Reactor 500m", ["Reactor"])
-             for source in ("table 1", "table 2")]
+    found = [
+        _best(evidence, source, "Reactor 500m", ["Reactor"]) for source in ("table 1", "table 2")
+    ]
     return all(holds for holds, _ in found), " ".join(words for _, words in found)
 
 
@@ -120,67 +138,103 @@ def _human_starts(evidence: Evidence) -> tuple[bool, str]:
 
 CLAIMS = (
     Claim(
-        "medians", "Table 2's normalised scores: the median over 57 games, no-op starts.",
-        "table 2", "table 2", Check(_medians, "table 5's scores give all of them"),
+        "medians",
+        "Table 2's normalised scores: the median over 57 games, no-op starts.",
+        "table 2",
+        "table 2",
+        Check(_medians, "table 5's scores give all of them"),
     ),
     Claim(
-        "ranks", "Table 2's mean ranks over 57 games.", "table 2, section 6.2", "table 2",
+        "ranks",
+        "Table 2's mean ranks over 57 games.",
+        "table 2, section 6.2",
+        "table 2",
         Check(_ranks, "table 5's scores give all of them, within what rounding them hides"),
     ),
     Claim(
-        "elo", "Table 2's Elo scores.", "table 2, section 6.2", "table 2",
+        "elo",
+        "Table 2's Elo scores.",
+        "table 2, section 6.2",
+        "table 2",
         Check(_elo, "a logistic fit to table 5's wins gives all of them within 2"),
     ),
     Claim(
-        "median_reached", "Reactor reaches a median of 1.87 in 200M frames.", "table 2", "table 2",
+        "median_reached",
+        "Reactor reaches a median of 1.87 in 200M frames.",
+        "table 2",
+        "table 2",
         MedianReached("reactor", "table 2", "Reactor", _MEDIAN, percent=100),
     ),
     Claim(
-        "all_metrics", "From human starts Reactor exceeds all algorithms across all metrics.",
-        "section 4.1, table 1", "table 1",
+        "all_metrics",
+        "From human starts Reactor exceeds all algorithms across all metrics.",
+        "section 4.1, table 1",
+        "table 1",
         Check(_all_metrics, "table 1 has it ahead of all others by each metric"),
     ),
     Claim(
-        "all_metrics_500m", "With 500M frames it does.", "section 4.1, table 1", "table 1",
+        "all_metrics_500m",
+        "With 500M frames it does.",
+        "section 4.1, table 1",
+        "table 1",
         Check(_all_metrics_500m, "table 1 has it ahead of all others by each metric"),
     ),
     Claim(
-        "no_op", "From no-op starts Reactor outperforms all methods except Rainbow.",
-        "section 4.1, table 2", "table 2",
+        "no_op",
+        "From no-op starts Reactor outperforms all methods except Rainbow.",
+        "section 4.1, table 2",
+        "table 2",
         Check(_no_op, "table 2 has it ahead of all others but Rainbow by each metric it has"),
     ),
     Claim(
-        "acer", "Classical and distributional Reactor exceed ACER's best reported median of 1.9.",
-        "section 4.1, figure 3, footnote 6", "table 2", Check(_acer, "table 2 has both above 1.9"),
+        "acer",
+        "Classical and distributional Reactor exceed ACER's best reported median of 1.9.",
+        "section 4.1, figure 3, footnote 6",
+        "table 2",
+        Check(_acer, "table 2 has both above 1.9"),
     ),
     Claim(
-        "longer", "With 500M frames its performance continues to improve significantly.",
-        "section 4.1, tables 1 and 2", "table 2",
+        "longer",
+        "With 500M frames its performance continues to improve significantly.",
+        "section 4.1, tables 1 and 2",
+        "table 2",
         Check(_longer, "both tables have it ahead of Reactor by each metric"),
     ),
     Claim(
-        "human_starts", "The distributional version generalises better to human starts.",
-        "section 4, table 1", "table 1",
+        "human_starts",
+        "The distributional version generalises better to human starts.",
+        "section 4, table 1",
+        "table 1",
         Check(_human_starts, "table 1 has it ahead of Reactor ND by each metric"),
     ),
     Claim(
-        "contributions", "Distributional Retrace, beta-LOO and prioritised replay each contribute.",
-        "section 4, figure 3", "figure 3",
-        Comparison(tuple(("reactor", name)
-                         for name in ("reactor_nd", "reactor_tislr", "reactor_uniform"))),
+        "contributions",
+        "Distributional Retrace, beta-LOO and prioritised replay each contribute.",
+        "section 4, figure 3",
+        "figure 3",
+        Comparison(
+            tuple(("reactor", name) for name in ("reactor_nd", "reactor_tislr", "reactor_uniform"))
+        ),
     ),
     Claim(
-        "prioritization", "Prioritisation is the most important component.", "section 4, figure 3",
+        "prioritization",
+        "Prioritisation is the most important component.",
+        "section 4, figure 3",
         "figure 3",
         Comparison((("reactor_nd", "reactor_uniform"), ("reactor_tislr", "reactor_uniform"))),
     ),
     Claim(
-        "leave_one_out", "beta-LOO clearly outperforms TISLR.", "section 4, figure 3", "figure 3",
+        "leave_one_out",
+        "beta-LOO clearly outperforms TISLR.",
+        "section 4, figure 3",
+        "figure 3",
         Comparison((("reactor", "reactor_tislr"),), Expected.CLEARLY_AHEAD),
     ),
     Claim(
-        "distributional", "Distributional and non-distributional versions perform similarly from "
-        "no-op starts.", "section 4, figure 3", "figure 3",
+        "distributional",
+        "Distributional and non-distributional versions perform similarly from no-op starts.",
+        "section 4, figure 3",
+        "figure 3",
         Comparison((("reactor", "reactor_nd"),), Expected.LEVEL),
     ),
 )

@@ -14,14 +14,23 @@ _ACTIONS = {"Humanoid": 17, "Walker": 6}
 
 def _largest_divergences(evidence: Evidence) -> tuple[bool, str]:
     """2 dA / sigma^2: both means at opposite corners of [-1, 1]^dA."""
-    sigma = evidence.reported.number("refer", "section 5.1", "DDPG",
-                            "standard deviation of the exploration noise")
-    found = {task: (2 * size / sigma**2,
-                    evidence.reported.number("refer", "section 5.1", task, "greatest D_KL"))
-             for task, size in _ACTIONS.items()}
-    return (all(abs(ours - printed) < 0.5 for ours, printed in found.values()),
-            "; ".join(f"{task}: {ours:.0f}, printed {printed:.0f}"
-                      for task, (ours, printed) in found.items()) + ".")
+    sigma = evidence.reported.number(
+        "refer", "section 5.1", "DDPG", "standard deviation of the exploration noise"
+    )
+    found = {
+        task: (
+            2 * size / sigma**2,
+            evidence.reported.number("refer", "section 5.1", task, "greatest D_KL"),
+        )
+        for task, size in _ACTIONS.items()
+    }
+    return (
+        all(abs(ours - printed) < 0.5 for ours, printed in found.values()),
+        "; ".join(
+            f"{task}: {ours:.0f}, printed {printed:.0f}" for task, (ours, printed) in found.items()
+        )
+        + ".",
+    )
 
 
 def _advantage_outputs(evidence: Evidence) -> tuple[bool, str]:
@@ -29,98 +38,159 @@ def _advantage_outputs(evidence: Evidence) -> tuple[bool, str]:
         return evidence.reported.number("refer", "appendix E", "Humanoid tasks", column)
 
     size = number("action dimensions")
-    found = (((size**2 + size) / 2, number("outputs of the quadratic advantage")),
-             (1 + 2 * size, number("outputs of the asymmetric Gaussian advantage")))
-    return (all(ours == printed for ours, printed in found),
-            "; ".join(f"{ours:.0f}, printed {printed:.0f}" for ours, printed in found) + ".")
+    found = (
+        ((size**2 + size) / 2, number("outputs of the quadratic advantage")),
+        (1 + 2 * size, number("outputs of the asymmetric Gaussian advantage")),
+    )
+    return (
+        all(ours == printed for ours, printed in found),
+        "; ".join(f"{ours:.0f}, printed {printed:.0f}" for ours, printed in found) + ".",
+    )
 
 
 CLAIMS = (
     Claim(
-        "divergence_bound", "With sigma = 0.2 the largest D_KL of DDPG is 850 for Humanoid and 300 "
-        "for Walker.", "section 5.1", "figure 2",
+        "divergence_bound",
+        "With sigma = 0.2 the largest D_KL of DDPG is 850 for Humanoid and 300 for Walker.",
+        "section 5.1",
+        "figure 2",
         Check(_largest_divergences, "2 dA / sigma^2 gives both"),
     ),
     Claim(
-        "advantage_outputs", "For Humanoid the quadratic advantage has 153 outputs, the asymmetric "
-        "Gaussian 35.", "appendix E", "figure 8",
+        "advantage_outputs",
+        "For Humanoid the quadratic advantage has 153 outputs, the asymmetric Gaussian 35.",
+        "appendix E",
+        "figure 8",
         Check(_advantage_outputs, "(dA^2 + dA) / 2 and 1 + 2 dA give them"),
     ),
     Claim(
-        "ddpg", "Replacing ER with ReF-ER greatly improves DDPG.", "section 5.1, figure 1",
-        "figure 1", Comparison((("ddpg_refer", "ddpg_er"),), Expected.CLEARLY_AHEAD),
+        "ddpg",
+        "Replacing ER with ReF-ER greatly improves DDPG.",
+        "section 5.1, figure 1",
+        "figure 1",
+        Comparison((("ddpg_refer", "ddpg_er"),), Expected.CLEARLY_AHEAD),
     ),
     Claim(
-        "ddpg_complex", "It does so on tasks with complex dynamics, Humanoid and Ant.",
-        "section 5.1, figure 1", "figure 1",
+        "ddpg_complex",
+        "It does so on tasks with complex dynamics, Humanoid and Ant.",
+        "section 5.1, figure 1",
+        "figure 1",
         Comparison((("ddpg_refer", "ddpg_er"),), Expected.CLEARLY_AHEAD, _HIGH),
     ),
     Claim(
-        "rule_1_alone", "Clipping gradients alone (ReF-ER-1) does not produce good results, beside "
-        "ReF-ER.", "section 5.1, figure 1", "figure 1",
+        "rule_1_alone",
+        "Clipping gradients alone (ReF-ER-1) does not produce good results, beside ReF-ER.",
+        "section 5.1, figure 1",
+        "figure 1",
         Comparison((("ddpg_refer", "ddpg_refer1"),), Expected.CLEARLY_AHEAD),
     ),
     Claim(
-        "both_rules", "On high-dimensional tasks both rules together improve over ReF-ER-2.",
-        "section 5.1, figure 1", "figure 1",
+        "both_rules",
+        "On high-dimensional tasks both rules together improve over ReF-ER-2.",
+        "section 5.1, figure 1",
+        "figure 1",
         Comparison((("ddpg_refer", "ddpg_refer2"),), environments=_HIGH),
     ),
     Claim(
-        "per", "PER generally obtains worse outcomes than regular ER.", "section 5.1, figure 1",
-        "figure 1", Comparison((("ddpg_er", "ddpg_per"),), share=MOST),
+        "per",
+        "PER generally obtains worse outcomes than regular ER.",
+        "section 5.1, figure 1",
+        "figure 1",
+        Comparison((("ddpg_er", "ddpg_per"),), share=MOST),
     ),
     Claim(
-        "bang_bang", "On Swimmer and HumanoidStandup ER is faster than ReF-ER.",
-        "section 5.1, figure 1", "figure 1",
-        Comparison((("ddpg_er", "ddpg_refer"),), environments=_BANG_BANG, measure=throughout,
-                   measured="mean returns of whole runs"),
+        "bang_bang",
+        "On Swimmer and HumanoidStandup ER is faster than ReF-ER.",
+        "section 5.1, figure 1",
+        "figure 1",
+        Comparison(
+            (("ddpg_er", "ddpg_refer"),),
+            environments=_BANG_BANG,
+            measure=throughout,
+            measured="mean returns of whole runs",
+        ),
     ),
     Claim(
-        "divergence", "With regular ER the D_KL of DDPG stays far above that with ReF-ER.",
-        "section 5.1, figure 2", "figure 2",
-        Comparison((("ddpg_er", "ddpg_refer"),), Expected.CLEARLY_AHEAD, measure=throughout,
-                   measured="mean D_KL of whole runs", margin=_TWICE),
+        "divergence",
+        "With regular ER the D_KL of DDPG stays far above that with ReF-ER.",
+        "section 5.1, figure 2",
+        "figure 2",
+        Comparison(
+            (("ddpg_er", "ddpg_refer"),),
+            Expected.CLEARLY_AHEAD,
+            measure=throughout,
+            measured="mean D_KL of whole runs",
+            margin=_TWICE,
+        ),
     ),
     Claim(
-        "naf", "NAF benefits from both rules: ReF-ER improves it over ReF-ER-2 and over ER.",
-        "section 5.2, figure 3", "figure 3",
+        "naf",
+        "NAF benefits from both rules: ReF-ER improves it over ReF-ER-2 and over ER.",
+        "section 5.2, figure 3",
+        "figure 3",
         Comparison((("naf_refer", "naf_refer2"), ("naf_refer", "naf_er"))),
     ),
     Claim(
-        "naf_per", "Rank-based PER often worsens the performance of NAF.", "section 5.2, figure 3",
-        "figure 3", Comparison((("naf_er", "naf_per"),), share=MANY),
+        "naf_per",
+        "Rank-based PER often worsens the performance of NAF.",
+        "section 5.2, figure 3",
+        "figure 3",
+        Comparison((("naf_er", "naf_per"),), share=MANY),
     ),
     Claim(
-        "acer_ppo", "With a learning rate of 1e-4 ACER is often outperformed by PPO.",
-        "section 5.3, figure 4", "figure 4", Comparison((("ppo", "acer_lr0.0001"),), share=MANY),
+        "acer_ppo",
+        "With a learning rate of 1e-4 ACER is often outperformed by PPO.",
+        "section 5.3, figure 4",
+        "figure 4",
+        Comparison((("ppo", "acer_lr0.0001"),), share=MANY),
     ),
     Claim(
-        "acer_divergence", "A tenth of ACER's learning rate reduces its D_KL by orders of "
-        "magnitude: by one at least.", "section 5.3, figure 5", "figure 5",
-        Comparison((("acer_lr0.0001", "acer_lr1e-05"),), Expected.CLEARLY_AHEAD,
-                   measured="final D_KL", margin=_TEN_TIMES),
+        "acer_divergence",
+        "A tenth of ACER's learning rate reduces its D_KL by orders of magnitude: by one at least.",
+        "section 5.3, figure 5",
+        "figure 5",
+        Comparison(
+            (("acer_lr0.0001", "acer_lr1e-05"),),
+            Expected.CLEARLY_AHEAD,
+            measured="final D_KL",
+            margin=_TEN_TIMES,
+        ),
     ),
     Claim(
-        "refer_2_acer", "ReF-ER-2 alone often matches or surpasses ACER.", "section 5.3, figure 4",
+        "refer_2_acer",
+        "ReF-ER-2 alone often matches or surpasses ACER.",
+        "section 5.3, figure 4",
         "figure 4",
         Comparison((("vracer_refer2", "acer_lr1e-05"),), Expected.NOT_BEHIND, share=MANY),
     ),
     Claim(
-        "vracer", "V-RACER with ReF-ER outperforms PPO and ACER on many tasks.",
-        "section 5.3, figure 4", "figure 4",
-        Comparison(tuple(("vracer_refer", name)
-                         for name in ("ppo", "acer_lr0.0001", "acer_lr1e-05")), share=MANY),
+        "vracer",
+        "V-RACER with ReF-ER outperforms PPO and ACER on many tasks.",
+        "section 5.3, figure 4",
+        "figure 4",
+        Comparison(
+            tuple(("vracer_refer", name) for name in ("ppo", "acer_lr0.0001", "acer_lr1e-05")),
+            share=MANY,
+        ),
     ),
     Claim(
-        "vracer_plain", "V-RACER with ER or PER is generally similar to or worse than with "
-        "ReF-ER-1.", "section 5.3", "section 5.3",
-        Comparison((("vracer_refer1", "vracer_er"), ("vracer_refer1", "vracer_per")),
-                   Expected.NOT_BEHIND, share=MOST),
+        "vracer_plain",
+        "V-RACER with ER or PER is generally similar to or worse than with ReF-ER-1.",
+        "section 5.3",
+        "section 5.3",
+        Comparison(
+            (("vracer_refer1", "vracer_er"), ("vracer_refer1", "vracer_per")),
+            Expected.NOT_BEHIND,
+            share=MOST,
+        ),
     ),
     Claim(
-        "flow", "In flow control V-RACER with ReF-ER eventually performs best.",
-        "section 5.4, figure 6", "figure 6",
-        Comparison(tuple(("vracer_refer", name)
-                         for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer"))),
+        "flow",
+        "In flow control V-RACER with ReF-ER eventually performs best.",
+        "section 5.4, figure 6",
+        "figure 6",
+        Comparison(
+            tuple(("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer"))
+        ),
     ),
 )

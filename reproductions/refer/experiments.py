@@ -53,58 +53,119 @@ FIGURE_8 = {
 def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
     return tuple(
         Run(PROGRAM, setting, environment, (f"--setting={setting}",))
-        for setting in settings for environment in environments
+        for setting in settings
+        for environment in environments
     )
 
 
 def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tuple]:
     """The runs, and a row for each hyperparameter."""
-    names = {symbol: tuple(f"vracer_refer_{symbol}{value}" for value in values)
-             for symbol, (_, values) in grid.items()}
+    names = {
+        symbol: tuple(f"vracer_refer_{symbol}{value}" for value in values)
+        for symbol, (_, values) in grid.items()
+    }
     runs = tuple(
         Run(PROGRAM, name, environment, ("--setting=vracer_refer", f"--{flag}={value}"))
         for symbol, (flag, values) in grid.items()
-        for name, value in zip(names[symbol], values) for environment in SENSITIVITY_TASKS
+        for name, value in zip(names[symbol], values)
+        for environment in SENSITIVITY_TASKS
     )
-    return {"runs": runs, "parts": tuple(Part(f"row {symbol}", settings=of_row)
-                                         for symbol, of_row in names.items())}
+    return {
+        "runs": runs,
+        "parts": tuple(Part(f"row {symbol}", settings=of_row) for symbol, of_row in names.items()),
+    }
 
 
 _DDPG = tuple(f"ddpg_{replay}" for replay in _REPLAYS)
 _NAF = tuple(f"naf_{replay}" for replay in _REPLAYS)
-_POLICY_GRADIENTS = ("ppo", "acer_lr0.0001", "acer_lr1e-05",
-                     *(f"vracer_{rule}" for rule in _RULES))
+_POLICY_GRADIENTS = ("ppo", "acer_lr0.0001", "acer_lr1e-05", *(f"vracer_{rule}" for rule in _RULES))
 _BUDGET = Budget(actor_steps=10_000_000)
 _STEPS = "10M steps and the list of tasks are those of the authors' scripts, not of the text"
-_COMMON = {"budget": _BUDGET, "returns": Returns.ALL_ACTORS, "x": "actor_steps",
-           "band": Band.PERCENTILES_20_80_OF_EPISODES, "seeds": 5, "note": _STEPS}
+_COMMON = {
+    "budget": _BUDGET,
+    "returns": Returns.ALL_ACTORS,
+    "x": "actor_steps",
+    "band": Band.PERCENTILES_20_80_OF_EPISODES,
+    "seeds": 5,
+    "note": _STEPS,
+}
 _OF_DIVERGENCE = {**_COMMON, "y": "kl_divergence", "band": Band.UNSTATED}
-_OF_SENSITIVITY = {**_COMMON, "band": Band.PERCENTILES_20_80,
-                   "note": f"{_STEPS}; tasks and values: the authors' scripts, or ours"}
+_OF_SENSITIVITY = {
+    **_COMMON,
+    "band": Band.PERCENTILES_20_80,
+    "note": f"{_STEPS}; tasks and values: the authors' scripts, or ours",
+}
 
 EXPERIMENTS = (
-    Experiment("refer", "figure 1", "Gym: DDPG with five kinds of replay",
-               runs=_runs(_DDPG, TASKS), **_COMMON),
-    Experiment("refer", "figure 2", "Gym: divergence of DDPG's policy from what it replays",
-               runs=_runs(_DDPG, TASKS), **_OF_DIVERGENCE),
-    Experiment("refer", "figure 3", "Gym: NAF with five kinds of replay",
-               runs=_runs(_NAF, TASKS), **_COMMON),
-    Experiment("refer", "figure 4", "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
-               runs=_runs(_POLICY_GRADIENTS, TASKS), **_COMMON),
-    Experiment("refer", "figure 5", "Gym: divergence of their policies from what they replay",
-               runs=_runs(_POLICY_GRADIENTS, TASKS), **_OF_DIVERGENCE),
     Experiment(
-        "refer", "figure 6", "flow control: V-RACER, ACER and DDPG",
-        runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW),
-        **{**_COMMON, "seeds": 3, "band": Band.UNSTATED, "states_budget": False,
-           "note": "10M steps are ours: the text has none; the authors' solver is not public"},
+        "refer",
+        "figure 1",
+        "Gym: DDPG with five kinds of replay",
+        runs=_runs(_DDPG, TASKS),
+        **_COMMON,
     ),
-    Experiment("refer", "figure 7", "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",
-               **_sensitivity(FIGURE_7), **_OF_SENSITIVITY),
-    Experiment("refer", "figure 8", "Gym: V-RACER's sensitivity to A, width and an advantage",
-               **_sensitivity(FIGURE_8), **_OF_SENSITIVITY),
-    Experiment("refer", "section 5.3", "Gym: V-RACER with plain and with prioritised replay",
-               runs=_runs(["vracer_er", "vracer_per"], TASKS), **_COMMON),
+    Experiment(
+        "refer",
+        "figure 2",
+        "Gym: divergence of DDPG's policy from what it replays",
+        runs=_runs(_DDPG, TASKS),
+        **_OF_DIVERGENCE,
+    ),
+    Experiment(
+        "refer",
+        "figure 3",
+        "Gym: NAF with five kinds of replay",
+        runs=_runs(_NAF, TASKS),
+        **_COMMON,
+    ),
+    Experiment(
+        "refer",
+        "figure 4",
+        "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
+        runs=_runs(_POLICY_GRADIENTS, TASKS),
+        **_COMMON,
+    ),
+    Experiment(
+        "refer",
+        "figure 5",
+        "Gym: divergence of their policies from what they replay",
+        runs=_runs(_POLICY_GRADIENTS, TASKS),
+        **_OF_DIVERGENCE,
+    ),
+    Experiment(
+        "refer",
+        "figure 6",
+        "flow control: V-RACER, ACER and DDPG",
+        runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW),
+        **{
+            **_COMMON,
+            "seeds": 3,
+            "band": Band.UNSTATED,
+            "states_budget": False,
+            "note": "10M steps are ours: the text has none; the authors' solver is not public",
+        },
+    ),
+    Experiment(
+        "refer",
+        "figure 7",
+        "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",
+        **_sensitivity(FIGURE_7),
+        **_OF_SENSITIVITY,
+    ),
+    Experiment(
+        "refer",
+        "figure 8",
+        "Gym: V-RACER's sensitivity to A, width and an advantage",
+        **_sensitivity(FIGURE_8),
+        **_OF_SENSITIVITY,
+    ),
+    Experiment(
+        "refer",
+        "section 5.3",
+        "Gym: V-RACER with plain and with prioritised replay",
+        runs=_runs(["vracer_er", "vracer_per"], TASKS),
+        **_COMMON,
+    ),
 )
 
 
@@ -119,6 +180,11 @@ def _labels() -> dict[str, str]:
 
 
 PAPER = Paper(
-    name="refer", title="ReF-ER", citation="Novati and Koumoutsakos 2019", programs=(PROGRAM,),
-    experiments=EXPERIMENTS, scales=(PAPER_SCALE,), labels=_labels(),
+    name="refer",
+    title="ReF-ER",
+    citation="Novati and Koumoutsakos 2019",
+    programs=(PROGRAM,),
+    experiments=EXPERIMENTS,
+    scales=(PAPER_SCALE,),
+    labels=_labels(),
 )

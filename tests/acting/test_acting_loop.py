@@ -66,8 +66,13 @@ def feedforward(observation, state):
 def test_the_loop_hands_out_all_transitions_and_episodes():
     environment = BatchedEnvironment([Ladder([3], rung=1.0), Ladder([2, 5], rung=2.0)])
     transitions, episodes = [], []
-    loop = ActingLoop(environment, feedforward, NStepAdder(2, 2, .5), transitions.append,
-                      lambda *episode: episodes.append(episode))
+    loop = ActingLoop(
+        environment,
+        feedforward,
+        NStepAdder(2, 2, 0.5),
+        transitions.append,
+        lambda *episode: episodes.append(episode),
+    )
     for _ in range(9):
         loop.step()
     # Environment 0: 3 steps, reset, 3 steps, reset, 1 step. Environment 1: 2, reset, 5, reset.
@@ -77,12 +82,14 @@ def test_the_loop_hands_out_all_transitions_and_episodes():
     got = concatenate(transitions)
     first = got.environment_index == 0
     np.testing.assert_array_equal(got.step[first], [0, 1, 2, 3, 4, 5])
-    np.testing.assert_array_equal(got.observation_tm1[first],
-                                  [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]])
-    np.testing.assert_array_equal(got.observation_t[first],
-                                  [[0, 2], [0, 3], [0, 3], [1, 2], [1, 3], [1, 3]])
+    np.testing.assert_array_equal(
+        got.observation_tm1[first], [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    )
+    np.testing.assert_array_equal(
+        got.observation_t[first], [[0, 2], [0, 3], [0, 3], [1, 2], [1, 3], [1, 3]]
+    )
     np.testing.assert_array_equal(got.n_step_reward[first], [1.5, 1.5, 1] * 2)
-    np.testing.assert_array_equal(got.n_step_discount[first], [.25, 0, 0] * 2)
+    np.testing.assert_array_equal(got.n_step_discount[first], [0.25, 0, 0] * 2)
     # The extras of the last state are the policy's on the true last observation.
     np.testing.assert_array_equal(got.extras_t["twice"], 2 * got.observation_t[:, 1])
     np.testing.assert_array_equal(got.extras_tm1["twice"], 2 * got.observation_tm1[:, 1])
@@ -91,8 +98,14 @@ def test_the_loop_hands_out_all_transitions_and_episodes():
 def test_the_recurrent_state_starts_again_with_each_episode():
     environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5])])
     transitions = []
-    loop = ActingLoop(environment, CountingPolicy(), NStepAdder(2, 2, .5), transitions.append,
-                      lambda *episode: None, initial_state=initial_state(2))
+    loop = ActingLoop(
+        environment,
+        CountingPolicy(),
+        NStepAdder(2, 2, 0.5),
+        transitions.append,
+        lambda *episode: None,
+        initial_state=initial_state(2),
+    )
     for _ in range(12):
         loop.step()
     got = concatenate(transitions)
@@ -111,8 +124,13 @@ def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
         return texts
 
     loop = ActingLoop(
-        environment, feedforward, NStepAdder(2, 2, .5, reward_clip=1.0), transitions.append,
-        lambda *episode: episodes.append(episode), encode=encode)
+        environment,
+        feedforward,
+        NStepAdder(2, 2, 0.5, reward_clip=1.0),
+        transitions.append,
+        lambda *episode: episodes.append(episode),
+        encode=encode,
+    )
     for _ in range(9):
         loop.step()
     assert len(encoded) == 9
@@ -125,8 +143,8 @@ def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
 
 
 def test_reset_rows_replaces_only_those_rows():
-    state = {"a": np.arange(6.).reshape(3, 2), "b": np.arange(3)}
-    initial = {"a": np.full((3, 2), -1.), "b": np.full(3, -2)}
+    state = {"a": np.arange(6.0).reshape(3, 2), "b": np.arange(3)}
+    initial = {"a": np.full((3, 2), -1.0), "b": np.full(3, -2)}
     got = reset_rows(state, initial, np.array([True, False, True]))
     np.testing.assert_array_equal(got["a"], [[-1, -1], [2, 3], [-1, -1]])
     np.testing.assert_array_equal(got["b"], [-2, 1, -2])
@@ -139,8 +157,7 @@ def test_evaluation_counts_a_fixed_number_of_episodes_of_each_environment():
     np.testing.assert_array_equal(run_episodes(environment, feedforward, 4), [1, 1, 10, 10])
 
 
-@pytest.mark.parametrize("num_episodes, expected", [
-    (1, [2]), (3, [2, 3, 4]), (5, [2, 2, 3, 3, 4])])
+@pytest.mark.parametrize("num_episodes, expected", [(1, [2]), (3, [2, 3, 4]), (5, [2, 2, 3, 3, 4])])
 def test_evaluation_gives_exactly_the_number_asked_for(num_episodes, expected):
     environment = BatchedEnvironment([Ladder([2]), Ladder([3]), Ladder([4])])
     np.testing.assert_array_equal(run_episodes(environment, feedforward, num_episodes), expected)

@@ -39,18 +39,14 @@ def test_each_row_explores_by_its_own_epsilon():
     q = np.tile(np.array([0, 1, 0, 0], np.float32), (3, 1))
     explore = epsilon_greedy.EpsilonGreedy([1.0, 0.4, 0.0], seed=1)
     actions = np.stack([explore(q) for _ in range(4_000)])
-    np.testing.assert_allclose(
-        (actions != 1).mean(axis=0), [0.75, 0.3, 0.0], atol=0.03
-    )
+    np.testing.assert_allclose((actions != 1).mean(axis=0), [0.75, 0.3, 0.0], atol=0.03)
     shares = np.bincount(actions[:, 0], minlength=4) / 4_000
     np.testing.assert_allclose(shares, 0.25, atol=0.03)
 
 
 def test_the_seed_gives_the_actions():
     q = np.zeros((20, 18), np.float32)
-    first, again, other = (
-        epsilon_greedy.EpsilonGreedy([1.0] * 20, seed)(q) for seed in (1, 1, 2)
-    )
+    first, again, other = (epsilon_greedy.EpsilonGreedy([1.0] * 20, seed)(q) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.any(first != other)
 

@@ -59,19 +59,33 @@ class Constant:
 def evaluator(tmp_path, monkeypatch):
     """An evaluator of such a policy beside a learner: (service, policy, stop, its thread)."""
     monkeypatch.setattr(
-        evaluator_process.environments, "make_batch",
-        lambda name, seeds, evaluation: BatchedEnvironment([UntilAction() for _ in seeds]))
+        evaluator_process.environments,
+        "make_batch",
+        lambda name, seeds, evaluation: BatchedEnvironment([UntilAction() for _ in seeds]),
+    )
     learner, own = (f"127.0.0.1:{port}" for port in free_ports(2))
     server = rpc.Server(learner, TOKEN)
     service = ParameterService(server, 1)
     server.start()
     policy, stop = Constant(), StopRequest()
     agent = types.SimpleNamespace(
-        name="d4pg", setting="of a test", make_evaluator=lambda spec, count: policy)
-    thread = threading.Thread(target=evaluator_process.run_evaluator, daemon=True, args=(
-        agent, "control:cartpole:swingup",
-        Topology({"learner": (learner,), "evaluator": (own,)}, "evaluator", 0),
-        Credentials(TOKEN, "evaluator"), tmp_path, 0, 3, 0.0, stop))
+        name="d4pg", setting="of a test", make_evaluator=lambda spec, count: policy
+    )
+    thread = threading.Thread(
+        target=evaluator_process.run_evaluator,
+        daemon=True,
+        args=(
+            agent,
+            "control:cartpole:swingup",
+            Topology({"learner": (learner,), "evaluator": (own,)}, "evaluator", 0),
+            Credentials(TOKEN, "evaluator"),
+            tmp_path,
+            0,
+            3,
+            0.0,
+            stop,
+        ),
+    )
     thread.start()
     yield service, policy, stop, thread
     stop.request()

@@ -8,14 +8,17 @@ from common.cluster.parameters import Snapshot, Status
 from common.reporting import columns
 
 
-@pytest.mark.parametrize("environment, frames", [
-    ("atari:pong", 40_000), ("control:cartpole:swingup", 10_000)])
+@pytest.mark.parametrize(
+    "environment, frames", [("atari:pong", 40_000), ("control:cartpole:swingup", 10_000)]
+)
 def test_a_row_of_evaluator_csv(environment, frames):
     agent = types.SimpleNamespace(name="apex", setting="dqn")
-    status = Status(version=3, learner_steps=70, actor_steps=10_000, wall_seconds=12.345,
-                    finished=False)
+    status = Status(
+        version=3, learner_steps=70, actor_steps=10_000, wall_seconds=12.345, finished=False
+    )
     row = evaluator_process._row(
-        agent, environment, 5, Snapshot(status, np.zeros(1)), np.array([1.0, 3.0]))
+        agent, environment, 5, Snapshot(status, np.zeros(1)), np.array([1.0, 3.0])
+    )
     assert set(row) == set(columns.EVALUATOR)
     assert row["environment_frames"] == frames and row["actor_steps"] == 10_000
     assert (row["episode_return_mean"], row["episode_return_std"], row["episodes"]) == (2, 1, 2)

@@ -8,8 +8,12 @@ FIRST, MID, LAST = 0, 1, 2
 
 
 def timestep(step_type, reward, discount, observation):
-    return dm_env.TimeStep(np.array(step_type, np.int32), np.array(reward, np.float32),
-                           np.array(discount, np.float32), observation)
+    return dm_env.TimeStep(
+        np.array(step_type, np.int32),
+        np.array(reward, np.float32),
+        np.array(discount, np.float32),
+        observation,
+    )
 
 
 def run(adder, step_types, rewards, discounts, nested=False):
@@ -22,7 +26,7 @@ def run(adder, step_types, rewards, discounts, nested=False):
     action = np.zeros((k, 1), np.float32)
     value = np.zeros(k, np.float32)
     for t in range(num_steps):
-        where[:, 0], where[:, 1], image[:], action[:] = t, np.arange(k), t % 256, t + .5
+        where[:, 0], where[:, 1], image[:], action[:] = t, np.arange(k), t % 256, t + 0.5
         value[:] = 100 * t + np.arange(k)
         observation = {"where": where, "image": image} if nested else where
         step = timestep(step_types[t], rewards[t], discounts[t], observation)
@@ -38,7 +42,7 @@ def random_experience(rng, num_steps, k):
     """[T, K] arrays: episodes of 1 to 9 steps, true ends, time limits, discount 0 within."""
     step_types = np.full((num_steps, k), MID)
     rewards = rng.normal(size=(num_steps, k)).astype(np.float32)
-    discounts = rng.choice([0, .5, 1], p=[.1, .2, .7], size=(num_steps, k)).astype(np.float32)
+    discounts = rng.choice([0, 0.5, 1], p=[0.1, 0.2, 0.7], size=(num_steps, k)).astype(np.float32)
     for environment in range(k):
         t = 0
         while t < num_steps:
@@ -70,7 +74,8 @@ def brute_force(step_types, rewards, discounts, n, gamma):
             if ends:
                 k = ends[0] - t
                 n_step_return = sum(
-                    np.prod([g[t + j] for j in range(1, i + 1)]) * r[t + i + 1] for i in range(k))
+                    np.prod([g[t + j] for j in range(1, i + 1)]) * r[t + i + 1] for i in range(k)
+                )
                 n_step_discount = np.prod([g[t + j] for j in range(1, k + 1)])
                 expected[environment, step] = (t, t + k, n_step_return, n_step_discount)
             step += 1
@@ -84,8 +89,8 @@ def test_random_episodes_against_brute_force(n, seed, nested):
     rng = np.random.default_rng([seed, n])
     k = int(rng.integers(1, 6))
     experience = random_experience(rng, 80, k)
-    expected = brute_force(*experience, n=n, gamma=.9)
-    got = concatenate(run(NStepAdder(k, n, .9), *experience, nested=nested))
+    expected = brute_force(*experience, n=n, gamma=0.9)
+    got = concatenate(run(NStepAdder(k, n, 0.9), *experience, nested=nested))
 
     keys = list(zip(got.environment_index.tolist(), got.step.tolist()))
     assert len(keys) == len(set(keys))
@@ -98,7 +103,7 @@ def test_random_episodes_against_brute_force(n, seed, nested):
             np.testing.assert_array_equal(observation["image"][:, 1, 1], time)
             observation = observation["where"]
         np.testing.assert_array_equal(observation, np.stack([time, got.environment_index], 1))
-    np.testing.assert_array_equal(got.action_tm1, start[:, None] + .5)
+    np.testing.assert_array_equal(got.action_tm1, start[:, None] + 0.5)
     np.testing.assert_array_equal(got.extras_tm1["value"], 100 * start + got.environment_index)
     np.testing.assert_array_equal(got.extras_t["value"], 100 * end + got.environment_index)
 
@@ -106,7 +111,7 @@ def test_random_episodes_against_brute_force(n, seed, nested):
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_an_environments_transitions_come_in_order_without_gaps(n):
     experience = random_experience(np.random.default_rng(n), 200, 3)
-    got = concatenate(run(NStepAdder(3, n, .9), *experience))
+    got = concatenate(run(NStepAdder(3, n, 0.9), *experience))
     for environment in range(3):
         steps = got.step[got.environment_index == environment]
         np.testing.assert_array_equal(steps, np.arange(len(steps)))
@@ -114,14 +119,14 @@ def test_an_environments_transitions_come_in_order_without_gaps(n):
 
 def single(rewards, discounts, step_types, **arguments):
     columns = [np.array(x)[:, None] for x in (step_types, rewards, discounts)]
-    return concatenate(run(NStepAdder(1, 3, .99, **arguments), *columns))
+    return concatenate(run(NStepAdder(1, 3, 0.99, **arguments), *columns))
 
 
 def test_apex_vector_three_rewards():
     # gamma .99, n 3, worked by hand from Ape-X appendix F.
     got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
     np.testing.assert_allclose(got.n_step_reward, [2.9701], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [.970299], rtol=1e-6)
+    np.testing.assert_allclose(got.n_step_discount, [0.970299], rtol=1e-6)
 
 
 def test_apex_vector_true_end_after_two():
@@ -133,7 +138,7 @@ def test_apex_vector_true_end_after_two():
 def test_a_time_limit_bootstraps_with_gamma_to_the_k():
     got = single([0, 1, 1], [1, 1, 1], [FIRST, MID, LAST])
     np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [.99 ** 2, .99], rtol=1e-6)
+    np.testing.assert_allclose(got.n_step_discount, [0.99**2, 0.99], rtol=1e-6)
     np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2])
 
 
@@ -160,18 +165,18 @@ def test_no_transition_crosses_from_one_episode_to_the_next():
 
 
 def test_rewards_are_clipped_before_they_are_summed():
-    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=1.0)
-    np.testing.assert_allclose(got.n_step_reward, [1 - .99 + .99 ** 2 * .5], rtol=1e-6)
-    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
-    np.testing.assert_allclose(got.n_step_reward, [10 - .99 * 7 + .99 ** 2 * .5], rtol=1e-6)
-    got = single([0, 200, -7, .5], [1, 1, 1, 1], [FIRST, MID, MID, MID])
-    np.testing.assert_allclose(got.n_step_reward, [200 - .99 * 7 + .99 ** 2 * .5], rtol=1e-6)
+    got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=1.0)
+    np.testing.assert_allclose(got.n_step_reward, [1 - 0.99 + 0.99**2 * 0.5], rtol=1e-6)
+    got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
+    np.testing.assert_allclose(got.n_step_reward, [10 - 0.99 * 7 + 0.99**2 * 0.5], rtol=1e-6)
+    got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID])
+    np.testing.assert_allclose(got.n_step_reward, [200 - 0.99 * 7 + 0.99**2 * 0.5], rtol=1e-6)
 
 
 def test_observations_of_bytes_and_discrete_actions():
     """What an Atari actor adds: compressed pictures of different lengths, actions int32 [K]."""
     k, num_steps = 2, 7
-    adder, finished = NStepAdder(k, 3, .99), []
+    adder, finished = NStepAdder(k, 3, 0.99), []
     for t in range(num_steps):
         pictures = np.empty(k, object)
         pictures[:] = [bytes([t, index]) * (t + 1) for index in range(k)]
@@ -191,24 +196,28 @@ def test_observations_of_bytes_and_discrete_actions():
     np.testing.assert_array_equal(got.action_tm1[~first], [10, 11, 12, 13])
     ends = [3, 4, 5, 6], [3, 4, 4, 4]
     for index, rows in enumerate((first, ~first)):
-        assert got.observation_tm1[rows].tolist() == [
-            bytes([t, index]) * (t + 1) for t in range(4)]
+        assert got.observation_tm1[rows].tolist() == [bytes([t, index]) * (t + 1) for t in range(4)]
         assert got.observation_t[rows].tolist() == [
-            bytes([t, index]) * (t + 1) for t in ends[index]]
+            bytes([t, index]) * (t + 1) for t in ends[index]
+        ]
 
 
 def test_seed_rl_vector():
     # SEED RL, agents/r2d2/learner_test.py: n 3, gamma .9, rewards 1..7, done at step 4,
     # the value of the last state 700.
-    columns = [np.array(x)[:, None] for x in (
-        [FIRST, MID, MID, MID, LAST, FIRST, MID, MID, MID],
-        [0, 1, 2, 3, 4, 0, 5, 6, 7],
-        [1, 1, 1, 1, 0, 1, 1, 1, 1])]
-    got = concatenate(run(NStepAdder(1, 3, .9), *columns))
+    columns = [
+        np.array(x)[:, None]
+        for x in (
+            [FIRST, MID, MID, MID, LAST, FIRST, MID, MID, MID],
+            [0, 1, 2, 3, 4, 0, 5, 6, 7],
+            [1, 1, 1, 1, 0, 1, 1, 1, 1],
+        )
+    ]
+    got = concatenate(run(NStepAdder(1, 3, 0.9), *columns))
     targets = got.n_step_reward + got.n_step_discount * 700
     assert got.step.tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_allclose(targets[2], 3 + .9 * 4, rtol=1e-6)
-    np.testing.assert_allclose(targets[4], 5 + .9 * 6 + .9 ** 2 * 7 + .9 ** 3 * 700, rtol=1e-6)
+    np.testing.assert_allclose(targets[2], 3 + 0.9 * 4, rtol=1e-6)
+    np.testing.assert_allclose(targets[4], 5 + 0.9 * 6 + 0.9**2 * 7 + 0.9**3 * 700, rtol=1e-6)
 
 
 def test_an_abandoned_episode_gives_nothing_more():
@@ -228,15 +237,22 @@ def test_dtypes():
 
 
 def test_nothing_finished_is_none():
-    adder = NStepAdder(2, 3, .99)
+    adder = NStepAdder(2, 3, 0.99)
     start = timestep([FIRST] * 2, [0, 0], [1, 1], np.zeros((2, 1), np.float32))
     assert adder.observe(start, {}) is None
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ((0, 3, .9), "num_environments"), ((1, 0, .9), "n, the steps"), ((1, 3, 1.1), "gamma"),
-    ((1, 3, float("nan")), "gamma"), ((1, 3, .9, 0.0), "reward_clip"),
-    ((1, 3, .9, float("nan")), "reward_clip")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((0, 3, 0.9), "num_environments"),
+        ((1, 0, 0.9), "n, the steps"),
+        ((1, 3, 1.1), "gamma"),
+        ((1, 3, float("nan")), "gamma"),
+        ((1, 3, 0.9, 0.0), "reward_clip"),
+        ((1, 3, 0.9, float("nan")), "reward_clip"),
+    ],
+)
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         NStepAdder(*arguments)
@@ -245,7 +261,7 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_another_number_of_environments_is_refused():
     step = timestep([FIRST], [0], [1], np.zeros((1, 1), np.float32))
     with pytest.raises(ValueError, match="for 2 environments"):
-        NStepAdder(2, 3, .9).observe(step, {})
+        NStepAdder(2, 3, 0.9).observe(step, {})
 
 
 def test_concatenating_nothing_is_refused():

@@ -5,39 +5,39 @@ from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise
 
 
 def test_the_noise_is_standard_normal_times_sigma():
-    noise = GaussianNoise(.3, seed=0, clip=False)
-    samples, state = noise(np.full((50_000, 2), .1, np.float32))
+    noise = GaussianNoise(0.3, seed=0, clip=False)
+    samples, state = noise(np.full((50_000, 2), 0.1, np.float32))
     assert state == noise.initial_state((50_000, 2)) == ()
     assert samples.dtype == np.float32
-    np.testing.assert_allclose(samples.mean(axis=0), .1, atol=.01)
-    np.testing.assert_allclose(samples.std(axis=0), .3, atol=.01)
-    assert abs(np.corrcoef(samples.T)[0, 1]) < .02
+    np.testing.assert_allclose(samples.mean(axis=0), 0.1, atol=0.01)
+    np.testing.assert_allclose(samples.std(axis=0), 0.3, atol=0.01)
+    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.02
     assert np.abs(samples).max() > 1
 
 
 def test_clipping_keeps_the_bounds_and_what_is_within():
     action = np.random.default_rng(1).uniform(-1, 1, (1000, 3)).astype(np.float32)
-    clipped, _ = GaussianNoise(.3, seed=2)(action)
-    free, _ = GaussianNoise(.3, seed=2, clip=False)(action)
+    clipped, _ = GaussianNoise(0.3, seed=2)(action)
+    free, _ = GaussianNoise(0.3, seed=2, clip=False)(action)
     np.testing.assert_array_equal(clipped, np.clip(free, -1, 1))
     assert np.any(clipped != free)
 
 
 def test_the_seed_decides_and_calls_differ():
     action = np.zeros((4, 2), np.float32)
-    noise = GaussianNoise(.3, seed=5)
+    noise = GaussianNoise(0.3, seed=5)
     first, second = noise(action)[0], noise(action)[0]
-    np.testing.assert_array_equal(GaussianNoise(.3, seed=5)(action)[0], first)
+    np.testing.assert_array_equal(GaussianNoise(0.3, seed=5)(action)[0], first)
     assert np.all(first != second)
     assert not np.any(action)
 
 
 def test_sigma_0_changes_nothing():
-    action = np.array([[-1, .25, 1]], np.float32)
+    action = np.array([[-1, 0.25, 1]], np.float32)
     np.testing.assert_array_equal(GaussianNoise(0, seed=0)(action)[0], action)
 
 
-@pytest.mark.parametrize("sigma", [-.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
 def test_a_bad_sigma_is_refused(sigma):
     with pytest.raises(ValueError, match="sigma"):
         GaussianNoise(sigma, seed=0)
@@ -46,34 +46,34 @@ def test_a_bad_sigma_is_refused(sigma):
 def run_ou(sigma, theta, steps, rows=2_000, seed=0):
     """The noise of each step, [steps, rows]."""
     noise = OrnsteinUhlenbeckNoise(sigma, theta, seed, clip=False)
-    action = np.full((rows, 1), .5, np.float32)
+    action = np.full((rows, 1), 0.5, np.float32)
     state, found = noise.initial_state(action.shape), []
     for _ in range(steps):
         noisy, state = noise(action, state)
         assert noisy.dtype == state.dtype == np.float32
-        found.append(noisy[:, 0] - .5)
+        found.append(noisy[:, 0] - 0.5)
     return np.stack(found)
 
 
-@pytest.mark.parametrize("sigma, theta", [(.2, .15), (.3, .5), (.3, 1.)])
+@pytest.mark.parametrize("sigma, theta", [(0.2, 0.15), (0.3, 0.5), (0.3, 1.0)])
 def test_ou_noise_has_the_variance_and_correlation_of_the_process(sigma, theta):
     x = run_ou(sigma, theta, steps=80)
     kept = 1 - theta
     for t in (1, 2, 5, 80):  # Var x_t = sigma^2 (1 + kept^2 + ... + kept^(2 t - 2))
         variance = sigma**2 * sum(kept ** (2 * i) for i in range(t))
-        np.testing.assert_allclose(x[t - 1].var(), variance, rtol=.1)
+        np.testing.assert_allclose(x[t - 1].var(), variance, rtol=0.1)
     stationary = x[40:]
-    np.testing.assert_allclose(stationary.var(), sigma**2 / (1 - kept**2), rtol=.03)
-    assert abs(stationary.mean()) < .02
+    np.testing.assert_allclose(stationary.var(), sigma**2 / (1 - kept**2), rtol=0.03)
+    assert abs(stationary.mean()) < 0.02
     for lag in (1, 3, 10):
         correlation = np.corrcoef(stationary[:-lag].ravel(), stationary[lag:].ravel())[0, 1]
-        np.testing.assert_allclose(correlation, kept**lag, atol=.03)
+        np.testing.assert_allclose(correlation, kept**lag, atol=0.03)
     # Rows, the actors, are independent of each other.
-    assert abs(np.corrcoef(x[60, :1000], x[60, 1000:])[0, 1]) < .1
+    assert abs(np.corrcoef(x[60, :1000], x[60, 1000:])[0, 1]) < 0.1
 
 
 def test_ou_noise_is_clipped_but_its_state_is_not():
-    noise = OrnsteinUhlenbeckNoise(3., .1, seed=0)
+    noise = OrnsteinUhlenbeckNoise(3.0, 0.1, seed=0)
     action = np.zeros((100, 2), np.float32)
     noisy, state = noise(action, noise.initial_state(action.shape))
     assert np.abs(noisy).max() == 1 and np.abs(state).max() > 1
@@ -81,13 +81,13 @@ def test_ou_noise_is_clipped_but_its_state_is_not():
 
 
 def test_ou_noise_keeps_what_it_is_given():
-    noise = OrnsteinUhlenbeckNoise(.3, .15, seed=0)
+    noise = OrnsteinUhlenbeckNoise(0.3, 0.15, seed=0)
     state = np.ones((2, 1), np.float32)
     noise(np.zeros((2, 1), np.float32), state)
     assert np.all(state == 1)
 
 
-@pytest.mark.parametrize("theta", [0, -.1, 1.5, float("nan")])
+@pytest.mark.parametrize("theta", [0, -0.1, 1.5, float("nan")])
 def test_a_bad_theta_is_refused(theta):
     with pytest.raises(ValueError, match="theta"):
-        OrnsteinUhlenbeckNoise(.3, theta, seed=0)
+        OrnsteinUhlenbeckNoise(0.3, theta, seed=0)

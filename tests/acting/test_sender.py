@@ -13,8 +13,7 @@ from common.agent import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
-from common.replay import key_layout
-from common.replay import keys
+from common.replay import key_layout, keys
 from common.replay.memory import Statistics
 from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
@@ -28,10 +27,15 @@ SEND_BATCH = 10
 
 @pytest.fixture
 def agent():
-    return D4PG(D4PGConfig(
-        policy_sizes=(8,), critic_sizes=(8,), send_batch=SEND_BATCH, min_replay_size=10,
-        replay_capacity=1000,
-    ))
+    return D4PG(
+        D4PGConfig(
+            policy_sizes=(8,),
+            critic_sizes=(8,),
+            send_batch=SEND_BATCH,
+            min_replay_size=10,
+            replay_capacity=1000,
+        )
+    )
 
 
 @pytest.fixture
@@ -57,8 +61,14 @@ def make_sender(agent, server, stop=None, **shards):
     client = rpc.Client(server.address, TOKEN, timeout_seconds=0.5)
     actors = range(4, 6)
     actor = agent.make_actor(SPEC, actors, 6, seed=0)
-    sender = Sender(agent, actor, RemoteMemory(client, agent.step_specs(SPEC)), actors,
-                    stop or StopRequest(), **shards)
+    sender = Sender(
+        agent,
+        actor,
+        RemoteMemory(client, agent.step_specs(SPEC)),
+        actors,
+        stop or StopRequest(),
+        **shards,
+    )
     sender.start()
     return sender
 
@@ -167,7 +177,8 @@ def test_copies_stand_beside_each_other_with_what_they_are_copies_of():
     batch = transitions(7, 3)._replace(environment_index=np.array([0, 1, 0]))
     step_keys, steps, priorities = as_items(agent, actor, batch, np.array([4, 5]), 1, 6)
     np.testing.assert_array_equal(
-        step_keys, keys.make_keys(1, [4, 4, 5, 5, 4, 4], 6, [14, 15, 16, 17, 18, 19]))
+        step_keys, keys.make_keys(1, [4, 4, 5, 5, 4, 4], 6, [14, 15, 16, 17, 18, 19])
+    )
     np.testing.assert_array_equal(steps[1], [14, 14, 16, 16, 18, 18])
     np.testing.assert_array_equal(priorities, [7.5, 7.5, 8.5, 8.5, 9.5, 9.5])
 
@@ -182,8 +193,9 @@ class Other:
     def statistics(self):
         self.asked += 1
         zeros = dict.fromkeys(Statistics._fields, 0)
-        return Statistics(**zeros | {"items": self.inserted, "inserted": self.inserted,
-                                     "sampled": self.sampled})
+        return Statistics(
+            **zeros | {"items": self.inserted, "inserted": self.inserted, "sampled": self.sampled}
+        )
 
 
 def test_the_ratio_is_kept_over_all_shards(agent, service):

@@ -16,14 +16,17 @@ def refuse(capsys, *arguments):
     return line
 
 
-@pytest.mark.parametrize("arguments, named", [
-    (["nonsense"], "nonsense"),
-    (["replay", "learner"], "learner"),
-    (["--nonsense"], "--nonsense"),
-    (["--repeats=0"], "--repeats"),
-    (["--repeats=many"], "--repeats"),
-    (["--json"], "--json"),
-])
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["nonsense"], "nonsense"),
+        (["replay", "learner"], "learner"),
+        (["--nonsense"], "--nonsense"),
+        (["--repeats=0"], "--repeats"),
+        (["--repeats=many"], "--repeats"),
+        (["--json"], "--json"),
+    ],
+)
 def test_a_mistake_is_one_line_that_names_it(capsys, arguments, named):
     assert named in refuse(capsys, *arguments)
 
@@ -66,7 +69,9 @@ def test_all_suites_run_in_processes_of_their_own(capsys, monkeypatch):
     benchmark.main(["--repeats=3", "--quick"])
     names = ["replay", "image_replay", "learner", "image_learner", "actor", "image_actor"]
     assert [command[3] for command in commands] == names
-    assert all(command[0] == sys.executable and "--repeats=3" in command and "--quick" in command
-               for command in commands)
+    assert all(
+        command[0] == sys.executable and "--repeats=3" in command and "--quick" in command
+        for command in commands
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [f"{name}/x" for name in names]

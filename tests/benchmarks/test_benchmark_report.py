@@ -15,8 +15,14 @@ def test_json_has_exactly_the_documented_fields(tmp_path):
     path = tmp_path / "rows.json"
     report.write_json(path, ROWS)
     first, second = json.loads(path.read_text())
-    assert first == {"name": "replay/loop", "value": 4000.0, "unit": "loops/s", "peer": "cpprb 11",
-                     "peer_value": 3200.0, "ratio": 1.25}
+    assert first == {
+        "name": "replay/loop",
+        "value": 4000.0,
+        "unit": "loops/s",
+        "peer": "cpprb 11",
+        "peer_value": 3200.0,
+        "ratio": 1.25,
+    }
     assert [second[field] for field in ("peer", "peer_value", "ratio")] == [None] * 3
     assert report.read_json(path) == ROWS
     assert [file.name for file in tmp_path.iterdir()] == ["rows.json"]

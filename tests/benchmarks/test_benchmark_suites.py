@@ -45,14 +45,21 @@ def check(rows, names):
 def test_replay():
     sizes = replay_suite.Sizes(capacity=8000, loops=16, samples=50, copied_bytes=2**20)
     rows = replay_suite.measure(program(), sizes, repeats=1, with_peers=False)
-    check(rows, [
-        "replay/bytes_per_raw_byte_52", "replay/bytes_per_raw_byte", "replay/in_process_loop",
-        "replay/in_process_loop_from_arrays", "replay/in_process_loop_limit",
-        "replay/sample_p99_under_adds",
-        "replay/sample_p99_under_adds_from_python", "replay/sample_p99_under_adds_scheduling",
-        "replay/sample_p99_under_adds_added",
-        "replay/service_loop",
-    ])
+    check(
+        rows,
+        [
+            "replay/bytes_per_raw_byte_52",
+            "replay/bytes_per_raw_byte",
+            "replay/in_process_loop",
+            "replay/in_process_loop_from_arrays",
+            "replay/in_process_loop_limit",
+            "replay/sample_p99_under_adds",
+            "replay/sample_p99_under_adds_from_python",
+            "replay/sample_p99_under_adds_scheduling",
+            "replay/sample_p99_under_adds_added",
+            "replay/service_loop",
+        ],
+    )
     assert rows[1].value < 3
     assert max(rows[2].value, rows[3].value) < rows[4].value
 
@@ -63,10 +70,14 @@ def test_replay_with_peers():
     agent = program().make_agent(replay_capacity=4000, min_replay_size=1)
     _, memory, keys = replay_suite._bytes_per_raw_byte(agent, replay_suite.HUMANOID, sizes, "")
     rows = replay_suite._in_process(agent, memory, keys, sizes, repeats=2, with_peers=True)
-    check(rows, [
-        "replay/in_process_loop", "replay/in_process_loop_from_arrays",
-        "replay/in_process_loop_numpy",
-    ])
+    check(
+        rows,
+        [
+            "replay/in_process_loop",
+            "replay/in_process_loop_from_arrays",
+            "replay/in_process_loop_numpy",
+        ],
+    )
     assert [row.peer for row in rows] == ["cpprb 11", "cpprb 11", "NumPy sum tree"]
     statistics = memory.statistics()
     assert statistics.items == 4000 and statistics.duplicates == 0 and statistics.missing == 0
@@ -85,14 +96,22 @@ def test_image_replay(monkeypatch):
 
     monkeypatch.setattr(loops, "through_service", through_service)
     sizes = image_replay_suite.Sizes(
-        capacity=1200, loops=2, service_loops=8, transitions=1000, games=4)
+        capacity=1200, loops=2, service_loops=8, transitions=1000, games=4
+    )
     apex = Program("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)))
     rows = image_replay_suite.measure(apex, sizes, repeats=1, with_peers=False)
-    check(rows, [
-        "image_replay/bytes_per_transition", "image_replay/in_process_loop",
-        "image_replay/in_process_loop_raw", "image_replay/in_process_loop_raw_from_arrays",
-        "image_replay/encode", "image_replay/decode", "image_replay/service_loop",
-    ])
+    check(
+        rows,
+        [
+            "image_replay/bytes_per_transition",
+            "image_replay/in_process_loop",
+            "image_replay/in_process_loop_raw",
+            "image_replay/in_process_loop_raw_from_arrays",
+            "image_replay/encode",
+            "image_replay/decode",
+            "image_replay/service_loop",
+        ],
+    )
     assert rows[0].peer_value > 2 * 84 * 84 * 4 > 10 * rows[0].value
     assert calls == [("atari:pong", 1200)]
 
@@ -106,16 +125,25 @@ def test_the_transition_has_628_bytes():
 def test_learner():
     sizes = learner_suite.Sizes(items=2000, updates=8, actor_seconds=0.5)
     rows = learner_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
-    check(rows, [
-        "learner/d4pg_batch16", "learner/d4pg_updates_per_call_1", "learner/d4pg_batch16_limit",
-        "learner/d4pg_batch16_with_actors", "learner/d4pg_batch16_with_actors_acting",
-    ])
+    check(
+        rows,
+        [
+            "learner/d4pg_batch16",
+            "learner/d4pg_updates_per_call_1",
+            "learner/d4pg_batch16_limit",
+            "learner/d4pg_batch16_with_actors",
+            "learner/d4pg_batch16_with_actors_acting",
+        ],
+    )
 
 
 def test_image_learner():
     sizes = image_learner_suite.Sizes(items=40, games=2, updates=2)
-    apex = Program("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)),
-                   {"batch_size": 8, "prefetch": 2})
+    apex = Program(
+        "binaries.apex_dqn",
+        lambda **fields: ApexDQN(DQNConfig(**fields)),
+        {"batch_size": 8, "prefetch": 2},
+    )
     rows = image_learner_suite.measure(apex, sizes, repeats=1)
     check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
 
@@ -135,9 +163,7 @@ def test_operations_of_the_update_are_those_of_the_equations():
     critic = 30 * 400 + 400 * 300 + 300 * 51
     # Target: both forward. Critic: forward, and back to all weights and hidden layers. Policy: both
     # forward, through the critic back to its input, and back to the policy's weights and layers.
-    products = (
-        policy + critic + 3 * critic - 30 * 400 + policy + 2 * critic + 2 * policy - 24 * 300
-    )
+    products = policy + critic + 3 * critic - 30 * 400 + policy + 2 * critic + 2 * policy - 24 * 300
     counted = learner_suite._operations(agent, learner)
     assert counted == 2 * 256 * products
     assert int(learner.steps) == 0
@@ -162,8 +188,12 @@ def test_a_cluster_that_cannot_start_is_an_error_with_its_words():
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
     role = RoleProcess(
-        program(), "replay", Topology.local({"replay": 1}, "replay"), "a token of the tests",
-        "control:cartpole:swingup", {"replay_capacity": 0},
+        program(),
+        "replay",
+        Topology.local({"replay": 1}, "replay"),
+        "a token of the tests",
+        "control:cartpole:swingup",
+        {"replay_capacity": 0},
     )
     with role, pytest.raises(RuntimeError, match="replay_capacity"):
         role._process.wait(timeout=60)
@@ -172,8 +202,15 @@ def test_a_role_that_cannot_start_is_an_error_with_its_words():
 
 
 def test_sizes_for_quick_are_smaller():
-    for suite in (replay_suite, image_replay_suite, learner_suite, image_learner_suite,
-                  actor_suite, image_actor_suite, cluster_suite):
+    for suite in (
+        replay_suite,
+        image_replay_suite,
+        learner_suite,
+        image_learner_suite,
+        actor_suite,
+        image_actor_suite,
+        cluster_suite,
+    ):
         quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.Sizes())
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
         assert all(q <= f for q, f in numbers) and any(q < f for q, f in numbers)

@@ -52,27 +52,41 @@ def test_claims_of_a_paper_are_printed(capsys):
 
 @pytest.mark.parametrize("program", ["claims", "tables"])
 def test_a_reader_may_leave(tmp_path, program):
-    flags = {"claims": ["--paper=aql"],
-             "tables": ["--paper=reactor", "--table=5", f"--output={tmp_path}"]}[program]
-    with subprocess.Popen([sys.executable, "-u", "-m", f"binaries.{program}", *flags],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    flags = {
+        "claims": ["--paper=aql"],
+        "tables": ["--paper=reactor", "--table=5", f"--output={tmp_path}"],
+    }[program]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", f"binaries.{program}", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--paper=nobody"], 'unknown paper "nobody"'),
-    (["--paper=d4pg", "--scale=huge"], "D4PG has no scale huge"),
-    (["--scale=two_core"], 'no paper has a scale "two_core": there are paper, '),
-    (["--paper=d4pg", "--overview=README.md"], "leave --paper and --scale out"),
-    (["--overview={tmp}/none.md"], "none.md"),
-    (["--overview={tmp}/plain.md"], "has no place for the overview"),
-])
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--paper=nobody"], 'unknown paper "nobody"'),
+        (["--paper=d4pg", "--scale=huge"], "D4PG has no scale huge"),
+        (["--scale=two_core"], 'no paper has a scale "two_core": there are paper, '),
+        (["--paper=d4pg", "--overview=README.md"], "leave --paper and --scale out"),
+        (["--overview={tmp}/none.md"], "none.md"),
+        (["--overview={tmp}/plain.md"], "has no place for the overview"),
+    ],
+)
 def test_mistakes_are_said_in_one_line(tmp_path, capsys, flags, words):
     (tmp_path / "plain.md").write_text("nothing\n")
     with pytest.raises(SystemExit) as ended:
-        claims.main([f"--runs={tmp_path}", f"--output={tmp_path}",
-                     *(flag.format(tmp=tmp_path) for flag in flags)])
+        claims.main(
+            [
+                f"--runs={tmp_path}",
+                f"--output={tmp_path}",
+                *(flag.format(tmp=tmp_path) for flag in flags),
+            ]
+        )
     _, err = capsys.readouterr()
     assert ended.value.code == 2 and err.count("\n") == 1 and words in err

@@ -33,8 +33,9 @@ def many_replays(replays, actors):
     """A cluster whose replay has so many shards, read by its learner."""
     ports = iter(range(1, 100))
     counts = {"learner": 1, "replay": replays, "actor": actors}
-    cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)]
-               for job, count in counts.items()}
+    cluster = {
+        job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in counts.items()
+    }
     return json.dumps({"cluster": cluster, "task": {"type": "learner", "index": 0}})
 
 
@@ -55,8 +56,14 @@ def clean_environment(variables):
 
 def run(*flags, **variables):
     return subprocess.run(
-        [sys.executable, "-m", "binaries.d4pg", *map(str, flags)], cwd=ROOT, timeout=60,
-        env=clean_environment(variables), capture_output=True, text=True, check=False)
+        [sys.executable, "-m", "binaries.d4pg", *map(str, flags)],
+        cwd=ROOT,
+        timeout=60,
+        env=clean_environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def assert_refused(result, *words):
@@ -69,51 +76,74 @@ def assert_refused(result, *words):
 
 
 def contents(directory):
-    return {path.relative_to(directory): path.is_file() and path.read_bytes()
-            for path in directory.rglob("*")}
+    return {
+        path.relative_to(directory): path.is_file() and path.read_bytes()
+        for path in directory.rglob("*")
+    }
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--environment=contrl:cartpole:swingup"], ["contrl:cartpole", '"control:cartpole:swingup"']),
-    (["--environment=control:cartpol:swingup"], ["cartpol:", '"control:cartpole:swingup"']),
-    (["--environment=control:cartpole:swingu"], ["swingu", '"control:cartpole:swingup"']),
-    (["--environment="], ["--environment is missing", "control:cartpole:swingup"]),
-    ([CARTPOLE, "--config.n_step=0"], ["--config.n_step", "at least 1", "is 0"]),
-    ([CARTPOLE, "--config.batch_size=-1"], ["--config.batch_size", "-1"]),
-    ([CARTPOLE, "--config.replay_capacity=-5"], ["--config.replay_capacity", "-5"]),
-    ([CARTPOLE, "--config.policy_sizes=(64,-1)"], ["--config.policy_sizes", "(64, -1)"]),
-    ([CARTPOLE, "--config.policy_sizes=wide"], ["--config.policy_sizes", "whole numbers", "wide"]),
-    ([CARTPOLE, "--config.v_min=200"], ["--config.v_min", "below v_max (150)", "200"]),
-    ([CARTPOLE, "--config.v_max=inf"], ["--config.v_max", "finite", "inf"]),
-    ([CARTPOLE, "--config.learning_rate=nan"], ["--config.learning_rate", "nan"]),
-    ([CARTPOLE, "--config.replay_capacity=100"], ["replay_capacity (100)", "256"]),
-    ([CARTPOLE, "--config.n_step=abc"], ["--config.n_step=abc", "--help"]),
-    ([CARTPOLE, "--config.nonsense=1"], ["--config.nonsense", "--help"]),
-    ([CARTPOLE, "--config.n_stp=1"], ["--config.n_stp", "did you mean --config.n_step?"]),
-    ([CARTPOLE, "--noconfig.layer_nrm"], ["--config.layer_nrm", "--config.layer_norm"]),
-    ([CARTPOLE, "--num_actor=2"], ["num_actor", "num_actors"]),
-    ([CARTPOLE, "--num_actors=0"], ["--num_actors", "[1, 4096]", "is 0"]),
-    ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
-    ([CARTPOLE, "--seed=4294967296"], ["--seed"]),
-    ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
-    ([CARTPOLE, "--actor_processes=1", "--replay_shards=2"],
-     ["--replay_shards is 2", "there are 1", "--actor_processes"]),
-    ([CARTPOLE, "--num_actors=2", "--replay_shards=3"], ["--replay_shards is 3", "there are 2"]),
-    ([CARTPOLE, "--replay=learner", "--replay_shards=2"], ["--replay_shards is 2", "learner's"]),
-    ([CARTPOLE, "--setting=ddpg", "--replay_shards=2"], ["--replay_shards is 2", "learner's"]),
-    ([CARTPOLE, "--replay_shards=33"], ["--replay_shards=33", "[1, 32]"]),
-    ([CARTPOLE, "--max_minutes=-1"], ["--max_minutes=-1"]),
-    ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
-    ([CARTPOLE, "--patience_minutes=inf"], ["--patience_minutes", "finite", "inf"]),
-    ([CARTPOLE, "--seed=-1"], ["--seed=-1"]),
-    ([CARTPOLE, "--seed=2147483648"], ["--seed"]),
-    ([CARTPOLE, "--setting=d3pg_unifrm_n1"], ["d3pg_unifrm_n1", "did you mean d3pg_uniform_n1?"]),
-    ([CARTPOLE, "--setting", "d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
-    ([CARTPOLE, "--setting=ddpg", "--config.samples_per_insert=0"], ["samples_per_insert"]),
-    ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
-    ([CARTPOLE, "--role=leaner"], ["--role=leaner", "learner|replay|actor|evaluator"]),
-    (["--flagfile=there_is_no.flags"], ["there_is_no.flags"]),
-], ids=lambda value: value[-1] if value[0].startswith("-") else "")
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (
+            ["--environment=contrl:cartpole:swingup"],
+            ["contrl:cartpole", '"control:cartpole:swingup"'],
+        ),
+        (["--environment=control:cartpol:swingup"], ["cartpol:", '"control:cartpole:swingup"']),
+        (["--environment=control:cartpole:swingu"], ["swingu", '"control:cartpole:swingup"']),
+        (["--environment="], ["--environment is missing", "control:cartpole:swingup"]),
+        ([CARTPOLE, "--config.n_step=0"], ["--config.n_step", "at least 1", "is 0"]),
+        ([CARTPOLE, "--config.batch_size=-1"], ["--config.batch_size", "-1"]),
+        ([CARTPOLE, "--config.replay_capacity=-5"], ["--config.replay_capacity", "-5"]),
+        ([CARTPOLE, "--config.policy_sizes=(64,-1)"], ["--config.policy_sizes", "(64, -1)"]),
+        (
+            [CARTPOLE, "--config.policy_sizes=wide"],
+            ["--config.policy_sizes", "whole numbers", "wide"],
+        ),
+        ([CARTPOLE, "--config.v_min=200"], ["--config.v_min", "below v_max (150)", "200"]),
+        ([CARTPOLE, "--config.v_max=inf"], ["--config.v_max", "finite", "inf"]),
+        ([CARTPOLE, "--config.learning_rate=nan"], ["--config.learning_rate", "nan"]),
+        ([CARTPOLE, "--config.replay_capacity=100"], ["replay_capacity (100)", "256"]),
+        ([CARTPOLE, "--config.n_step=abc"], ["--config.n_step=abc", "--help"]),
+        ([CARTPOLE, "--config.nonsense=1"], ["--config.nonsense", "--help"]),
+        ([CARTPOLE, "--config.n_stp=1"], ["--config.n_stp", "did you mean --config.n_step?"]),
+        ([CARTPOLE, "--noconfig.layer_nrm"], ["--config.layer_nrm", "--config.layer_norm"]),
+        ([CARTPOLE, "--num_actor=2"], ["num_actor", "num_actors"]),
+        ([CARTPOLE, "--num_actors=0"], ["--num_actors", "[1, 4096]", "is 0"]),
+        ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
+        ([CARTPOLE, "--seed=4294967296"], ["--seed"]),
+        ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
+        (
+            [CARTPOLE, "--actor_processes=1", "--replay_shards=2"],
+            ["--replay_shards is 2", "there are 1", "--actor_processes"],
+        ),
+        (
+            [CARTPOLE, "--num_actors=2", "--replay_shards=3"],
+            ["--replay_shards is 3", "there are 2"],
+        ),
+        (
+            [CARTPOLE, "--replay=learner", "--replay_shards=2"],
+            ["--replay_shards is 2", "learner's"],
+        ),
+        ([CARTPOLE, "--setting=ddpg", "--replay_shards=2"], ["--replay_shards is 2", "learner's"]),
+        ([CARTPOLE, "--replay_shards=33"], ["--replay_shards=33", "[1, 32]"]),
+        ([CARTPOLE, "--max_minutes=-1"], ["--max_minutes=-1"]),
+        ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
+        ([CARTPOLE, "--patience_minutes=inf"], ["--patience_minutes", "finite", "inf"]),
+        ([CARTPOLE, "--seed=-1"], ["--seed=-1"]),
+        ([CARTPOLE, "--seed=2147483648"], ["--seed"]),
+        (
+            [CARTPOLE, "--setting=d3pg_unifrm_n1"],
+            ["d3pg_unifrm_n1", "did you mean d3pg_uniform_n1?"],
+        ),
+        ([CARTPOLE, "--setting", "d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
+        ([CARTPOLE, "--setting=ddpg", "--config.samples_per_insert=0"], ["samples_per_insert"]),
+        ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
+        ([CARTPOLE, "--role=leaner"], ["--role=leaner", "learner|replay|actor|evaluator"]),
+        (["--flagfile=there_is_no.flags"], ["there_is_no.flags"]),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
 def test_a_bad_flag(flags, words, tmp_path, without_tensorflow):
     workdir = tmp_path / "run"
     assert_refused(run(f"--workdir={workdir}", *flags, **without_tensorflow), *words)
@@ -157,54 +187,100 @@ def test_a_workdir_without_permission(tmp_path, without_tensorflow):
 
 
 @pytest.mark.skipif((available.memory() or 0) > 700e9, reason="this machine could hold it")
-@pytest.mark.parametrize("role, variables, words", [
-    ("local", {}, ["740 GB", "4 processes", "--replay=learner", "--num_actors"]),
-    ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN}, ["1 process"]),
-])
-def test_a_replay_that_this_machine_cannot_hold(role, variables, words, tmp_path,
-                                                without_tensorflow):
+@pytest.mark.parametrize(
+    "role, variables, words",
+    [
+        ("local", {}, ["740 GB", "4 processes", "--replay=learner", "--num_actors"]),
+        ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN}, ["1 process"]),
+    ],
+)
+def test_a_replay_that_this_machine_cannot_hold(
+    role, variables, words, tmp_path, without_tensorflow
+):
     workdir = tmp_path / "run"
     result = run(
-        "--environment=control:humanoid:run", f"--workdir={workdir}", "--actor_processes=1",
-        f"--role={role}", f"--config.replay_capacity={2**30}", **variables, **without_tensorflow)
-    assert_refused(result, "not enough memory", "737 GB when full", "--config.replay_capacity",
-                   "--ignore_resources", *words)
+        "--environment=control:humanoid:run",
+        f"--workdir={workdir}",
+        "--actor_processes=1",
+        f"--role={role}",
+        f"--config.replay_capacity={2**30}",
+        **variables,
+        **without_tensorflow,
+    )
+    assert_refused(
+        result,
+        "not enough memory",
+        "737 GB when full",
+        "--config.replay_capacity",
+        "--ignore_resources",
+        *words,
+    )
     assert not workdir.exists()
 
 
-@pytest.mark.parametrize("role, variables, words", [
-    ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
-    ("learner", {"TF_CONFIG": "{"}, ["TF_CONFIG", "not JSON"]),
-    ("learner", {"TF_CONFIG": "[]"}, ["TF_CONFIG", '"cluster"']),
-    ("learner", {"TF_CONFIG": json.dumps(LEARNER)}, ["no cluster token", "REPLAY_RL_TOKEN"]),
-    ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": "short"},
-     ["REPLAY_RL_TOKEN", "5 characters"]),
-    ("actor", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN},
-     ["--role=actor", "TF_CONFIG is learner"]),
-    ("actor", {"TF_CONFIG": tf_config("actor", replay="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
-     ["no learner 0", "add its host:port to TF_CONFIG"]),
-    ("evaluator", {"TF_CONFIG": tf_config("evaluator", replay="127.0.0.1:1"),
-                   "REPLAY_RL_TOKEN": TOKEN}, ["no learner 0", "add its host:port to TF_CONFIG"]),
-    ("replay", {"TF_CONFIG": tf_config("replay", learner="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
-     ["replay 0", "no job 'replay'"]),
-    ("learner", {"TF_CONFIG": many_replays(3, actors=2), "REPLAY_RL_TOKEN": TOKEN},
-     ["TF_CONFIG lists 3 tasks of replay", "there are 2", "--actor_processes"]),
-    ("learner", {"TF_CONFIG": many_replays(33, actors=40), "REPLAY_RL_TOKEN": TOKEN},
-     ["TF_CONFIG lists 33 tasks of replay", "can be 32"]),
-])
+@pytest.mark.parametrize(
+    "role, variables, words",
+    [
+        ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
+        ("learner", {"TF_CONFIG": "{"}, ["TF_CONFIG", "not JSON"]),
+        ("learner", {"TF_CONFIG": "[]"}, ["TF_CONFIG", '"cluster"']),
+        ("learner", {"TF_CONFIG": json.dumps(LEARNER)}, ["no cluster token", "REPLAY_RL_TOKEN"]),
+        (
+            "learner",
+            {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": "short"},
+            ["REPLAY_RL_TOKEN", "5 characters"],
+        ),
+        (
+            "actor",
+            {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN},
+            ["--role=actor", "TF_CONFIG is learner"],
+        ),
+        (
+            "actor",
+            {"TF_CONFIG": tf_config("actor", replay="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
+            ["no learner 0", "add its host:port to TF_CONFIG"],
+        ),
+        (
+            "evaluator",
+            {"TF_CONFIG": tf_config("evaluator", replay="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
+            ["no learner 0", "add its host:port to TF_CONFIG"],
+        ),
+        (
+            "replay",
+            {"TF_CONFIG": tf_config("replay", learner="127.0.0.1:1"), "REPLAY_RL_TOKEN": TOKEN},
+            ["replay 0", "no job 'replay'"],
+        ),
+        (
+            "learner",
+            {"TF_CONFIG": many_replays(3, actors=2), "REPLAY_RL_TOKEN": TOKEN},
+            ["TF_CONFIG lists 3 tasks of replay", "there are 2", "--actor_processes"],
+        ),
+        (
+            "learner",
+            {"TF_CONFIG": many_replays(33, actors=40), "REPLAY_RL_TOKEN": TOKEN},
+            ["TF_CONFIG lists 33 tasks of replay", "can be 32"],
+        ),
+    ],
+)
 def test_a_role_without_its_place(role, variables, words, tmp_path, without_tensorflow):
     workdir = tmp_path / "run"
-    result = run(CARTPOLE, f"--workdir={workdir}", f"--role={role}", **variables,
-                 **without_tensorflow)
+    result = run(
+        CARTPOLE, f"--workdir={workdir}", f"--role={role}", **variables, **without_tensorflow
+    )
     assert_refused(result, *words)
     assert TOKEN not in result.stderr
     assert not workdir.exists()
 
 
 def test_a_role_with_an_unknown_task(tmp_path, without_tensorflow):
-    result = run("--environment=control:cartpole:swngup", f"--workdir={tmp_path}/run",
-                 "--role=learner", TF_CONFIG=json.dumps(LEARNER), REPLAY_RL_TOKEN=TOKEN,
-                 **without_tensorflow)
+    result = run(
+        "--environment=control:cartpole:swngup",
+        f"--workdir={tmp_path}/run",
+        "--role=learner",
+        TF_CONFIG=json.dumps(LEARNER),
+        REPLAY_RL_TOKEN=TOKEN,
+        **without_tensorflow,
+    )
     assert_refused(result, "swngup", '"control:cartpole:swingup"')
     assert not (tmp_path / "run").exists()
 
@@ -218,9 +294,15 @@ def test_the_address_of_something_else(role, tmp_path, without_tensorflow):
     address = f"127.0.0.1:{server.server_address[1]}"
     jobs = {"learner": "127.0.0.1:1", "replay": address}
     try:
-        result = run(CARTPOLE, f"--workdir={tmp_path}/run", f"--role={role}",
-                     "--actor_processes=1", TF_CONFIG=tf_config(role, **jobs),
-                     REPLAY_RL_TOKEN=TOKEN, **without_tensorflow)
+        result = run(
+            CARTPOLE,
+            f"--workdir={tmp_path}/run",
+            f"--role={role}",
+            "--actor_processes=1",
+            TF_CONFIG=tf_config(role, **jobs),
+            REPLAY_RL_TOKEN=TOKEN,
+            **without_tensorflow,
+        )
     finally:
         server.shutdown()
         server.server_close()
@@ -230,9 +312,16 @@ def test_the_address_of_something_else(role, tmp_path, without_tensorflow):
 
 def test_a_host_that_does_not_resolve(tmp_path, without_tensorflow):
     config = tf_config("actor", learner="no-such-host.invalid:4000")
-    result = run(CARTPOLE, f"--workdir={tmp_path}/run", "--role=actor", "--actor_processes=1",
-                 "--patience_minutes=0.01", TF_CONFIG=config, REPLAY_RL_TOKEN=TOKEN,
-                 **without_tensorflow)
+    result = run(
+        CARTPOLE,
+        f"--workdir={tmp_path}/run",
+        "--role=actor",
+        "--actor_processes=1",
+        "--patience_minutes=0.01",
+        TF_CONFIG=config,
+        REPLAY_RL_TOKEN=TOKEN,
+        **without_tensorflow,
+    )
     assert_refused(result, "cannot resolve the host of no-such-host.invalid:4000", "TF_CONFIG")
     assert not (tmp_path / "run").exists()
 
@@ -244,25 +333,35 @@ def test_a_port_in_use(tmp_path):
         address = f"127.0.0.1:{other.getsockname()[1]}"
         cluster = {"learner": ["127.0.0.1:1"], "replay": [address]}
         result = run(
-            CARTPOLE, f"--workdir={tmp_path}/run", "--role=replay", REPLAY_RL_TOKEN=TOKEN,
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "replay", "index": 0}}))
+            CARTPOLE,
+            f"--workdir={tmp_path}/run",
+            "--role=replay",
+            REPLAY_RL_TOKEN=TOKEN,
+            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "replay", "index": 0}}),
+        )
     errors = [line for line in result.stderr.splitlines() if line.startswith("error:")]
     assert result.returncode not in (0, None) and len(errors) == 1, result.stderr
     assert address in errors[0] and "another port" in errors[0]
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("variables", [
-    {"CXX": "/nowhere/g++"}, {"CXX": "g++", "PATH": "/nowhere"},
-], ids=["CXX", "PATH"])
+@pytest.mark.parametrize(
+    "variables", [{"CXX": "/nowhere/g++"}, {"CXX": "g++", "PATH": "/nowhere"}], ids=["CXX", "PATH"]
+)
 def test_a_build_without_a_compiler(variables, tmp_path):
     shutil.copy(ROOT / "setup.py", tmp_path)
     shutil.copytree(ROOT / "common/replay/cc", tmp_path / "common/replay/cc")
     former = tmp_path / "common/replay/_ops.tf-0.0.0.so"
     former.write_text("built before")
     result = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=tmp_path,
-        timeout=60, env=clean_environment(variables), capture_output=True, text=True, check=False)
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=tmp_path,
+        timeout=60,
+        env=clean_environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode != 0
     errors = [line for line in result.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and variables["CXX"] in errors[0] and "install g++" in errors[0]
@@ -272,11 +371,27 @@ def test_a_build_without_a_compiler(variables, tmp_path):
 
 def test_help_explains_every_flag_and_hyperparameter(without_tensorflow):
     text = " ".join(run("--help", **without_tensorflow).stdout.split())
-    for name in ("environment", "workdir", "role", "seed", "num_actors", "actor_processes",
-                 "learner_threads", "max_minutes", "max_actor_steps", "max_learner_steps",
-                 "evaluation_episodes", "evaluation_seconds", "patience_minutes", "replay",
-                 "replay_shards", "[no]ignore_resources", "checkpoint_seconds", "setting",
-                 "config"):
+    for name in (
+        "environment",
+        "workdir",
+        "role",
+        "seed",
+        "num_actors",
+        "actor_processes",
+        "learner_threads",
+        "max_minutes",
+        "max_actor_steps",
+        "max_learner_steps",
+        "evaluation_episodes",
+        "evaluation_seconds",
+        "patience_minutes",
+        "replay",
+        "replay_shards",
+        "[no]ignore_resources",
+        "checkpoint_seconds",
+        "setting",
+        "config",
+    ):
         assert f" --{name}: " in text
     for name in D4PGConfig.__dataclass_fields__:
         explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)

@@ -7,17 +7,25 @@ import signal
 import sys
 import time
 
-import pytest
-
-from common.reporting.csv_rows import last_row
 from launched import launched
+import pytest
 from watched_run import WatchedRun
 
+from common.reporting.csv_rows import last_row
+
 FLAGS = (
-    "--environment=control:cartpole:swingup", "--num_actors=2", "--actor_processes=1",
-    "--learner_threads=1", "--evaluation_episodes=2", "--evaluation_seconds=1",
-    "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)", "--config.batch_size=32",
-    "--config.min_replay_size=200", "--config.samples_per_insert=16", "--config.updates_per_call=4",
+    "--environment=control:cartpole:swingup",
+    "--num_actors=2",
+    "--actor_processes=1",
+    "--learner_threads=1",
+    "--evaluation_episodes=2",
+    "--evaluation_seconds=1",
+    "--config.policy_sizes=(16,16)",
+    "--config.critic_sizes=(16,16)",
+    "--config.batch_size=32",
+    "--config.min_replay_size=200",
+    "--config.samples_per_insert=16",
+    "--config.updates_per_call=4",
 )
 PROCESSES = {"local-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
 
@@ -27,7 +35,8 @@ def start():
     """Starts launchers."""
     with launched() as program:
         yield lambda workdir, *flags: program(
-            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags)
+            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags
+        )
 
 
 def starts(workdir):
@@ -57,8 +66,9 @@ def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, st
     assert second["wall_seconds"] > first["wall_seconds"]
     assert second["actor_steps"] > first["actor_steps"]
     assert [one["outcome"] for one in starts(workdir)] == ["finished", "finished"]
-    steps = [int(line.split(",")[1]) for line in
-             (workdir / "learner.csv").read_text().splitlines()[1:]]
+    steps = [
+        int(line.split(",")[1]) for line in (workdir / "learner.csv").read_text().splitlines()[1:]
+    ]
     assert steps == sorted(steps) and steps.count(0) <= 1  # it did not begin anew
     run.check_files()
 

@@ -19,8 +19,13 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 def start(*flags, **variables):
     kept = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
     return subprocess.Popen(
-        [sys.executable, "-m", "binaries.evaluate", *map(str, flags)], cwd=ROOT, text=True,
-        env={**kept, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        [sys.executable, "-m", "binaries.evaluate", *map(str, flags)],
+        cwd=ROOT,
+        text=True,
+        env={**kept, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def assert_refused(process, *words):
@@ -71,8 +76,7 @@ def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, cap
     monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 0)
     monkeypatch.setattr(atari_suite, "EVALUATION_FRAMES", 40)
     result = tmp_path / "result.json"
-    arguments = evaluate._arguments(
-        [f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
+    arguments = evaluate._arguments([f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
     evaluate._evaluate(arguments, evaluate._agent_module(run.path))
 
     first, second = capsys.readouterr().out.splitlines()
@@ -84,10 +88,14 @@ def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, cap
     assert returned["paper"] == "apex" and returned["episode_returns"] == [0.0] * 11
 
 
-@pytest.mark.parametrize("environment, score", [
-    ("atari:pong", (20.9 + 20.7) / (14.6 + 20.7)), ("atari:tetris", None),
-    ("control:cartpole:swingup", None),
-])
+@pytest.mark.parametrize(
+    "environment, score",
+    [
+        ("atari:pong", (20.9 + 20.7) / (14.6 + 20.7)),
+        ("atari:tetris", None),
+        ("control:cartpole:swingup", None),
+    ],
+)
 def test_the_human_normalised_score(environment, score):
     assert evaluate._human_normalised(environment, 20.9) == pytest.approx(score)
 
@@ -121,10 +129,13 @@ def test_result_video_and_json(workdirs, tmp_path):
     first, second = out.splitlines()
     assert first == (
         f"return {mean:.1f} +- {std:.1f} (min {min(returns):.1f}, max {max(returns):.1f}, 3 "
-        f"episodes): d4pg_prioritized_n5 on {OWN} after 0 learner steps")
+        f"episodes): d4pg_prioritized_n5 on {OWN} after 0 learner steps"
+    )
     assert re.fullmatch(
         rf"video {video}: 101 frames, one every 50 ms, \d+\.\d MB, an episode of return "
-        rf"{returns[0]:.1f}", second)
+        rf"{returns[0]:.1f}",
+        second,
+    )
     assert video.read_bytes().startswith(b"GIF89a")
     assert contents(workdir) == before
 
@@ -135,8 +146,10 @@ def test_the_same_seed_gives_the_same_result_and_no_egl_gives_one_line(workdirs,
     # All at once: most of the time is TensorFlow's start.
     same = [start(*flags), start(*flags)]
     without_egl = start(
-        f"--workdir={workdirs['control:cartpole:swingup']}", f"--video={video}",
-        __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent")
+        f"--workdir={workdirs['control:cartpole:swingup']}",
+        f"--video={video}",
+        __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent",
+    )
     outputs = [process.communicate(timeout=200) for process in same]
     assert outputs[0] == outputs[1] and outputs[0][0].startswith("return ")
     assert_refused(without_egl, "cannot draw with MUJOCO_GL=egl", "apt-get install libegl1")

@@ -13,8 +13,16 @@ from common.experiments import execute, plan
 from common.experiments.status import State, Status
 
 ROOT = pathlib.Path(__file__).parents[2]
-FEW = ("--paper=d4pg", "--figure=2", "--tasks", "cartpole:swingup", "--settings", "ddpg",
-       "d4pg_prioritized_n5", "--seeds=1")
+FEW = (
+    "--paper=d4pg",
+    "--figure=2",
+    "--tasks",
+    "cartpole:swingup",
+    "--settings",
+    "ddpg",
+    "d4pg_prioritized_n5",
+    "--seeds=1",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +61,8 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     assert "2 of 2 runs to do: about 3 minutes" in comments[-1] and "of disk" in comments[-1]
     assert [command[1:3] for command in commands] == [["-m", "binaries.d4pg"]] * 2
     assert {"--setting=ddpg", "--num_actors=1", "--max_minutes=1", "--scale=smoke"} < set(
-        commands[1])
+        commands[1]
+    )
     assert "--num_actors=4" in commands[0]
 
 
@@ -82,23 +91,33 @@ def test_a_dry_run_prints_its_commands_with_a_warning_where_the_disk_is_too_smal
     assert [line.startswith("#") for line in lines[-2:]] == [False, False]
 
 
-@pytest.mark.parametrize("figure, settings, minutes", [
-    ("13", [f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)], 1),
-    ("14", ["--setting=dqn_two_cores", "--setting=dqn_two_cores_uniform"], 10),
-])
+@pytest.mark.parametrize(
+    "figure, settings, minutes",
+    [
+        ("13", [f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)], 1),
+        ("14", ["--setting=dqn_two_cores", "--setting=dqn_two_cores_uniform"], 10),
+    ],
+)
 def test_apexs_figures_on_two_cores_are_minutes_of_flags_that_exist(
     capsys, figure, settings, minutes
 ):
     arguments = [f"--figure={figure}", "--scale=two_cores", "--tasks", "pong", "--seeds=1"]
     assert experiment.main(["--paper=apex", *arguments, "--dry_run"]) == 0
-    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()
-                if not line.startswith("#")]
+    commands = [
+        shlex.split(line)
+        for line in capsys.readouterr().out.splitlines()
+        if not line.startswith("#")
+    ]
     for command, setting in zip(commands, settings, strict=True):
         assert command[1:3] == ["-m", "binaries.apex_dqn"] and setting in command
         assert f"--max_minutes={minutes}" in command and "--learner_threads=2" in command
     # One mistake in flags that otherwise are right: the program names that one alone.
-    done = subprocess.run([sys.executable, *commands[-1][1:], "--actor_processes=99"], cwd=ROOT,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *commands[-1][1:], "--actor_processes=99"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and done.stderr.startswith("error: --actor_processes"), done.stderr
 
 
@@ -125,12 +144,14 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
     assert experiment.main(arguments) == code
     out, err = capsys.readouterr()
     (command,) = commands
-    assert command[-1] == ("--workdir=runs/experiments/d4pg/smoke/ddpg/control-cartpole-swingup/"
-                           "seed_0")
+    assert command[-1] == (
+        "--workdir=runs/experiments/d4pg/smoke/ddpg/control-cartpole-swingup/seed_0"
+    )
     assert "[1/1] ddpg on control:cartpole:swingup, seed 0" in err
     assert f"{1 - code} of 1 runs are finished" in err
-    assert ("failed: ddpg on control:cartpole:swingup, seed 0: it ended with exit code 3" in err
-            ) == bool(code)
+    assert (
+        "failed: ddpg on control:cartpole:swingup, seed 0: it ended with exit code 3" in err
+    ) == bool(code)
 
 
 def test_keep_says_what_it_copied(capsys):
@@ -142,6 +163,10 @@ def test_it_needs_no_tensorflow(tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "binaries.experiment", *FEW, "--dry_run"], cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+        [sys.executable, "-m", "binaries.experiment", *FEW, "--dry_run"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and "binaries.d4pg" in done.stdout, done.stderr

@@ -38,18 +38,30 @@ def test_malformed_rows_are_named_and_the_rest_is_drawn(tmp_path, capsys):
     assert (tmp_path / "d4pg_two_cores.png").exists() and "d4pg_two_cores.pdf" in out
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--paper=d4pg", "--figure=99"], ["D4PG has no figure 99", "there are figure 1, figure 2"]),
-    (["--paper=d4"], ["give --paper and --figure, or --all"]),
-    (["--paper=d4", "--figure=2"], ['unknown paper "d4"', "aql, d4pg"]),
-    (["--paper=d4pg", "--figure=2", "--scale=huge"], ["D4PG has no scale huge", "two_cores"]),
-    (["--paper=d4pg", "--figure=7"], ["D4PG figure 7", "nothing to run"]),
-    (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
-    (["--paper=reactor", "--figure=3"], ["no runs of Reactor figure 3", "not yet implemented"]),
-    (["--all", "--figure=2"], ["leave --figure out"]),
-    (["--all", "--scale=two_core"], ['no paper has a scale "two_core"', "two_cores", "quickstart"]),
-    (["--all", "--paper=aql", "--scale=smoke"], ['no paper has a scale "smoke": there are paper']),
-])
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (
+            ["--paper=d4pg", "--figure=99"],
+            ["D4PG has no figure 99", "there are figure 1, figure 2"],
+        ),
+        (["--paper=d4"], ["give --paper and --figure, or --all"]),
+        (["--paper=d4", "--figure=2"], ['unknown paper "d4"', "aql, d4pg"]),
+        (["--paper=d4pg", "--figure=2", "--scale=huge"], ["D4PG has no scale huge", "two_cores"]),
+        (["--paper=d4pg", "--figure=7"], ["D4PG figure 7", "nothing to run"]),
+        (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
+        (["--paper=reactor", "--figure=3"], ["no runs of Reactor figure 3", "not yet implemented"]),
+        (["--all", "--figure=2"], ["leave --figure out"]),
+        (
+            ["--all", "--scale=two_core"],
+            ['no paper has a scale "two_core"', "two_cores", "quickstart"],
+        ),
+        (
+            ["--all", "--paper=aql", "--scale=smoke"],
+            ['no paper has a scale "smoke": there are paper'],
+        ),
+    ],
+)
 def test_what_cannot_be_drawn_is_said_in_one_line(capsys, flags, words):
     line = fails(capsys, *flags, f"--runs={RUNS}")
     for word in words:
@@ -65,5 +77,6 @@ def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys, monkeyp
     line = fails(capsys, "--paper=d4pg", "--figure=8", f"--runs={tmp_path}/runs")
     assert "--scale=workstation, and copy" in line and "with --keep" in line
     assert "--runs" not in line
-    assert "there are no returns of D4PG" in fails(capsys, "--paper=d4pg", "--figure=runs",
-                                                f"--runs={tmp_path}")
+    assert "there are no returns of D4PG" in fails(
+        capsys, "--paper=d4pg", "--figure=runs", f"--runs={tmp_path}"
+    )

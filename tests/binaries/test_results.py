@@ -41,11 +41,15 @@ def test_it_is_made_byte_for_byte_and_nothing_else_is_there(made, name):
 
 def test_the_overview_is_that_of_the_readme(made):
     assert (made / "README.md").read_text() == (RESULTS / "README.md").read_text(), (
-        "run `make results` and commit what it changes")
+        "run `make results` and commit what it changes"
+    )
 
 
 def test_what_the_readmes_show_exists():
-    for file in [ROOT / "README.md", RESULTS / "README.md",
-                 *(ROOT / "reproductions").glob("*/README.md")]:
+    for file in [
+        ROOT / "README.md",
+        RESULTS / "README.md",
+        *(ROOT / "reproductions").glob("*/README.md"),
+    ]:
         for link in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / link).exists(), f"{file}: {link}"

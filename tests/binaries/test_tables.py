@@ -15,15 +15,21 @@ def test_a_table_is_written_as_markdown_and_csv(tmp_path, capsys):
     assert "| alien " in files[0].read_text() and "\nalien,40804.9," in files[1].read_text()
 
 
-@pytest.mark.parametrize("flags, words", [
-    (["--paper=apex", "--table=7"], "Ape-X has no table 7: there are"),
-    (["--paper=apex"], "give --paper and --table, or --all"),
-    (["--paper=reactor", "--table=4"], "Reactor table 4 (57 Atari games, human starts: scores): "
-     "results/reported has no numbers of it: the human starts were never published"),
-    (["--all", "--scale=two_core"], 'no paper has a scale "two_core": there are paper'),
-    (["--paper=d4pg", "--table=2", "--scale=huge"], "D4PG has no scale huge"),
-    (["--all", "--table=1"], "leave --table out"),
-])
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--paper=apex", "--table=7"], "Ape-X has no table 7: there are"),
+        (["--paper=apex"], "give --paper and --table, or --all"),
+        (
+            ["--paper=reactor", "--table=4"],
+            "Reactor table 4 (57 Atari games, human starts: scores): "
+            "results/reported has no numbers of it: the human starts were never published",
+        ),
+        (["--all", "--scale=two_core"], 'no paper has a scale "two_core": there are paper'),
+        (["--paper=d4pg", "--table=2", "--scale=huge"], "D4PG has no scale huge"),
+        (["--all", "--table=1"], "leave --table out"),
+    ],
+)
 def test_what_cannot_be_written_is_said_in_one_line(tmp_path, capsys, flags, words):
     with pytest.raises(SystemExit) as ended:
         tables.main([*flags, f"--runs={RESULTS / 'runs'}", f"--output={tmp_path}"])

@@ -19,8 +19,11 @@ def launched():
 
     def start(*arguments, **options):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        processes.append(subprocess.Popen([sys.executable, *map(str, arguments)], cwd=ROOT,
-                                          text=True, **pipes | options))
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *map(str, arguments)], cwd=ROOT, text=True, **pipes | options
+            )
+        )
         return processes[-1]
 
     try:

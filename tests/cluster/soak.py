@@ -24,11 +24,12 @@ import sys
 import tempfile
 import time
 
+from watched_run import WatchedRun
+
 from common.cluster.errors import ClusterError
 from common.replay.memory import Statistics
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row
-from watched_run import WatchedRun
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FLAGFILE = "reproductions/d4pg/quickstart.flags"
@@ -42,36 +43,73 @@ in the replay's account and its own: if both die before the learner is back, nob
 
 def _arguments() -> argparse.Namespace:
     parser = Parser(prog="python tests/cluster/soak.py", description=__doc__)
-    parser.add_argument("--module", default="binaries.d4pg",
-                        help="the agent's program, default %(default)s")
-    parser.add_argument("--flagfile", type=pathlib.Path, default=pathlib.Path(_FLAGFILE),
-                        help="its flags, default %(default)s")
-    parser.add_argument("--minutes", type=float, default=10.0,
-                        help=f"length of the run, default 10, at least {_MIN_MINUTES:g}")
+    parser.add_argument(
+        "--module", default="binaries.d4pg", help="the agent's program, default %(default)s"
+    )
+    parser.add_argument(
+        "--flagfile",
+        type=pathlib.Path,
+        default=pathlib.Path(_FLAGFILE),
+        help="its flags, default %(default)s",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10.0,
+        help=f"length of the run, default 10, at least {_MIN_MINUTES:g}",
+    )
     for role, count in (("actor", 10), ("replay", 2), ("learner", 2)):
-        parser.add_argument(f"--{role}_kills", type=int, default=count, metavar="N",
-                            help=f"of the {role}, default {count}")
-    parser.add_argument("--actor_processes", type=int, default=4, metavar="N",
-                        help="to choose from, default 4")
-    parser.add_argument("--replay_shards", type=int, default=1, metavar="N",
-                        help="to choose from, default 1")
-    parser.add_argument("--min_return", type=float, metavar="RETURN",
-                        help="that the last evaluation has to pass, default "
-                             f"{_RETURN_OF_FLAGFILE:g} with the default flagfile, else any")
-    parser.add_argument("--quiet_seconds", type=float, default=60.0, metavar="SECONDS",
-                        help="without kills at the end, for the roles to come back; default 60, "
-                             "more where an episode takes long")
-    parser.add_argument("--seed", type=int, default=0,
-                        help="of the run and of the times of the kills, default 0")
-    parser.add_argument("--workdir", type=pathlib.Path, metavar="DIR",
-                        help="gets the run; a temporary directory by default")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
-                        help="gets the kills and what came out")
+        parser.add_argument(
+            f"--{role}_kills",
+            type=int,
+            default=count,
+            metavar="N",
+            help=f"of the {role}, default {count}",
+        )
+    parser.add_argument(
+        "--actor_processes", type=int, default=4, metavar="N", help="to choose from, default 4"
+    )
+    parser.add_argument(
+        "--replay_shards", type=int, default=1, metavar="N", help="to choose from, default 1"
+    )
+    parser.add_argument(
+        "--min_return",
+        type=float,
+        metavar="RETURN",
+        help="that the last evaluation has to pass, default "
+        f"{_RETURN_OF_FLAGFILE:g} with the default flagfile, else any",
+    )
+    parser.add_argument(
+        "--quiet_seconds",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="without kills at the end, for the roles to come back; default 60, "
+        "more where an episode takes long",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the run and of the times of the kills, default 0"
+    )
+    parser.add_argument(
+        "--workdir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="gets the run; a temporary directory by default",
+    )
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="gets the kills and what came out"
+    )
     arguments = parser.parse_args()
     if arguments.minutes < _MIN_MINUTES:
         parser.error(f"--minutes must be at least {_MIN_MINUTES:g}, is {arguments.minutes:g}")
-    for name, least in (("actor_kills", 0), ("replay_kills", 0), ("learner_kills", 0),
-                        ("quiet_seconds", 0), ("actor_processes", 1), ("replay_shards", 1)):
+    for name, least in (
+        ("actor_kills", 0),
+        ("replay_kills", 0),
+        ("learner_kills", 0),
+        ("quiet_seconds", 0),
+        ("actor_processes", 1),
+        ("replay_shards", 1),
+    ):
         if getattr(arguments, name) < least:
             parser.error(f"--{name} must be at least {least}, is {getattr(arguments, name)}")
     if not arguments.flagfile.is_file():
@@ -104,21 +142,32 @@ class Kill:
 def _schedule(arguments: argparse.Namespace, rng: random.Random) -> list[Kill]:
     end = 60 * arguments.minutes - arguments.quiet_seconds
     # How many there are to choose from, and to kill.
-    roles = {"actor": (arguments.actor_processes, arguments.actor_kills),
-             "replay": (arguments.replay_shards, arguments.replay_kills),
-             "learner": (1, arguments.learner_kills)}
+    roles = {
+        "actor": (arguments.actor_processes, arguments.actor_kills),
+        "replay": (arguments.replay_shards, arguments.replay_kills),
+        "learner": (1, arguments.learner_kills),
+    }
     for _ in range(1000):
         kills = [
-            Kill(role, rng.randrange(processes) if processes > 1 else 0,
-                 rng.uniform(_QUIET_BEGIN_SECONDS, end))
-            for role, (processes, count) in roles.items() for _ in range(count)
+            Kill(
+                role,
+                rng.randrange(processes) if processes > 1 else 0,
+                rng.uniform(_QUIET_BEGIN_SECONDS, end),
+            )
+            for role, (processes, count) in roles.items()
+            for _ in range(count)
         ]
         times = {role: [kill.at for kill in kills if kill.role == role] for role in roles}
-        if all(abs(one - other) >= _APART_SECONDS
-               for one in times["replay"] for other in times["learner"]):
+        if all(
+            abs(one - other) >= _APART_SECONDS
+            for one in times["replay"]
+            for other in times["learner"]
+        ):
             return sorted(kills, key=lambda kill: kill.at)
-    sys.exit(f"error: too many kills of replay and learner for --minutes={arguments.minutes:g}: "
-             f"they are {_APART_SECONDS:g} s apart")
+    sys.exit(
+        f"error: too many kills of replay and learner for --minutes={arguments.minutes:g}: "
+        f"they are {_APART_SECONDS:g} s apart"
+    )
 
 
 class Soak:
@@ -222,8 +271,9 @@ def _check(
         "wall_seconds": run.learner("wall_seconds"),
         "learner_steps": run.learner("learner_steps"),
         "actor_steps": run.learner("actor_steps"),
-        "min_replay_size": json.loads(
-            (run.workdir / "config.json").read_text())["config"]["min_replay_size"],
+        "min_replay_size": json.loads((run.workdir / "config.json").read_text())["config"][
+            "min_replay_size"
+        ],
         "lives_of_actors": len(accounts),
         "accepted_from_all_lives": sum(accounts.values()),
         "processes_left": len(run.pids()),
@@ -235,7 +285,7 @@ def _check(
         wrong.append(f"nothing was learnt after the last kill, at step {steps_at_last_kill:,}")
     least = arguments.min_return
     if least is not None and not (numbers["return"] is not None and numbers["return"] > least):
-        wrong.append(f'the last return is {numbers["return"]}, not above {least:g}')
+        wrong.append(f"the last return is {numbers['return']}, not above {least:g}")
     if numbers["processes_left"]:
         wrong.append(f"processes are left: {run.pids()}")
     in_order = arguments.actor_processes
@@ -255,25 +305,42 @@ def main() -> None:
     workdir = workdir.absolute()
     run, kills = WatchedRun(workdir), _schedule(arguments, random.Random(arguments.seed))
     launcher = subprocess.Popen(
-        [sys.executable, "-m", arguments.module, f"--flagfile={arguments.flagfile.absolute()}",
-         f"--workdir={workdir}", f"--max_minutes={arguments.minutes}",
-         f"--actor_processes={arguments.actor_processes}",
-         f"--replay_shards={arguments.replay_shards}", f"--seed={arguments.seed}",
-         "--checkpoint_seconds=20"], cwd=_ROOT)
+        [
+            sys.executable,
+            "-m",
+            arguments.module,
+            f"--flagfile={arguments.flagfile.absolute()}",
+            f"--workdir={workdir}",
+            f"--max_minutes={arguments.minutes}",
+            f"--actor_processes={arguments.actor_processes}",
+            f"--replay_shards={arguments.replay_shards}",
+            f"--seed={arguments.seed}",
+            "--checkpoint_seconds=20",
+        ],
+        cwd=_ROOT,
+    )
     try:
-        run.wait_for(lambda: run.learner("wall_seconds") or launcher.poll() is not None, 180,
-                     "the learner's first row")
+        run.wait_for(
+            lambda: run.learner("wall_seconds") or launcher.poll() is not None,
+            180,
+            "the learner's first row",
+        )
         soak = Soak(run, launcher, arguments.actor_processes)
         soak.go(kills)
     finally:
         launcher.terminate()  # of one that has ended, nothing
         launcher.wait()
     if not run.learner("wall_seconds"):
-        sys.exit(f"error: {arguments.module} ended before its learner's first row; "
-                 f"the logs are in {workdir / 'logs'}")
+        sys.exit(
+            f"error: {arguments.module} ended before its learner's first row; "
+            f"the logs are in {workdir / 'logs'}"
+        )
     numbers, wrong = _check(run, launcher.returncode, arguments, soak.steps_at_last_kill)
-    wrong += [f"{kill.role} {kill.index} was not {'back' if kill.done else 'killed'} before the end"
-              for kill in kills if kill.recovered is None]
+    wrong += [
+        f"{kill.role} {kill.index} was not {'back' if kill.done else 'killed'} before the end"
+        for kill in kills
+        if kill.recovered is None
+    ]
     print("\nkilled      at      back after")
     for kill in kills:
         back = "-" if kill.recovered is None else f"{kill.recovered:.0f} s"
@@ -282,9 +349,13 @@ def main() -> None:
         print(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
     print(f"run directory {workdir}")
     if arguments.json:
-        result = {"program": arguments.module, "flags": arguments.flagfile.name,
-                  "kills": [dataclasses.asdict(kill) for kill in kills], "end": numbers,
-                  "wrong": wrong}
+        result = {
+            "program": arguments.module,
+            "flags": arguments.flagfile.name,
+            "kills": [dataclasses.asdict(kill) for kill in kills],
+            "end": numbers,
+            "wrong": wrong,
+        }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
     if wrong:
         sys.exit("\n".join(["", *(f"error: {one}" for one in wrong)]))

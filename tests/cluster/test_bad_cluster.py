@@ -19,10 +19,17 @@ ROOT = pathlib.Path(__file__).parents[2]
 TOKEN = "a token for this test"
 ENVIRONMENT = "--environment=control:cartpole:swingup"
 FLAGS = (
-    "--num_actors=2", "--actor_processes=1", "--learner_threads=1", "--evaluation_episodes=1",
-    "--config.policy_sizes=(8,8)", "--config.critic_sizes=(8,8)", "--config.batch_size=16",
-    "--config.min_replay_size=100", "--config.samples_per_insert=4",
-    "--config.updates_per_call=2", "--checkpoint_seconds=1",
+    "--num_actors=2",
+    "--actor_processes=1",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--config.policy_sizes=(8,8)",
+    "--config.critic_sizes=(8,8)",
+    "--config.batch_size=16",
+    "--config.min_replay_size=100",
+    "--config.samples_per_insert=4",
+    "--config.updates_per_call=2",
+    "--checkpoint_seconds=1",
 )
 LEARNER, REPLAY, OTHER = (f"127.0.0.1:{port}" for port in free_ports(3))
 CLUSTER = {"learner": [LEARNER], "replay": [REPLAY]}
@@ -34,14 +41,29 @@ def start(role, workdir, *flags, cluster=None, environment=ENVIRONMENT):
     variables = {**os.environ, "REPLAY_RL_TOKEN": TOKEN, "TF_CONFIG": json.dumps(task)}
     with open(f"{workdir}.{role}.txt", "wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "binaries.d4pg", environment, *FLAGS, f"--role={role}",
-             f"--workdir={workdir}", *flags],
-            cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "binaries.d4pg",
+                environment,
+                *FLAGS,
+                f"--role={role}",
+                f"--workdir={workdir}",
+                *flags,
+            ],
+            cwd=ROOT,
+            env=variables,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def contents(directory):
-    return {path.relative_to(directory): path.read_bytes()
-            for path in directory.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def steps(workdir):
@@ -79,22 +101,34 @@ def bad(tmp_path_factory):
         wait_for(lambda: steps(run) > 0, 200, "the run learns")
         before = steps(run)
         started["sizes"] = start(
-            "actor", folder / "sizes", "--config.n_step=3", environment="--environment=control:"
-            "cheetah:run")
-        started["swapped"] = start("evaluator", folder / "swapped",
-                                   cluster={"learner": [REPLAY], "replay": [LEARNER]})
+            "actor",
+            folder / "sizes",
+            "--config.n_step=3",
+            environment="--environment=control:cheetah:run",
+        )
+        started["swapped"] = start(
+            "evaluator", folder / "swapped", cluster={"learner": [REPLAY], "replay": [LEARNER]}
+        )
         started["lacking"] = start("actor", folder / "lacking", cluster={"learner": [LEARNER]})
-        started["shards"] = start("actor", folder / "shards", "--actor_processes=2",
-                                  cluster={"learner": [LEARNER], "replay": [REPLAY, OTHER]})
-        started["alone"] = start("actor", folder / "alone", "--patience_minutes=0.01",
-                                 cluster={"learner": [OTHER]})
-        started["second"] = start("learner", folder / "second",
-                                  cluster={"learner": [OTHER], "replay": [REPLAY]})
-        started["same_port"] = start("learner", folder / "same_port",
-                                     cluster={"learner": [LEARNER]})
+        started["shards"] = start(
+            "actor",
+            folder / "shards",
+            "--actor_processes=2",
+            cluster={"learner": [LEARNER], "replay": [REPLAY, OTHER]},
+        )
+        started["alone"] = start(
+            "actor", folder / "alone", "--patience_minutes=0.01", cluster={"learner": [OTHER]}
+        )
+        started["second"] = start(
+            "learner", folder / "second", cluster={"learner": [OTHER], "replay": [REPLAY]}
+        )
+        started["same_port"] = start(
+            "learner", folder / "same_port", cluster={"learner": [LEARNER]}
+        )
         (folder / "same_workdir").symlink_to(run)
-        started["same_workdir"] = start("learner", folder / "same_workdir",
-                                        cluster={"learner": [OTHER]})
+        started["same_workdir"] = start(
+            "learner", folder / "same_workdir", cluster={"learner": [OTHER]}
+        )
         roles = ("replay", "learner", "actor")
         codes = {name: process.wait(200) for name, process in started.items() if name not in roles}
         after = steps(run)
@@ -117,8 +151,13 @@ def test_an_actor_of_another_config_and_action_size_is_refused(bad):
     error = error_of(folder / "sizes", "actor")
     assert codes["sizes"] == 2
     assert f"this actor and the learner at {LEARNER} are not of one run" in error
-    for words in ("action_size is 6 here and 1 there", "observation_size is 17 here and 5 there",
-                  "config.n_step is 3 here and 5 there", "control:cheetah:run", "same flags"):
+    for words in (
+        "action_size is 6 here and 1 there",
+        "observation_size is 17 here and 5 there",
+        "config.n_step is 3 here and 5 there",
+        "control:cheetah:run",
+        "same flags",
+    ):
         assert words in error
     assert "config.batch_size" not in error  # only what differs
     assert list(contents(folder / "sizes")) == [pathlib.Path("config.json")]
@@ -158,11 +197,14 @@ def test_a_role_that_is_left_alone_ends_after_its_patience(bad):
     assert re.search(f"waiting for the learner: .*{OTHER}", said)
 
 
-@pytest.mark.parametrize("name, words", [
-    ("second", ("the replay at", REPLAY, f'["{OTHER}"] here', f'["{LEARNER}"] there')),
-    ("same_port", ("another process serves", LEARNER, "another port")),
-    ("same_workdir", ("another learner uses", "same_workdir", "another --workdir")),
-])
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("second", ("the replay at", REPLAY, f'["{OTHER}"] here', f'["{LEARNER}"] there')),
+        ("same_port", ("another process serves", LEARNER, "another port")),
+        ("same_workdir", ("another learner uses", "same_workdir", "another --workdir")),
+    ],
+)
 def test_a_second_learner_is_refused(bad, name, words):
     folder, codes, _ = bad
     error = error_of(folder / name, "learner")
@@ -195,14 +237,30 @@ def test_a_truncated_checkpoint_ends_a_local_run_at_once(bad):
     logs = folder / "run" / "learner.csv"
     before, rows = contents(checkpoints), logs.read_bytes()
     result = subprocess.run(
-        [sys.executable, "-m", "binaries.d4pg", ENVIRONMENT, *FLAGS, f"--workdir={folder}/run",
-         "--replay=learner"],
-        cwd=ROOT, timeout=200, capture_output=True, text=True, check=False)
+        [
+            sys.executable,
+            "-m",
+            "binaries.d4pg",
+            ENVIRONMENT,
+            *FLAGS,
+            f"--workdir={folder}/run",
+            "--replay=learner",
+        ],
+        cwd=ROOT,
+        timeout=200,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert result.returncode == 2 and len(errors) == 1, result.stderr
     assert "Traceback" not in result.stderr and "restarted" not in result.stderr
     prefix = newest.name.partition(".")[0]
-    for words in ("learner 0: the checkpoint", f"{prefix} cannot be read", f"remove {newest.name}",
-                  "to go on from ckpt-"):
+    for words in (
+        "learner 0: the checkpoint",
+        f"{prefix} cannot be read",
+        f"remove {newest.name}",
+        "to go on from ckpt-",
+    ):
         assert words in errors[0]
     assert contents(checkpoints) == before and logs.read_bytes() == rows

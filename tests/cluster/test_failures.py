@@ -7,20 +7,27 @@ import signal
 import subprocess
 import sys
 
+from launched import ROOT, launched
 import pytest
+from watched_run import WatchedRun
 
 from common.cluster.parameters import ParameterClient
 from common.cluster.topology import Topology
 from common.replay.memory import Statistics
-from launched import ROOT, launched
-from watched_run import WatchedRun
 
 MIN_SIZE = 1000
 FLAGS = (
-    "--environment=control:cartpole:swingup", "--num_actors=2", "--learner_threads=1",
-    "--evaluation_episodes=1", "--evaluation_seconds=2", "--checkpoint_seconds=1",
-    "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)", "--config.batch_size=32",
-    f"--config.min_replay_size={MIN_SIZE}", "--config.samples_per_insert=16",
+    "--environment=control:cartpole:swingup",
+    "--num_actors=2",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=1",
+    "--config.policy_sizes=(16,16)",
+    "--config.critic_sizes=(16,16)",
+    "--config.batch_size=32",
+    f"--config.min_replay_size={MIN_SIZE}",
+    "--config.samples_per_insert=16",
     "--config.updates_per_call=4",
 )
 TOKEN = "the token of a test that kills"
@@ -32,9 +39,15 @@ def programs():
     """Starts programs."""
     with launched() as program:
         yield lambda workdir, *flags, output=subprocess.PIPE, environment=None: program(
-            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags, stdout=output,
+            "-m",
+            "binaries.d4pg",
+            *FLAGS,
+            f"--workdir={workdir}",
+            *flags,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "REPLAY_RL_TOKEN": TOKEN, **(environment or {})})
+            env={**os.environ, "REPLAY_RL_TOKEN": TOKEN, **(environment or {})},
+        )
 
 
 @linux_only
@@ -43,8 +56,11 @@ def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
     run = WatchedRun(tmp_path / "run")
     launcher = programs(run.workdir, "--actor_processes=1")
     checkpoint = run.workdir / "checkpoints" / "checkpoint"
-    run.wait_for(lambda: run.learner("learner_steps") and checkpoint.exists()
-                 and len(run.acting()) > 0, 120, "learning, an episode, a checkpoint")
+    run.wait_for(
+        lambda: run.learner("learner_steps") and checkpoint.exists() and len(run.acting()) > 0,
+        120,
+        "learning, an episode, a checkpoint",
+    )
 
     # An actor: another life of it goes on.
     lives = set(run.acting()["incarnation"])
@@ -72,8 +88,11 @@ def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
     resumed_at = int(re.search(r"resumed at learner step (\d+)", run.log("learner"))[1])
     assert resumed_at > 0
     run.wait_for(lambda: learner.latest().learner_steps > max(steps, resumed_at), 120, "learning")
-    run.wait_for(lambda: run.acting()["parameter_version"].iloc[-1] > version, 120,
-                 "acting with new parameters")
+    run.wait_for(
+        lambda: run.acting()["parameter_version"].iloc[-1] > version,
+        120,
+        "acting with new parameters",
+    )
 
     launcher.send_signal(signal.SIGTERM)
     output = launcher.communicate(timeout=60)[0]
@@ -82,16 +101,18 @@ def test_a_run_survives_kill_9_of_each_of_its_roles(tmp_path, programs):
     assert not run.pids()
     run.check_files()
     run.check_accounts(in_order=1)
-    (outcome,) = [one["outcome"] for one in
-                  json.loads((run.workdir / "run.json").read_text())["starts"]]
+    (outcome,) = [
+        one["outcome"] for one in json.loads((run.workdir / "run.json").read_text())["starts"]
+    ]
     assert outcome == "stopped"
     stopped_at = run.learner("learner_steps")
     assert f"finished at learner step {stopped_at}" in run.log("learner")
 
     # A cut run goes on where it was, with a limit that lies farther.
     limit = stopped_at + 200
-    output = programs(run.workdir, "--actor_processes=1", f"--max_learner_steps={limit}"
-                      ).communicate(timeout=120)[0]
+    output = programs(
+        run.workdir, "--actor_processes=1", f"--max_learner_steps={limit}"
+    ).communicate(timeout=120)[0]
     assert f"resumed at learner step {stopped_at}" in run.log("learner"), output
     assert run.learner("learner_steps") == limit
     assert re.search(rf"^evaluator return .* {limit:,} learner steps$", output, re.M), output
@@ -107,12 +128,19 @@ def test_an_actor_that_nobody_starts_again_is_simply_missing(tmp_path, programs)
 
     def start(role, index):
         with open(tmp_path / f"{role}-{index}.log", "w", encoding="utf-8") as file:
-            return programs(run.workdir, f"--role={role}", output=file,
-                            environment={"TF_CONFIG": topology.to_tf_config(role, index)})
+            return programs(
+                run.workdir,
+                f"--role={role}",
+                output=file,
+                environment={"TF_CONFIG": topology.to_tf_config(role, index)},
+            )
 
     learner, lost, other = start("learner", 0), start("actor", 0), start("actor", 1)
-    run.wait_for(lambda: run.acting() is not None and set(run.acting()["actor"]) == {0, 1}, 120,
-                 "episodes of two actors")
+    run.wait_for(
+        lambda: run.acting() is not None and set(run.acting()["actor"]) == {0, 1},
+        120,
+        "episodes of two actors",
+    )
     lost.kill()
     lost.wait()
     before = len(run.acting())
@@ -174,8 +202,14 @@ for _ in range(int(sys.argv[2])):
 
 def test_kill_9_in_the_middle_of_a_save_leaves_one_to_restore(tmp_path):
     kills = 12
-    saver = subprocess.run([sys.executable, "-c", SAVER, str(tmp_path), str(kills)], cwd=ROOT,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    saver = subprocess.run(
+        [sys.executable, "-c", SAVER, str(tmp_path), str(kills)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     lives = [[int(number) for number in line.split()] for line in saver.stdout.splitlines()]
     assert len(lives) == kills and all(lives), saver.stderr
     assert lives[0][0] == -1

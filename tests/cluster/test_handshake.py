@@ -7,8 +7,15 @@ import pytest
 import tensorflow as tf
 
 from common.cluster import probe, rpc
-from common.cluster.errors import (AddressInUseError, ClusterError, NoServiceError, OtherRunError,
-                                   ServiceUnavailableError, UnknownHostError, WrongTokenError)
+from common.cluster.errors import (
+    AddressInUseError,
+    ClusterError,
+    NoServiceError,
+    OtherRunError,
+    ServiceUnavailableError,
+    UnknownHostError,
+    WrongTokenError,
+)
 from common.cluster.handshake import Credentials
 from common.cluster.topology import free_ports
 
@@ -57,8 +64,10 @@ def listening():
 
 def test_the_fingerprint_is_of_the_values_not_of_their_order_or_sequence_type():
     again = {"action_size": 1, "config": {"sizes": [300, 200], "n_step": 5}, "paper": "d4pg"}
-    first, second = (Credentials(TOKEN, role, run).fingerprint
-                     for role, run in (("actor", RUN), ("learner", again)))
+    first, second = (
+        Credentials(TOKEN, role, run).fingerprint
+        for role, run in (("actor", RUN), ("learner", again))
+    )
     assert first == second
     assert Credentials(TOKEN, "actor", {**RUN, "action_size": 2}).fingerprint != first
     assert Credentials.of(TOKEN).fingerprint == ""
@@ -76,9 +85,13 @@ def test_a_role_of_another_run_is_refused_at_every_call(served):
     before = int(count)
     other = {**RUN, "action_size": 2, "config": {"n_step": 1, "sizes": (300, 200)}}
     client = rpc.Client(address, Credentials(TOKEN, "actor", other))
-    for call in (lambda: client.call("count"), lambda: client.call("ping"),
-                 lambda: client.wait_until_available(5.0), lambda: client.call("absent"),
-                 lambda: client.call_async("count").result()):
+    for call in (
+        lambda: client.call("count"),
+        lambda: client.call("ping"),
+        lambda: client.wait_until_available(5.0),
+        lambda: client.call("absent"),
+        lambda: client.call_async("count").result(),
+    ):
         with pytest.raises(OtherRunError) as caught:
             call()
         message = str(caught.value)
@@ -124,8 +137,9 @@ def test_a_service_that_comes_back_with_another_run_refuses_its_old_clients():
 
 def test_a_server_that_another_run_answers_for_says_that_the_address_is_in_use(served):
     address, _ = served
-    elsewhere = rpc.Server(address_of(free_ports(1)[0]), Credentials(TOKEN, "learner", {}),
-                           advertised_address=address)
+    elsewhere = rpc.Server(
+        address_of(free_ports(1)[0]), Credentials(TOKEN, "learner", {}), advertised_address=address
+    )
     with pytest.raises(AddressInUseError, match=address):
         elsewhere.start()
 
@@ -154,8 +168,11 @@ def test_a_web_server_is_no_service():
     server.RequestHandlerClass.log_message = lambda *_: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = address_of(server.server_address[1])
-    for look in (probe.probe, lambda address: probe.check(address, patience_seconds=0.0),
-                 lambda address: rpc.Client(address, TOKEN, 0.5).call("ping")):
+    for look in (
+        probe.probe,
+        lambda address: probe.check(address, patience_seconds=0.0),
+        lambda address: rpc.Client(address, TOKEN, 0.5).call("ping"),
+    ):
         with pytest.raises(NoServiceError, match=f"{address} is no service of a cluster"):
             look(address)
     server.shutdown()

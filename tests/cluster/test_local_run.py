@@ -39,7 +39,6 @@ def run(tmp_path, monkeypatch):
     lines = []
 
     class Recorded(ProgressLine):
-
         def update(self, *arguments, **keywords):
             super().update(*arguments, **keywords)
             lines.append(self.line(None))
@@ -54,8 +53,15 @@ def run(tmp_path, monkeypatch):
         learner = [sys.executable, "-c", LEARNER, str(directory.path), *ends]
         roles = [Role("learner", 0, learner, restart=True), Role("actor", 0, SLEEP, restart=True)]
         cluster = LocalCluster(roles, directory.logs, restart_delay_seconds=1.2)
-        one = LocalRun(directory, cluster, StopRequest(), max_minutes=1, max_actor_steps=None,
-                       max_learner_steps=max_learner_steps, min_replay_size=0)
+        one = LocalRun(
+            directory,
+            cluster,
+            StopRequest(),
+            max_minutes=1,
+            max_actor_steps=None,
+            max_learner_steps=max_learner_steps,
+            min_replay_size=0,
+        )
         one.run("test")
         assert not any(state.running for state in cluster.states().values())
         starts = json.loads(directory.run_json.read_text())["starts"]
@@ -116,8 +122,9 @@ try:
 except KeyboardInterrupt:
     print("interrupted twice")
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert "test; run directory" in process.stderr.readline()
     time.sleep(1.5)  # the learner is deaf by now
     process.send_signal(signal.SIGINT)

@@ -28,8 +28,7 @@ def test_a_reader_sees_each_version_once():
     assert client.read() is None
 
     values = np.array([1.0, np.nan, -3.0], np.float32)
-    version = service.publish(values, learner_steps=10, actor_steps=2**40,
-                              wall_seconds=12.5)
+    version = service.publish(values, learner_steps=10, actor_steps=2**40, wall_seconds=12.5)
     values[:] = 0.0  # the snapshot is a copy
     snapshot = client.read()
     assert snapshot.status == parameters.Status(version, 10, 2**40, 12.5, False)
@@ -90,8 +89,9 @@ def test_who_asks_is_counted_by_role():
     server.close()
 
 
-@pytest.mark.parametrize("flat", [np.zeros([2], np.float32), np.zeros([3], np.float64),
-                                  np.zeros([3, 1], np.float32)])
+@pytest.mark.parametrize(
+    "flat", [np.zeros([2], np.float32), np.zeros([3], np.float64), np.zeros([3, 1], np.float32)]
+)
 def test_publishing_another_vector_is_refused(flat):
     server, service, client = serve(3)
     with pytest.raises(ValueError, match=r"\[3\] float32"):

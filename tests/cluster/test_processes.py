@@ -38,8 +38,14 @@ time.sleep(60)
 @linux_only
 def test_a_child_dies_with_its_parent():
     parent = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', "
-         "sys.argv[1]])", CHILD], stdout=subprocess.PIPE)
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])",
+            CHILD,
+        ],
+        stdout=subprocess.PIPE,
+    )
     child = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
@@ -49,8 +55,10 @@ def test_a_child_dies_with_its_parent():
 
 @linux_only
 def test_a_child_whose_parent_has_died_already_ends_at_once():
-    code = ("from common.cluster.processes import set_parent_death_signal as s\n"
-            f"s({os.getpid()})\nprint('mine', flush=True)\ns(999999999)\nprint('other')")
+    code = (
+        "from common.cluster.processes import set_parent_death_signal as s\n"
+        f"s({os.getpid()})\nprint('mine', flush=True)\ns(999999999)\nprint('other')"
+    )
     child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     assert child.stdout == b"mine\n"
     assert child.returncode == -signal.SIGKILL
@@ -98,11 +106,15 @@ import tensorflow as tf
 print(os.environ["OMP_NUM_THREADS"], tf.config.threading.get_intra_op_parallelism_threads(),
       tf.config.threading.get_inter_op_parallelism_threads())
 """
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL, check=True)
+    child = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+    )
     assert child.stdout.split() == [b"1", b"1", b"1"]
     assert processes.thread_environment(3) == {
-        "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
+        "OMP_NUM_THREADS": "3",
+        "OPENBLAS_NUM_THREADS": "3",
+        "MKL_NUM_THREADS": "3",
+    }
 
 
 def test_patience_ends_only_without_answers():

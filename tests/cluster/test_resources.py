@@ -12,7 +12,8 @@ WORKDIR = pathlib.Path("runs/humanoid")
 HUMANOID = resources.Sizes(bytes_per_step=628, replay_capacity=1_000_000, parameters=257_472)
 SOFT = dataclasses.replace(HUMANOID, soft_capacity=True)
 LOCAL = resources.Plan(
-    processes=4, environments=42, learner=True, replay=1, launcher=True, hours=1.0)
+    processes=4, environments=42, learner=True, replay=1, launcher=True, hours=1.0
+)
 REPLAY = resources.Plan(processes=1, environments=0, learner=False, replay=1)
 
 
@@ -47,8 +48,7 @@ def test_a_role_needs_its_own_share_only():
     assert actor.disk == actor.replay == 0
     assert learner.disk > 3 * HUMANOID.learner_bytes
     assert needs(learner=True, replay=1).memory - learner.memory == needs(replay=1).replay > 0
-    shares = learner.memory + needs(replay=1).memory + actor.memory + needs(
-        environments=10).memory
+    shares = learner.memory + needs(replay=1).memory + actor.memory + needs(environments=10).memory
     assert 0 < shares - resources.needs(HUMANOID, LOCAL).memory < 3 * 500 * MB  # each maps the code
 
 
@@ -89,7 +89,8 @@ def test_a_soft_capacity_that_fits_only_with_a_learner_is_a_warning():
     assert "--config.replay_capacity" in line
     assert "replay 771 MB when full, up to" in line
     assert resources.compare(small, LOCAL, 2 * soft.memory, None, WORKDIR, False).endswith(
-        "of disk")
+        "of disk"
+    )
 
 
 def test_environments_are_those_of_their_suite():
@@ -108,16 +109,21 @@ def test_what_is_drawn_ahead_is_the_learners():
 def test_a_longer_run_needs_more_disk():
     day = dataclasses.replace(LOCAL, hours=24.0)
     endless = dataclasses.replace(LOCAL, hours=None)
-    assert (resources.needs(HUMANOID, endless).disk == resources.needs(HUMANOID, day).disk
-            > resources.needs(HUMANOID, LOCAL).disk)
+    assert (
+        resources.needs(HUMANOID, endless).disk
+        == resources.needs(HUMANOID, day).disk
+        > resources.needs(HUMANOID, LOCAL).disk
+    )
 
 
 def test_enough():
     assert compare(LOCAL, 22 * GB, 100 * GB) == (
         "needs about 3.4 GB of memory (replay 687 MB when full, 4 processes) of 22 GB available, "
-        "19 MB of disk of 100 GB free")
+        "19 MB of disk of 100 GB free"
+    )
     assert compare(REPLAY, 22 * GB, 0) == (
-        "needs about 1.5 GB of memory (replay 687 MB when full, 1 process) of 22 GB available")
+        "needs about 1.5 GB of memory (replay 687 MB when full, 1 process) of 22 GB available"
+    )
 
 
 def test_close_is_a_warning():
@@ -132,8 +138,15 @@ def test_too_little_memory_is_refused():
     with pytest.raises(ClusterError) as caught:
         compare(LOCAL, need - 1, GB)
     line = str(caught.value)
-    for word in ("not enough memory", "3.4 GB of memory", "--config.replay_capacity",
-                 "--num_actors", "--actor_processes", "--replay=learner", "--ignore_resources"):
+    for word in (
+        "not enough memory",
+        "3.4 GB of memory",
+        "--config.replay_capacity",
+        "--num_actors",
+        "--actor_processes",
+        "--replay=learner",
+        "--ignore_resources",
+    ):
         assert word in line
     assert "\n" not in line and "--workdir" not in line
     assert compare(LOCAL, need - 1, GB, ignore=True).endswith("not enough memory, ignored")
@@ -158,12 +171,19 @@ def test_a_role_is_told_what_helps_there():
 
 def test_what_is_not_known_is_not_checked():
     assert compare(LOCAL, None, None) == (
-        "needs about 3.4 GB of memory (replay 687 MB when full, 4 processes), 19 MB of disk")
+        "needs about 3.4 GB of memory (replay 687 MB when full, 4 processes), 19 MB of disk"
+    )
 
 
-@pytest.mark.parametrize("number, text", [
-    (0, "1 MB"), (40_000_000, "40 MB"), (999_000_000, "999 MB"), (3_140_000_000, "3.1 GB"),
-    (119_600_000_000, "120 GB"),
-])
+@pytest.mark.parametrize(
+    "number, text",
+    [
+        (0, "1 MB"),
+        (40_000_000, "40 MB"),
+        (999_000_000, "999 MB"),
+        (3_140_000_000, "3.1 GB"),
+        (119_600_000_000, "120 GB"),
+    ],
+)
 def test_size(number, text):
     assert resources.size(number) == text

@@ -17,24 +17,45 @@ ROOT = pathlib.Path(__file__).parents[2]
 BATCH, RATIO, MIN_SIZE, UPDATES_PER_CALL, SEND_BATCH, STEPS = 32, 4, 200, 4, 50, 500
 OPEN_ELEMENTS = 2 * 5  # of transitions whose n = 5 steps are not complete, of two actors
 FLAGS = (
-    "--environment=control:cartpole:swingup", "--num_actors=2", "--actor_processes=1",
-    "--learner_threads=1", "--evaluation_episodes=2", "--evaluation_seconds=1",
-    f"--max_learner_steps={STEPS}", "--config.policy_sizes=(16,16)",
-    "--config.critic_sizes=(16,16)", f"--config.batch_size={BATCH}",
-    f"--config.min_replay_size={MIN_SIZE}", f"--config.samples_per_insert={RATIO}",
-    f"--config.updates_per_call={UPDATES_PER_CALL}", f"--config.send_batch={SEND_BATCH}",
+    "--environment=control:cartpole:swingup",
+    "--num_actors=2",
+    "--actor_processes=1",
+    "--learner_threads=1",
+    "--evaluation_episodes=2",
+    "--evaluation_seconds=1",
+    f"--max_learner_steps={STEPS}",
+    "--config.policy_sizes=(16,16)",
+    "--config.critic_sizes=(16,16)",
+    f"--config.batch_size={BATCH}",
+    f"--config.min_replay_size={MIN_SIZE}",
+    f"--config.samples_per_insert={RATIO}",
+    f"--config.updates_per_call={UPDATES_PER_CALL}",
+    f"--config.send_batch={SEND_BATCH}",
 )
 ROLES = ("learner", "replay", "actor", "evaluator")
 
 
 def start(role, topology, token, workdir, output):
-    environment = {**os.environ, "TF_CONFIG": topology.to_tf_config(role, 0),
-                   "REPLAY_RL_TOKEN": token}
+    environment = {
+        **os.environ,
+        "TF_CONFIG": topology.to_tf_config(role, 0),
+        "REPLAY_RL_TOKEN": token,
+    }
     with open(output, "wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "binaries.d4pg", *FLAGS, f"--role={role}",
-             f"--workdir={workdir}"],
-            cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "binaries.d4pg",
+                *FLAGS,
+                f"--role={role}",
+                f"--workdir={workdir}",
+            ],
+            cwd=ROOT,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +66,21 @@ def cluster(tmp_path_factory):
     started = {}
     try:
         for role in ROLES:
-            started[role] = start(role, topology, "the token of this run", folder / "run",
-                                  folder / f"{role}.txt")
-        started["impostor"] = start("actor", topology, "the token of another", folder / "run",
-                                    folder / "impostor.txt")
+            started[role] = start(
+                role, topology, "the token of this run", folder / "run", folder / f"{role}.txt"
+            )
+        started["impostor"] = start(
+            "actor", topology, "the token of another", folder / "run", folder / "impostor.txt"
+        )
         deadline = time.monotonic() + 200
-        codes = {name: process.wait(max(0.1, deadline - time.monotonic()))
-                 for name, process in started.items()}
+        codes = {
+            name: process.wait(max(0.1, deadline - time.monotonic()))
+            for name, process in started.items()
+        }
     except subprocess.TimeoutExpired as error:
-        outputs = "".join(f"\n== {path.stem}\n{path.read_text()[-2000:]}"
-                          for path in folder.glob("*.txt"))
+        outputs = "".join(
+            f"\n== {path.stem}\n{path.read_text()[-2000:]}" for path in folder.glob("*.txt")
+        )
         raise AssertionError(f"still running: {error.cmd}{outputs}") from None
     finally:
         for process in started.values():
@@ -84,12 +110,15 @@ def test_a_wrong_token_is_refused_in_one_line(cluster):
 
 def test_the_csv_files_are_whole(cluster):
     workdir, _, _ = cluster
-    wanted = {"learner.csv": columns.LEARNER, "acting.csv": columns.ACTING,
-              "evaluator.csv": columns.EVALUATOR}
+    wanted = {
+        "learner.csv": columns.LEARNER,
+        "acting.csv": columns.ACTING,
+        "evaluator.csv": columns.EVALUATOR,
+    }
     for name, names in wanted.items():
         lines = (workdir / name).read_text().splitlines()
         header = lines[0].split(",")
-        assert tuple(header[:len(names)]) == names
+        assert tuple(header[: len(names)]) == names
         assert len(lines) > 1
         assert all(line.count(",") == len(header) - 1 for line in lines)
     assert set(read_rows(workdir / "acting.csv")["actor"]) == {0, 1}
@@ -106,8 +135,10 @@ def test_actor_steps_are_the_transitions_inserted(cluster):
     workdir, _, outputs = cluster
     row = read_rows(workdir / "learner.csv").iloc[-1]
     assert row["actor_steps"] == row["replay_size"] >= MIN_SIZE
-    acted, accepted = map(int, re.search(
-        r"acted for (\d+) steps, (\d+) transitions accepted", outputs["actor"]).groups())
+    acted, accepted = map(
+        int,
+        re.search(r"acted for (\d+) steps, (\d+) transitions accepted", outputs["actor"]).groups(),
+    )
     assert accepted == row["actor_steps"]
     assert 0 <= acted - accepted <= OPEN_ELEMENTS
 

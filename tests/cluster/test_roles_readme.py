@@ -39,8 +39,15 @@ def shell(folder, script, **variables):
         python.parent.mkdir(parents=True)
         python.write_text(SHOW)
         python.chmod(0o755)
-    result = subprocess.run(["bash", "-e", "-c", script], cwd=folder, capture_output=True,
-                            text=True, timeout=30, check=True, env={**os.environ, **variables})
+    result = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={**os.environ, **variables},
+    )
     return result.stdout
 
 
@@ -61,8 +68,14 @@ def test_roles_by_hand(tmp_path):
 def test_roles_by_hand_of_apex(tmp_path):
     script = block("export REPLAY_RL_TOKEN_FILE=/shared/token REPLAY", APEX)
     places, commands = set(), set()
-    for role, index in (("learner", 0), ("replay", 0), ("replay", 1), ("evaluator", 0),
-                        ("actor", 0), ("actor", 44)):
+    for role, index in (
+        ("learner", 0),
+        ("replay", 0),
+        ("replay", 1),
+        ("evaluator", 0),
+        ("actor", 0),
+        ("actor", 44),
+    ):
         arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role} {index}"))
         place = Topology.from_environment(variables)
         places.add((place.job, place.index, place.cluster["replay"]))
@@ -79,10 +92,14 @@ def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
     assert len((tmp_path / "token").read_text().strip()) == 64
 
 
-@pytest.mark.parametrize("text, tasks, token, before, program", [
-    (README, 8, "token", [], "binaries.d4pg"),
-    (APEX, 45 + 2 + 1 + 1, "/shared/token", ["--replay_shards=2"], "binaries.apex_dqn"),
-], ids=["d4pg", "apex"])
+@pytest.mark.parametrize(
+    "text, tasks, token, before, program",
+    [
+        (README, 8, "token", [], "binaries.d4pg"),
+        (APEX, 45 + 2 + 1 + 1, "/shared/token", ["--replay_shards=2"], "binaries.apex_dqn"),
+    ],
+    ids=["d4pg", "apex"],
+)
 def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
     script = block("#!/bin/bash\n    #SBATCH", text)
     assert re.search(r"--ntasks=(\d+)", script)[1] == str(tasks)
@@ -90,18 +107,31 @@ def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
     (tmp_path / "srun").write_text('#!/bin/bash\nexec "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     arguments, variables = json.loads(
-        shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}"))
+        shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    )
     assert variables["REPLAY_RL_TOKEN_FILE"] == token
     begin = ["-m", "common.cluster.slurm", *before, ".venv/bin/python", "-m", program]
-    assert arguments[:len(begin)] == begin
-    check_flags(arguments[len(begin):], tmp_path, program)
+    assert arguments[: len(begin)] == begin
+    check_flags(arguments[len(begin) :], tmp_path, program)
 
 
 def check_flags(arguments, folder, program="binaries.d4pg"):
     """The real program reads them all: it complains of nothing but the task that is put last."""
     result = subprocess.run(
-        [sys.executable, "-m", program, *arguments, f"--workdir={folder}/run",
-         "--environment=control:no:no", "--role=local"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        [
+            sys.executable,
+            "-m",
+            program,
+            *arguments,
+            f"--workdir={folder}/run",
+            "--environment=control:no:no",
+            "--role=local",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     (line,) = result.stderr.splitlines()
     assert result.returncode == 2 and "control:no:no" in line

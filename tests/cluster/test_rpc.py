@@ -11,8 +11,13 @@ import pytest
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.cluster.errors import (AddressInUseError, ClusterError, MessageTooLargeError,
-                                   ServiceUnavailableError, WrongTokenError)
+from common.cluster.errors import (
+    AddressInUseError,
+    ClusterError,
+    MessageTooLargeError,
+    ServiceUnavailableError,
+    WrongTokenError,
+)
 from common.cluster.topology import free_ports
 
 TOKEN = "a token of the tests"
@@ -24,7 +29,8 @@ def free_address():
 
 def raw_client(address):
     return tf.distribute.experimental.rpc.Client.create(
-        "grpc", address, name=f"raw {time.monotonic_ns()}", timeout_in_ms=5000)
+        "grpc", address, name=f"raw {time.monotonic_ns()}", timeout_in_ms=5000
+    )
 
 
 class Service:
@@ -34,8 +40,11 @@ class Service:
         self.count = tf.Variable(0, dtype=tf.int64)
         self.server = rpc.Server(address, TOKEN)
         self.server.register("count", self._count, [tf.TensorSpec([], tf.int64)])
-        self.server.register("pair", lambda x: {"twice": 2 * x, "size": tf.size(x)},
-                             [tf.TensorSpec([None], tf.float32)])
+        self.server.register(
+            "pair",
+            lambda x: {"twice": 2 * x, "size": tf.size(x)},
+            [tf.TensorSpec([None], tf.float32)],
+        )
         self.server.register("echo", lambda x: x, [tf.TensorSpec([None, 2], tf.float32)])
         self.server.register("bytes", lambda x: tf.size(x), [tf.TensorSpec([None], tf.uint8)])
         self.server.register("zeros", lambda n: tf.zeros([n]), [tf.TensorSpec([], tf.int32)])
@@ -70,13 +79,21 @@ def test_call_returns_the_nest(client):
     assert reply["size"] == 2
 
 
-@pytest.mark.parametrize("wrong", [
-    tf.constant("another token"), tf.constant(""), tf.zeros([0], tf.string),
-    tf.constant(["x", TOKEN]), tf.constant([TOKEN[:7], TOKEN[7:]])])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        tf.constant("another token"),
+        tf.constant(""),
+        tf.zeros([0], tf.string),
+        tf.constant(["x", TOKEN]),
+        tf.constant([TOKEN[:7], TOKEN[7:]]),
+    ],
+)
 def test_a_wrong_token_changes_nothing_and_learns_nothing(service, wrong):
     before = int(service.count)
     status = raw_client(service.server.address).call(
-        "count", [wrong, tf.constant(1, tf.int64)], tf.TensorSpec([], tf.int64))
+        "count", [wrong, tf.constant(1, tf.int64)], tf.TensorSpec([], tf.int64)
+    )
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         status.get_value()
     assert TOKEN not in str(caught.value)
@@ -93,9 +110,17 @@ def test_a_client_with_a_wrong_token_gets_a_readable_error(service):
         stranger.wait_until_available(5.0)
 
 
-@pytest.mark.parametrize("method, arguments", [
-    ("count", [1.5]), ("count", [np.array([1, 2])]), ("count", []), ("count", [np.int64(1)] * 2),
-    ("echo", [np.zeros([3, 4], np.float32)]), ("echo", [np.zeros([4], np.float32)])])
+@pytest.mark.parametrize(
+    "method, arguments",
+    [
+        ("count", [1.5]),
+        ("count", [np.array([1, 2])]),
+        ("count", []),
+        ("count", [np.int64(1)] * 2),
+        ("echo", [np.zeros([3, 4], np.float32)]),
+        ("echo", [np.zeros([4], np.float32)]),
+    ],
+)
 def test_wrong_arguments_are_typed_errors_and_change_nothing(service, client, method, arguments):
     before = int(service.count)
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -133,7 +158,8 @@ def test_graphs_and_data_pipelines_can_call(service):
 
     np.testing.assert_array_equal(twice(tf.ones([3, 2])), np.full([3, 2], 2.0))
     data = tf.data.Dataset.range(8).map(
-        lambda i: client.call("echo", [tf.cast([[i, i]], tf.float32)]), num_parallel_calls=4)
+        lambda i: client.call("echo", [tf.cast([[i, i]], tf.float32)]), num_parallel_calls=4
+    )
     assert [int(x[0, 0]) for x in data] == list(range(8))
 
 
@@ -156,11 +182,17 @@ def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
         client.call("zeros", [2**20 + 1])
 
 
-@pytest.mark.parametrize("values, size", [
-    (np.array([0, 127, 128, 2**62, -1]), 1 + 1 + 2 + 9 + 10),
-    (np.array([-1, 1], np.int32), 11), (np.array([255, 1], np.uint8), 3),
-    (np.array([1.0, -1.5], np.float16), 5), (np.zeros([3], np.float64), 24),
-    (np.array([True, False]), 2)])
+@pytest.mark.parametrize(
+    "values, size",
+    [
+        (np.array([0, 127, 128, 2**62, -1]), 1 + 1 + 2 + 9 + 10),
+        (np.array([-1, 1], np.int32), 11),
+        (np.array([255, 1], np.uint8), 3),
+        (np.array([1.0, -1.5], np.float16), 5),
+        (np.zeros([3], np.float64), 24),
+        (np.array([True, False]), 2),
+    ],
+)
 def test_sizes_on_the_wire(values, size):
     assert rpc._exact_size(tf.constant(values)) == size
 
@@ -283,8 +315,12 @@ def test_a_server_killed_under_its_client_is_unavailable():
         print("up", flush=True)
         sys.stdin.read()
     """)
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
         assert process.stdout.readline() == b"up\n"
         client = rpc.Client(address, TOKEN, timeout_seconds=20.0)
         future = client.call_async("wait")

@@ -33,10 +33,15 @@ def test_refuses_a_file_open_to_all(tmp_path, mode):
         token.load({"REPLAY_RL_TOKEN_FILE": str(path)})
 
 
-@pytest.mark.parametrize("environment", [
-    {}, {"REPLAY_RL_TOKEN": ""}, {"REPLAY_RL_TOKEN": "short"},
-    {"REPLAY_RL_TOKEN_FILE": os.path.join(os.sep, "no", "such", "file")},
-])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"REPLAY_RL_TOKEN": ""},
+        {"REPLAY_RL_TOKEN": "short"},
+        {"REPLAY_RL_TOKEN_FILE": os.path.join(os.sep, "no", "such", "file")},
+    ],
+)
 def test_errors_are_one_line_and_name_the_variable(environment):
     with pytest.raises(ClusterError, match="REPLAY_RL_TOKEN") as caught:
         token.load(environment)

@@ -6,8 +6,11 @@ import pytest
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology, free_ports, is_loopback, split_address
 
-CLUSTER = {"learner": ["host-a:4000"], "replay": ["host-b:4001", "[2001:db8::1]:4002"],
-           "actor": ["host-c:4003"]}
+CLUSTER = {
+    "learner": ["host-a:4000"],
+    "replay": ["host-b:4001", "[2001:db8::1]:4002"],
+    "actor": ["host-c:4003"],
+}
 
 
 def read(config, **variables):
@@ -55,26 +58,35 @@ def test_bind_host_is_apart_from_the_advertised_one():
     assert remote.bind_address == "0.0.0.0:4000"
     six = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="::")
     assert six.bind_address == "[::]:4000"
-    loopback = read({"cluster": {"learner": ["localhost:4000"]}, "task": task},
-                    REPLAY_RL_BIND_HOST="0.0.0.0")
+    loopback = read(
+        {"cluster": {"learner": ["localhost:4000"]}, "task": task}, REPLAY_RL_BIND_HOST="0.0.0.0"
+    )
     assert loopback.bind_address == "localhost:4000"
 
 
-@pytest.mark.parametrize("config", [
-    "{", "[]", "1", {}, {"cluster": {}}, {"cluster": CLUSTER},
-    {"cluster": CLUSTER, "task": {"index": 0}},
-    {"cluster": CLUSTER, "task": {"type": "chief", "index": 0}},
-    {"cluster": CLUSTER, "task": {"type": "learner", "index": 1}},
-    {"cluster": CLUSTER, "task": {"type": "learner", "index": -1}},
-    {"cluster": CLUSTER, "task": {"type": "learner", "index": 0.5}},
-    {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
-    {"cluster": CLUSTER, "task": {"type": "parameter_server", "index": 0}},
-    {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},
-    {"cluster": {"learner": "a:1"}, "task": {"type": "learner", "index": 0}},
-    {"cluster": {"learner": []}, "task": {"type": "actor", "index": 0}},
-    {"cluster": {"learner": [7]}, "task": {"type": "learner", "index": 0}},
-    {"cluster": {"learner": ["a:1"], "replay": ["a:1"]}, "task": {"type": "learner"}},
-])
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{",
+        "[]",
+        "1",
+        {},
+        {"cluster": {}},
+        {"cluster": CLUSTER},
+        {"cluster": CLUSTER, "task": {"index": 0}},
+        {"cluster": CLUSTER, "task": {"type": "chief", "index": 0}},
+        {"cluster": CLUSTER, "task": {"type": "learner", "index": 1}},
+        {"cluster": CLUSTER, "task": {"type": "learner", "index": -1}},
+        {"cluster": CLUSTER, "task": {"type": "learner", "index": 0.5}},
+        {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
+        {"cluster": CLUSTER, "task": {"type": "parameter_server", "index": 0}},
+        {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},
+        {"cluster": {"learner": "a:1"}, "task": {"type": "learner", "index": 0}},
+        {"cluster": {"learner": []}, "task": {"type": "actor", "index": 0}},
+        {"cluster": {"learner": [7]}, "task": {"type": "learner", "index": 0}},
+        {"cluster": {"learner": ["a:1"], "replay": ["a:1"]}, "task": {"type": "learner"}},
+    ],
+)
 def test_malformed_tf_config_is_one_line_that_names_it(config):
     with pytest.raises(ClusterError, match="TF_CONFIG") as caught:
         read(config)
@@ -86,8 +98,23 @@ def test_missing_tf_config():
         Topology.from_environment({})
 
 
-@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:0", "host:65536", "host:x",
-                                     "host:-1", "::1:80", "a b:1", "http://a:1", "host:1²"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "host",
+        ":1",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:x",
+        "host:-1",
+        "::1:80",
+        "a b:1",
+        "http://a:1",
+        "host:1²",
+    ],
+)
 def test_refuses_what_is_no_address(address):
     with pytest.raises(ClusterError, match="host:port"):
         split_address(address)

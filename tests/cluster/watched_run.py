@@ -88,8 +88,10 @@ class WatchedRun:
 
     def logs(self) -> str:
         """The ends of all logs, also of roles by hand, which log beside the workdir."""
-        return "".join(f"\n== {path.name}\n{path.read_text()[-1500:]}"
-                       for path in sorted(self.workdir.parent.rglob("*.log")))
+        return "".join(
+            f"\n== {path.name}\n{path.read_text()[-1500:]}"
+            for path in sorted(self.workdir.parent.rglob("*.log"))
+        )
 
     def wait_for(self, condition, seconds: float, what: str) -> None:
         """Returns when a condition holds; AssertionError after so many seconds."""
@@ -118,8 +120,15 @@ class WatchedRun:
         import tensorflow as tf
 
         save = tf.train.load_checkpoint(str(self.workdir / "checkpoints"))
-        return dict(zip(*(save.get_tensor(f"progress/{name}{_VARIABLE}").tolist()
-                          for name in ("incarnations", "accepted")), strict=True))
+        return dict(
+            zip(
+                *(
+                    save.get_tensor(f"progress/{name}{_VARIABLE}").tolist()
+                    for name in ("incarnations", "accepted")
+                ),
+                strict=True,
+            )
+        )
 
     def check_accounts(self, in_order: int) -> None:
         """The counters add up, in a run that has ended in order.
@@ -134,8 +143,9 @@ class WatchedRun:
             assert rows[column].is_monotonic_increasing, column
         said = 0
         for path in sorted((self.workdir / "logs").glob("actor-*.log")):
-            ends = re.findall(r"acted for (\d+) steps, (\d+) transitions accepted",
-                              path.read_text())
+            ends = re.findall(
+                r"acted for (\d+) steps, (\d+) transitions accepted", path.read_text()
+            )
             for acted, accepted in ends:
                 said += 1
                 assert int(accepted) in accounts.values(), (accepted, accounts)

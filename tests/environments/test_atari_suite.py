@@ -31,7 +31,8 @@ class Reference:
         emulator.ale.loadROM(roms.get_rom_path(game))
         self._ale = emulator.ale
         self._environment = FrameStackObservation(
-            AtariPreprocessing(emulator, noop_max=0), 4, padding_type="zero")
+            AtariPreprocessing(emulator, noop_max=0), 4, padding_type="zero"
+        )
 
     def reset(self):
         observation, _ = self._environment.reset()
@@ -55,7 +56,10 @@ def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing(monkeypat
         step_type, reward, discount, frames = theirs
         np.testing.assert_array_equal(ours.observation[0], np.moveaxis(frames, 0, -1))
         assert (ours.step_type[0], ours.reward[0], ours.discount[0]) == (
-            step_type, reward, discount)
+            step_type,
+            reward,
+            discount,
+        )
         seen.append((step_type, discount))
         rewards += reward
         ours = batch.step(np.array([action]))
@@ -72,8 +76,15 @@ def test_a_lost_life_is_what_the_emulator_calls_one():
     seeds = [1, 2]
     batch = AtariBatch("breakout", seeds, 50_000)
     emulator = AtariVectorEnv(
-        "breakout", 2, num_threads=1, full_action_space=True, noop_max=31, life_loss_info=True,
-        use_fire_reset=False, reward_clipping=False)
+        "breakout",
+        2,
+        num_threads=1,
+        full_action_space=True,
+        noop_max=31,
+        life_loss_info=True,
+        use_fire_reset=False,
+        reward_clipping=False,
+    )
     batch.reset()
     _, info = emulator.reset(seed=np.array(seeds))
     lives = [info["lives"]]
@@ -103,8 +114,13 @@ class Script:
 
     def step(self, actions):
         reward, game_over, out_of_frames, lives = self.script.pop(0)
-        return (self._frames, np.array([reward]), np.array([game_over]), np.array([out_of_frames]),
-                {"lives": np.array([lives])})
+        return (
+            self._frames,
+            np.array([reward]),
+            np.array([game_over]),
+            np.array([out_of_frames]),
+            {"lives": np.array([lives])},
+        )
 
 
 def scripted(monkeypatch, *script):
@@ -115,15 +131,19 @@ def scripted(monkeypatch, *script):
     return batch
 
 
-@pytest.mark.parametrize("script, expected", [
-    # reward, game over, out of frames, lives; step type, reward, discount
-    ((5, False, False, 2), (MID, 5, 0)),
-    ((5, False, False, 4), (MID, 5, 1)),
-    ((5, True, False, 3), (LAST, 5, 0)),
-    ((5, False, True, 3), (LAST, 5, 1)),
-    ((5, False, True, 2), (LAST, 5, 0)),
-    ((5, True, True, 0), (LAST, 5, 0)),
-], ids=["life", "bonus", "over", "time", "life and time", "over and time"])
+@pytest.mark.parametrize(
+    "script, expected",
+    [
+        # reward, game over, out of frames, lives; step type, reward, discount
+        ((5, False, False, 2), (MID, 5, 0)),
+        ((5, False, False, 4), (MID, 5, 1)),
+        ((5, True, False, 3), (LAST, 5, 0)),
+        ((5, False, True, 3), (LAST, 5, 1)),
+        ((5, False, True, 2), (LAST, 5, 0)),
+        ((5, True, True, 0), (LAST, 5, 0)),
+    ],
+    ids=["life", "bonus", "over", "time", "life and time", "over and time"],
+)
 def test_ends_lives_and_the_frame_limit(script, expected, monkeypatch):
     batch = scripted(monkeypatch, script, (9, False, False, 1), (0, False, False, 1))
     timesteps = [batch.step(np.array([0])) for _ in range(3)]
@@ -140,8 +160,13 @@ def test_the_emulator_is_asked_for_the_papers_rules(monkeypatch):
     assert batch._environment.game == "pong"
     settings = batch._environment.settings
     for name, value in {
-        "full_action_space": True, "use_fire_reset": False, "reward_clipping": False,
-        "repeat_action_probability": 0, "frameskip": 4, "stack_num": 4, "num_threads": 1,
+        "full_action_space": True,
+        "use_fire_reset": False,
+        "reward_clipping": False,
+        "repeat_action_probability": 0,
+        "frameskip": 4,
+        "stack_num": 4,
+        "num_threads": 1,
         "max_num_frames_per_episode": 50_000,
     }.items():
         assert settings[name] == value
@@ -219,10 +244,16 @@ def test_one_game_is_a_dm_env_environment():
     environment.close()
 
 
-@pytest.mark.parametrize("actions, message", [
-    ([0], "2 integers, got int64 [1]"), ([[0], [1]], "2 integers"), ([0.0, 1.0], "float64"),
-    ([0, 18], "in [0, 18), got [0, 18]"), ([-1, 0], "in [0, 18)"),
-])
+@pytest.mark.parametrize(
+    "actions, message",
+    [
+        ([0], "2 integers, got int64 [1]"),
+        ([[0], [1]], "2 integers"),
+        ([0.0, 1.0], "float64"),
+        ([0, 18], "in [0, 18), got [0, 18]"),
+        ([-1, 0], "in [0, 18)"),
+    ],
+)
 def test_an_action_that_the_emulator_would_wait_for_is_refused(actions, message, monkeypatch):
     monkeypatch.setattr(atari_suite, "AtariVectorEnv", Script)
     batch = atari_suite.make_batch("pong", [0, 1])

@@ -38,8 +38,9 @@ class Counter(dm_env.Environment):
         if self._count[0] == self._length:
             self._ended = True
             return dm_env.TimeStep(
-                dm_env.StepType.LAST, 10.0, self._end_discount, self._observation())
-        return dm_env.transition(float(self._count[0]), self._observation(), discount=.5)
+                dm_env.StepType.LAST, 10.0, self._end_discount, self._observation()
+            )
+        return dm_env.transition(float(self._count[0]), self._observation(), discount=0.5)
 
     def observation_spec(self):
         flat = specs.Array((self._size,), np.float32)
@@ -60,14 +61,17 @@ def test_each_environment_ends_and_resets_by_itself():
     timesteps = [batch.reset()] + [batch.step(actions(t, 10 + t)) for t in range(1, 6)]
     np.testing.assert_array_equal(
         [t.step_type for t in timesteps],
-        [[FIRST, FIRST], [MID, MID], [LAST, MID], [FIRST, LAST], [MID, FIRST], [LAST, MID]])
+        [[FIRST, FIRST], [MID, MID], [LAST, MID], [FIRST, LAST], [MID, FIRST], [LAST, MID]],
+    )
     np.testing.assert_array_equal(
-        [t.reward for t in timesteps], [[0, 0], [1, 1], [10, 2], [0, 10], [1, 0], [10, 1]])
+        [t.reward for t in timesteps], [[0, 0], [1, 1], [10, 2], [0, 10], [1, 0], [10, 1]]
+    )
     np.testing.assert_array_equal(
-        [t.discount for t in timesteps],
-        [[1, 1], [.5, .5], [0, .5], [1, 1], [.5, 1], [0, .5]])
+        [t.discount for t in timesteps], [[1, 1], [0.5, 0.5], [0, 0.5], [1, 1], [0.5, 1], [0, 0.5]]
+    )
     np.testing.assert_array_equal(
-        [t.observation[:, 0] for t in timesteps], [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0], [2, 1]])
+        [t.observation[:, 0] for t in timesteps], [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0], [2, 1]]
+    )
     # The action of the step that resets is ignored.
     assert counters[0].actions == [1, 2, 4, 5]
     assert counters[1].actions == [11, 12, 13, 15]
@@ -92,8 +96,9 @@ def test_what_was_returned_is_never_written_again():
         for field, before in zip(timestep, copy):
             np.testing.assert_array_equal(field, before)
     arrays = [field for timestep in timesteps for field in timestep]
-    assert not any(np.shares_memory(one, other)
-                   for i, one in enumerate(arrays) for other in arrays[:i])
+    assert not any(
+        np.shares_memory(one, other) for i, one in enumerate(arrays) for other in arrays[:i]
+    )
 
 
 def test_nested_observations():

@@ -15,7 +15,7 @@ class Recorder(dm_env.Environment):
         self._vector = np.zeros(2)
 
     def _observation(self):
-        return {"z": 1.5, "a": np.array([[2., 3.], [4., 5.]]), "m": self._vector}
+        return {"z": 1.5, "a": np.array([[2.0, 3.0], [4.0, 5.0]]), "m": self._vector}
 
     def reset(self):
         self._vector[:] = 0
@@ -24,23 +24,29 @@ class Recorder(dm_env.Environment):
     def step(self, action):
         self.action = action
         self._vector += 1
-        return dm_env.transition(2.0, self._observation(), discount=.5)
+        return dm_env.transition(2.0, self._observation(), discount=0.5)
 
     def observation_spec(self):
-        return {"z": specs.Array((), float), "a": specs.Array((2, 2), float),
-                "m": specs.Array((2,), float)}
+        return {
+            "z": specs.Array((), float),
+            "a": specs.Array((2, 2), float),
+            "m": specs.Array((2,), float),
+        }
 
     def action_spec(self):
         return specs.BoundedArray((3,), float, minimum=[-1, 0, -2], maximum=[1, 10, 6])
 
 
-@pytest.mark.parametrize("canonical, expected", [
-    ([-1, -1, -1], [-1, 0, -2]),
-    ([0, 0, 0], [0, 5, 2]),
-    ([1, 1, 1], [1, 10, 6]),
-    ([.5, .5, -.5], [.5, 7.5, 0]),
-    ([3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds too: nothing is clipped.
-])
+@pytest.mark.parametrize(
+    "canonical, expected",
+    [
+        ([-1, -1, -1], [-1, 0, -2]),
+        ([0, 0, 0], [0, 5, 2]),
+        ([1, 1, 1], [1, 10, 6]),
+        ([0.5, 0.5, -0.5], [0.5, 7.5, 0]),
+        ([3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds too: nothing is clipped.
+    ],
+)
 def test_actions_are_mapped_affinely(canonical, expected):
     recorder = Recorder()
     environment = CanonicalEnvironment(recorder)
@@ -62,7 +68,7 @@ def test_reward_and_discount_pass_through():
     environment = CanonicalEnvironment(Recorder())
     environment.reset()
     timestep = environment.step(np.zeros(3, np.float32))
-    assert (timestep.reward, timestep.discount) == (2.0, .5)
+    assert (timestep.reward, timestep.discount) == (2.0, 0.5)
 
 
 class Still(dm_env.Environment):
@@ -91,12 +97,19 @@ FLOATS = specs.Array((2,), np.float32)
 BOUNDED = specs.BoundedArray((1,), np.float32, -1, 1)
 
 
-@pytest.mark.parametrize("spec, observation, expected", [
-    (specs.Array((2, 2), float), np.array([[1., 2.], [3., 4.]]), [1, 2, 3, 4]),
-    ([FLOATS, FLOATS], [np.array([1, 2]), np.array([3, 4])], [1, 2, 3, 4]),
-    ({"b": {"y": FLOATS, "x": specs.Array((), float)}, "a": (FLOATS,)},
-     {"a": (np.array([4, 5]),), "b": {"x": 3.0, "y": np.array([1, 2])}}, [1, 2, 3, 4, 5]),
-], ids=["array", "list", "nest"])
+@pytest.mark.parametrize(
+    "spec, observation, expected",
+    [
+        (specs.Array((2, 2), float), np.array([[1.0, 2.0], [3.0, 4.0]]), [1, 2, 3, 4]),
+        ([FLOATS, FLOATS], [np.array([1, 2]), np.array([3, 4])], [1, 2, 3, 4]),
+        (
+            {"b": {"y": FLOATS, "x": specs.Array((), float)}, "a": (FLOATS,)},
+            {"a": (np.array([4, 5]),), "b": {"x": 3.0, "y": np.array([1, 2])}},
+            [1, 2, 3, 4, 5],
+        ),
+    ],
+    ids=["array", "list", "nest"],
+)
 def test_an_array_or_any_nest_of_arrays_is_observed(spec, observation, expected):
     environment = CanonicalEnvironment(Still(spec, BOUNDED, observation))
     assert environment.observation_spec().shape == (len(expected),)
@@ -117,16 +130,19 @@ def test_actions_take_the_shape_and_dtype_of_the_bounds(shape):
     np.testing.assert_allclose(np.ravel(still.action), 5 + 5 * np.linspace(-1, 1, size), rtol=1e-6)
 
 
-@pytest.mark.parametrize("observations, actions, words", [
-    (specs.Array((2,), np.uint8), BOUNDED, ["observation", "float array", "uint8"]),
-    ({"a": FLOATS, "count": specs.Array((), int)}, BOUNDED, ["observation['count']", "int64"]),
-    ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
-    ({}, BOUNDED, ["observation is empty"]),
-    (FLOATS, specs.DiscreteArray(4), ["actions", "bounded float array", "DiscreteArray"]),
-    (FLOATS, specs.Array((2,), float), ["actions", "BoundedArray"]),
-    (FLOATS, specs.BoundedArray((2,), float, -np.inf, 1), ["actions", "finite bounds", "-inf"]),
-    (FLOATS, {"left": BOUNDED}, ["actions", "one bounded float array", "left"]),
-])
+@pytest.mark.parametrize(
+    "observations, actions, words",
+    [
+        (specs.Array((2,), np.uint8), BOUNDED, ["observation", "float array", "uint8"]),
+        ({"a": FLOATS, "count": specs.Array((), int)}, BOUNDED, ["observation['count']", "int64"]),
+        ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
+        ({}, BOUNDED, ["observation is empty"]),
+        (FLOATS, specs.DiscreteArray(4), ["actions", "bounded float array", "DiscreteArray"]),
+        (FLOATS, specs.Array((2,), float), ["actions", "BoundedArray"]),
+        (FLOATS, specs.BoundedArray((2,), float, -np.inf, 1), ["actions", "finite bounds", "-inf"]),
+        (FLOATS, {"left": BOUNDED}, ["actions", "one bounded float array", "left"]),
+    ],
+)
 def test_what_is_no_continuous_control_is_refused(observations, actions, words):
     with pytest.raises(UnusableEnvironmentError) as raised:
         CanonicalEnvironment(Still(observations, actions))

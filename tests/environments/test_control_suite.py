@@ -9,15 +9,22 @@ from reproductions.d4pg.experiments import CONTROL_SUITE
 # D4PG figure 2 with the sizes (observations, actions) of its table 1; of two tasks the public
 # suite has other ones.
 TABLE_1 = {
-    "acrobot:swingup": (6, 1), "acrobot:swingup_sparse": (6, 1),
-    "cartpole:swingup": (5, 1), "cartpole:swingup_sparse": (5, 1),
+    "acrobot:swingup": (6, 1),
+    "acrobot:swingup_sparse": (6, 1),
+    "cartpole:swingup": (5, 1),
+    "cartpole:swingup_sparse": (5, 1),
     "cheetah:walk": (17, 6),
-    "finger:turn_easy": (12, 2), "finger:turn_hard": (12, 2),
-    "fish:upright": (24, 5), "fish:swim": (24, 5),
+    "finger:turn_easy": (12, 2),
+    "finger:turn_hard": (12, 2),
+    "fish:upright": (24, 5),
+    "fish:swim": (24, 5),
     "hopper:stand": (15, 4),
-    "humanoid:stand": (67, 21), "humanoid:walk": (67, 21), "humanoid:run": (67, 21),
+    "humanoid:stand": (67, 21),
+    "humanoid:walk": (67, 21),
+    "humanoid:run": (67, 21),
     "manipulator:bring_ball": (37, 2),
-    "swimmer:swimmer6": (25, 5), "swimmer:swimmer15": (61, 14),
+    "swimmer:swimmer6": (25, 5),
+    "swimmer:swimmer15": (61, 14),
 }
 DIFFERENT = {"fish:upright": (21, 5), "manipulator:bring_ball": (44, 5)}
 FIGURE_2 = TABLE_1 | DIFFERENT
@@ -61,6 +68,7 @@ def test_an_episode_of_each_task(task):
 
 def test_the_observation_joins_the_entries_in_the_order_of_the_spec():
     from dm_control import suite  # Imported here: after control_suite has set MUJOCO_GL.
+
     task = suite.load("fish", "upright", task_kwargs={"random": 5})
     entries = task.reset().observation
     expected = np.concatenate([np.ravel(entries[key]) for key in task.observation_spec()])
@@ -71,14 +79,16 @@ def test_the_observation_joins_the_entries_in_the_order_of_the_spec():
 def test_the_seed_decides_the_episode():
     def start(seed):
         return environments.make("control:cartpole:swingup", seed).reset().observation
+
     np.testing.assert_array_equal(start(3), start(3))
     assert np.any(start(3) != start(4))
 
 
-@pytest.mark.parametrize("speed, reward", [(-1, 0), (0, 0), (.25, .25), (1, 1), (8, 1)])
+@pytest.mark.parametrize("speed, reward", [(-1, 0), (0, 0), (0.25, 0.25), (1, 1), (8, 1)])
 def test_cheetah_walk_pays_up_to_its_speed(speed, reward):
     class Moving:
         def speed(self):
             return speed
+
     task = control_suite.CheetahAtSpeed(control_suite.CHEETAH_WALK_SPEED, random=0)
     assert task.get_reward(Moving()) == pytest.approx(reward)

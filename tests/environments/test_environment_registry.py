@@ -6,22 +6,25 @@ import pytest
 from common import environments
 
 
-@pytest.mark.parametrize("name, near", [
-    ("control:cartpole:swingpu", "control:cartpole:swingup"),
-    ("control:cartpol:swingup", "control:cartpole:swingup"),
-    ("controll:cartpole:swingup", "control:cartpole:swingup"),
-    ("cartpole:swingup", "control:cartpole:swingup"),
-    ("atari:Pong", "atari:pong"),
-    ("atari:ms-pacman", "atari:ms_pacman"),
-    ("Atari:breakout", "atari:breakout"),
-    ("pong", "atari:pong"),
-    ("ALE/Pong-v5", "atari:pong"),
-    ("PongNoFrameskip-v4", "atari:pong"),
-    ("atari:PongNoFrameskip-v4", "atari:pong"),
-    ("atari:MsPacman", "atari:ms_pacman"),
-    ("atari:ALE/MsPacman-v5", "atari:ms_pacman"),
-    ("atari:Qbert-ramDeterministic-v4", "atari:qbert"),
-])
+@pytest.mark.parametrize(
+    "name, near",
+    [
+        ("control:cartpole:swingpu", "control:cartpole:swingup"),
+        ("control:cartpol:swingup", "control:cartpole:swingup"),
+        ("controll:cartpole:swingup", "control:cartpole:swingup"),
+        ("cartpole:swingup", "control:cartpole:swingup"),
+        ("atari:Pong", "atari:pong"),
+        ("atari:ms-pacman", "atari:ms_pacman"),
+        ("Atari:breakout", "atari:breakout"),
+        ("pong", "atari:pong"),
+        ("ALE/Pong-v5", "atari:pong"),
+        ("PongNoFrameskip-v4", "atari:pong"),
+        ("atari:PongNoFrameskip-v4", "atari:pong"),
+        ("atari:MsPacman", "atari:ms_pacman"),
+        ("atari:ALE/MsPacman-v5", "atari:ms_pacman"),
+        ("atari:Qbert-ramDeterministic-v4", "atari:qbert"),
+    ],
+)
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
     with pytest.raises(environments.UnknownEnvironmentError) as raised:
         environments.make(name, seed=0)
@@ -31,13 +34,16 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("name, example", [
-    ("", '"atari:adventure", "control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
-    ("xyzzy", '"atari:adventure", "control:acrobot:swingup", or'),
-    ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
-    ("control:123", '"control:acrobot:swingup", or'),
-    ("atari:123", '"atari:alien", or'),
-])
+@pytest.mark.parametrize(
+    "name, example",
+    [
+        ("", '"atari:adventure", "control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
+        ("xyzzy", '"atari:adventure", "control:acrobot:swingup", or'),
+        ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
+        ("control:123", '"control:acrobot:swingup", or'),
+        ("atari:123", '"atari:alien", or'),
+    ],
+)
 def test_a_name_near_nothing_gets_an_example(name, example):
     with pytest.raises(ValueError) as raised:
         environments.make(name, seed=0)
@@ -51,7 +57,8 @@ def test_a_frame_skip_is_not_part_of_a_name(name):
         environments.make_batch(name, [0])
     assert str(raised.value).startswith(
         f'unknown environment "{name}": a game has no parameters, and a step is always 4 frames; '
-        'did you mean "atari:pong"')
+        'did you mean "atari:pong"'
+    )
 
 
 def test_a_batch_of_any_suite_and_its_frames():
@@ -65,11 +72,13 @@ def test_a_batch_of_any_suite_and_its_frames():
 
 
 def test_what_an_environment_takes_is_by_suite():
-    atari, control = (environments.environment_bytes(name)
-                      for name in ("atari:pong", "control:cartpole:swingup"))
+    atari, control = (
+        environments.environment_bytes(name) for name in ("atari:pong", "control:cartpole:swingup")
+    )
     assert 10**6 < atari < control < 20 * 10**6
-    assert environments.environment_bytes(
-        "python:reproductions.d4pg.own_environment:make") is None  # nobody measured it
+    assert (
+        environments.environment_bytes("python:reproductions.d4pg.own_environment:make") is None
+    )  # nobody measured it
     with pytest.raises(environments.UnknownEnvironmentError):
         environments.environment_bytes("control:cartpole:swingpu")
 
@@ -80,6 +89,8 @@ def test_names_are_sorted_and_distinct():
 
 
 def test_importing_the_package_does_not_import_a_simulator():
-    program = ("import sys; import common.environments; "
-               "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco', 'ale_py')))")
+    program = (
+        "import sys; import common.environments; "
+        "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco', 'ale_py')))"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -79,9 +79,11 @@ def test_mujoco_is_drawn_without_a_screen_25_times_a_second(make):
     assert np.ptp(frames[0]) > 50 and np.any(frames[0] != frames[-1])
 
 
-@pytest.mark.parametrize("variables, word", [
-    (NO_DRIVER, "EGL"), ({"PYOPENGL_PLATFORM": "osmesa"}, "PYOPENGL_PLATFORM"),
-], ids=["no driver", "another platform"])
+@pytest.mark.parametrize(
+    "variables, word",
+    [(NO_DRIVER, "EGL"), ({"PYOPENGL_PLATFORM": "osmesa"}, "PYOPENGL_PLATFORM")],
+    ids=["no driver", "another platform"],
+)
 def test_without_egl_one_line_says_what_to_install(make, variables, word):
     with pytest.raises(UnusableEnvironmentError) as raised:
         make("control:cartpole:swingup", variables)

@@ -152,27 +152,30 @@ def test_a_suite_that_nobody_can_list_has_no_names():
     assert not [name for name in environments.names() if name.startswith("python:")]
 
 
-@pytest.mark.parametrize("name, words", [
-    ("h3_package.still", ['"python:my_package.my_module:make"']),
-    ("h3_package/still.py:make", ['"python:my_package.my_module:make"']),
-    ("", ['"python:my_package.my_module:make"']),
-    ("h3_absent.still:make", ['no module "h3_absent"', "nor installed"]),
-    ("h3_package.stil:make", ['no module "h3_package.stil"']),
-    ("h3_package.needs:make", ["failed", "No module named 'h3_absent'", "needs.py, line 1"]),
-    ("h3_package.broken:make", ["SyntaxError", "broken.py, line 1"]),
-    ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
-    ("h3_package.still:number", ['no function "number"']),
-    ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional arguments"]),
-    ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
-    ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
-    ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
-    ("h3_package.still:another_shape", ["ValueError", "(3,)", "2 numbers"]),
-    ("h3_package.still:a_single_number", ["ValueError", "(1,)", "2 numbers"]),
-    ("h3_package.still:another_image", ["ValueError", "(36, 40, 2)", "(36, 40, 3)"]),
-    ("h3_package.still:a_float_image", ["ValueError", "uint8", "float64"]),
-    ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
-    ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
-])
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("h3_package.still", ['"python:my_package.my_module:make"']),
+        ("h3_package/still.py:make", ['"python:my_package.my_module:make"']),
+        ("", ['"python:my_package.my_module:make"']),
+        ("h3_absent.still:make", ['no module "h3_absent"', "nor installed"]),
+        ("h3_package.stil:make", ['no module "h3_package.stil"']),
+        ("h3_package.needs:make", ["failed", "No module named 'h3_absent'", "needs.py, line 1"]),
+        ("h3_package.broken:make", ["SyntaxError", "broken.py, line 1"]),
+        ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
+        ("h3_package.still:number", ['no function "number"']),
+        ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional arguments"]),
+        ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
+        ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
+        ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
+        ("h3_package.still:another_shape", ["ValueError", "(3,)", "2 numbers"]),
+        ("h3_package.still:a_single_number", ["ValueError", "(1,)", "2 numbers"]),
+        ("h3_package.still:another_image", ["ValueError", "(36, 40, 2)", "(36, 40, 3)"]),
+        ("h3_package.still:a_float_image", ["ValueError", "uint8", "float64"]),
+        ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
+        ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
+    ],
+)
 def test_a_mistake_is_named_in_one_line(name, words, own_modules):
     with pytest.raises(UnusableEnvironmentError) as raised:
         environments.make(f"python:{name}", seed=0)

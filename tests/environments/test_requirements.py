@@ -6,12 +6,17 @@ from common.environments.requirements import require_control, require_images
 from common.environments.spec import EnvironmentSpec
 
 
-@pytest.mark.parametrize("spec, words", [
-    (EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4), is_discrete=True),
-     ["images of [84, 84, 4] and 6 discrete actions"]),
-    (EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)), ["has images of [84, 84, 4], but"]),
-    (EnvironmentSpec(4, 2, is_discrete=True), ["has 2 discrete actions, but"]),
-])
+@pytest.mark.parametrize(
+    "spec, words",
+    [
+        (
+            EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4), is_discrete=True),
+            ["images of [84, 84, 4] and 6 discrete actions"],
+        ),
+        (EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)), ["has images of [84, 84, 4], but"]),
+        (EnvironmentSpec(4, 2, is_discrete=True), ["has 2 discrete actions, but"]),
+    ],
+)
 def test_other_environments_are_refused_in_one_line(spec, words):
     with pytest.raises(ValueError) as raised:
         require_control(spec)
@@ -25,16 +30,25 @@ def test_flat_observations_and_continuous_actions_are_taken():
     require_control(EnvironmentSpec(67, 21))
 
 
-@pytest.mark.parametrize("spec, words", [
-    (EnvironmentSpec(67, 21), ["flat observations and 21 continuous actions", "atari:pong"]),
-    (EnvironmentSpec(4, 2, is_discrete=True), ["flat observations and 2 discrete actions"]),
-    (EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)),
-     ["images of [84, 84, 4] and 6 continuous actions"]),
-    (EnvironmentSpec(35 * 84 * 4, 6, image_shape=(35, 84, 4), is_discrete=True),
-     ["images of [35, 84, 4]", "at least 36 x 36"]),
-    (EnvironmentSpec(84 * 84 * 5, 6, image_shape=(84, 84, 5), is_discrete=True),
-     ["images of [84, 84, 5]", "1 to 4 channels"]),
-])
+@pytest.mark.parametrize(
+    "spec, words",
+    [
+        (EnvironmentSpec(67, 21), ["flat observations and 21 continuous actions", "atari:pong"]),
+        (EnvironmentSpec(4, 2, is_discrete=True), ["flat observations and 2 discrete actions"]),
+        (
+            EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)),
+            ["images of [84, 84, 4] and 6 continuous actions"],
+        ),
+        (
+            EnvironmentSpec(35 * 84 * 4, 6, image_shape=(35, 84, 4), is_discrete=True),
+            ["images of [35, 84, 4]", "at least 36 x 36"],
+        ),
+        (
+            EnvironmentSpec(84 * 84 * 5, 6, image_shape=(84, 84, 5), is_discrete=True),
+            ["images of [84, 84, 5]", "1 to 4 channels"],
+        ),
+    ],
+)
 def test_what_has_no_images_or_other_ones_is_refused_in_one_line(spec, words):
     with pytest.raises(ValueError) as raised:
         require_images(spec)

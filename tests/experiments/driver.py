@@ -6,33 +6,68 @@ fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of th
 import pathlib
 import sys
 
+import planted
+
 from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
 from common.experiments.plan import make_plan
 from common.experiments.registry import Experiment, Run
 from common.experiments.scales import Budget, Change, Scale
-import planted
 from reproductions.d4pg.experiments import PROGRAM
 
-TINY = Scale("tiny", "for a test", None, tuple(Change(flag, f"tiny: {flag}") for flag in (
-    "--learner_threads=1", "--evaluation_episodes=1", "--evaluation_seconds=1",
-    "--checkpoint_seconds=0.3", "--config.policy_sizes=(16,16)", "--config.critic_sizes=(16,16)",
-    "--config.batch_size=16", "--config.min_replay_size=200",
-    "--config.samples_per_insert=1",  # slow enough to be cut
-)))
-D4PG = Experiment("d4pg", "figure 0", "one run that is short, one to cut", runs=(
-    Run(PROGRAM, "ddpg", "control:cartpole:balance", ("--setting=ddpg",),
-        Budget(learner_steps=10)),
-    Run(PROGRAM, "ddpg", "control:cartpole:swingup", ("--setting=ddpg",),
-        Budget(learner_steps=150)),
-))
+TINY = Scale(
+    "tiny",
+    "for a test",
+    None,
+    tuple(
+        Change(flag, f"tiny: {flag}")
+        for flag in (
+            "--learner_threads=1",
+            "--evaluation_episodes=1",
+            "--evaluation_seconds=1",
+            "--checkpoint_seconds=0.3",
+            "--config.policy_sizes=(16,16)",
+            "--config.critic_sizes=(16,16)",
+            "--config.batch_size=16",
+            "--config.min_replay_size=200",
+            "--config.samples_per_insert=1",  # slow enough to be cut
+        )
+    ),
+)
+D4PG = Experiment(
+    "d4pg",
+    "figure 0",
+    "one run that is short, one to cut",
+    runs=(
+        Run(
+            PROGRAM,
+            "ddpg",
+            "control:cartpole:balance",
+            ("--setting=ddpg",),
+            Budget(learner_steps=10),
+        ),
+        Run(
+            PROGRAM,
+            "ddpg",
+            "control:cartpole:swingup",
+            ("--setting=ddpg",),
+            Budget(learner_steps=150),
+        ),
+    ),
+)
 
 
 def fake(settings):
     """An experiment of `fake_program`, a run a setting."""
-    return Experiment("fake", "figure 1", "", runs=tuple(
-        Run(planted.PROGRAM, setting, planted.TASKS[0], (f"--setting={setting}",))
-        for setting in settings))
+    return Experiment(
+        "fake",
+        "figure 1",
+        "",
+        runs=tuple(
+            Run(planted.PROGRAM, setting, planted.TASKS[0], (f"--setting={setting}",))
+            for setting in settings
+        ),
+    )
 
 
 def plan(kind, root, settings=()):
@@ -44,8 +79,9 @@ def plan(kind, root, settings=()):
 
 if __name__ == "__main__":
     stop = StopRequest().install()
-    failures = execute(plan(sys.argv[1], sys.argv[2], sys.argv[3:]), stop,
-                       lambda line: print(line, flush=True))
+    failures = execute(
+        plan(sys.argv[1], sys.argv[2], sys.argv[3:]), stop, lambda line: print(line, flush=True)
+    )
     for failure in failures:
         print("failed:", failure.reason, flush=True)
     sys.exit(stop.exit_code or bool(failures))

@@ -14,8 +14,15 @@ values = dict(flag.removeprefix("--").split("=", 1) for flag in sys.argv[1:])
 if values["setting"] == "broken":
     sys.exit("error: broken")
 run = RunDirectory(values["workdir"])
-run.open({"paper": "fake", "environment": values["environment"], "seed": int(values["seed"]),
-          "num_actors": int(values["num_actors"]), "config": {"sizes": [4, 4]}})
+run.open(
+    {
+        "paper": "fake",
+        "environment": values["environment"],
+        "seed": int(values["seed"]),
+        "num_actors": int(values["num_actors"]),
+        "config": {"sizes": [4, 4]},
+    }
+)
 signals = []
 signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
 signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
@@ -23,12 +30,15 @@ limit = int(values["max_learner_steps"])
 rows = csv_rows.CsvRows(run.learner_csv, columns.LEARNER)
 step = (csv_rows.last_row(run.learner_csv) or {"learner_steps": 0})["learner_steps"]
 with run.hold():
-    run.write_run_record(seed=int(values["seed"]), scale=values["scale"],
-                         scale_changes=values["scale_changes"])
+    run.write_run_record(
+        seed=int(values["seed"]), scale=values["scale"], scale_changes=values["scale_changes"]
+    )
     while step < limit and not signals:
         step += 1
-        rows.append(dict.fromkeys(columns.LEARNER)
-                    | {"wall_seconds": step, "actor_steps": step, "learner_steps": step})
+        rows.append(
+            dict.fromkeys(columns.LEARNER)
+            | {"wall_seconds": step, "actor_steps": step, "learner_steps": step}
+        )
         waits = 60 if values["setting"] == "slow" else 0
         while waits and not signals:
             time.sleep(0.1)

@@ -14,17 +14,25 @@ PROGRAM = Program("Fake", "fake_program", parameters=1000)
 SETTINGS = ("good", "better")
 TASKS = ("suite:a:easy", "suite:b:hard")
 EXPERIMENT = Experiment(
-    "fake", "figure 1", "two curves on two tasks",
+    "fake",
+    "figure 1",
+    "two curves on two tasks",
     runs=tuple(
         Run(PROGRAM, setting, task, (f"--setting={setting}",))
-        for setting in SETTINGS for task in TASKS
+        for setting in SETTINGS
+        for task in TASKS
     ),
-    budget=Budget(minutes=60), seeds=2,
+    budget=Budget(minutes=60),
+    seeds=2,
 )
 SMALL = Scale(
-    "small", "a small one", Budget(learner_steps=10),
-    (Change("--num_actors=2", "2 actors instead of 9"),
-     Change("--config.sizes=(4,4)", "tiny networks")),
+    "small",
+    "a small one",
+    Budget(learner_steps=10),
+    (
+        Change("--num_actors=2", "2 actors instead of 9"),
+        Change("--config.sizes=(4,4)", "tiny networks"),
+    ),
 )
 
 
@@ -40,12 +48,22 @@ def plant(
     task = directory.parent.name.replace("-", ":")
     seed = int(directory.name.removeprefix("seed_"))
     run = RunDirectory(directory)
-    run.open({"paper": "fake", "environment": task, "seed": seed, "num_actors": 2,
-              "config": {"sizes": [4, 4]}, **config})
+    run.open(
+        {
+            "paper": "fake",
+            "environment": task,
+            "seed": seed,
+            "num_actors": 2,
+            "config": {"sizes": [4, 4]},
+            **config,
+        }
+    )
     run.write_run_record(seed=seed, scale="small")
     row = dict.fromkeys(columns.LEARNER) | {
-        "wall_seconds": 6 * learner_steps, "actor_steps": 40 * learner_steps,
-        "learner_steps": learner_steps}
+        "wall_seconds": 6 * learner_steps,
+        "actor_steps": 40 * learner_steps,
+        "learner_steps": learner_steps,
+    }
     CsvRows(run.learner_csv, columns.LEARNER).append(row)
     CsvRows(run.evaluator_csv, columns.EVALUATOR)
     if outcome is not None:
@@ -60,5 +78,8 @@ def path(root, setting, task, seed, scale="small") -> pathlib.Path:
 
 def contents(directory: pathlib.Path) -> dict:
     """Every file with its bytes and its time."""
-    return {file: (file.read_bytes(), file.stat().st_mtime_ns)
-            for file in directory.rglob("*") if file.is_file()}
+    return {
+        file: (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in directory.rglob("*")
+        if file.is_file()
+    }

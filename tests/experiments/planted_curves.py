@@ -10,9 +10,24 @@ from common.reporting import columns
 
 
 def plant_run(
-    root, setting, environment, seed, returns, *, paper="d4pg", scale="two_cores", seconds=300.0,
-    steps=30_000, frames_per_step=1, outcome="finished", num_actors=8, episodes=(), speed=100.0,
-    limits=(), cores=2, **config,
+    root,
+    setting,
+    environment,
+    seed,
+    returns,
+    *,
+    paper="d4pg",
+    scale="two_cores",
+    seconds=300.0,
+    steps=30_000,
+    frames_per_step=1,
+    outcome="finished",
+    num_actors=8,
+    episodes=(),
+    speed=100.0,
+    limits=(),
+    cores=2,
+    **config,
 ):
     """Writes a run whose evaluations are `returns`, evenly over its time.
 
@@ -23,22 +38,57 @@ def plant_run(
     path.mkdir(parents=True)
     time = np.linspace(seconds / len(returns), seconds, len(returns))
     step = np.linspace(steps / len(returns), steps, len(returns)).astype(int)
-    pandas.DataFrame({
-        "paper": paper, "setting": setting, "environment": environment, "seed": seed,
-        "wall_seconds": time, "actor_steps": step, "environment_frames": step * frames_per_step,
-        "learner_steps": step // 4, "episode_return_mean": returns, "episode_return_std": 1.0,
-        "episodes": 10,
-    })[list(columns.EVALUATOR)].to_csv(path / "evaluator.csv", index=False)
-    pandas.DataFrame({
-        "wall_seconds": time, "learner_steps": step // 4, "actor_steps": step,
-        "actor_steps_per_second": speed,
-    }).reindex(columns=list(columns.LEARNER)).to_csv(path / "learner.csv", index=False)
+    pandas.DataFrame(
+        {
+            "paper": paper,
+            "setting": setting,
+            "environment": environment,
+            "seed": seed,
+            "wall_seconds": time,
+            "actor_steps": step,
+            "environment_frames": step * frames_per_step,
+            "learner_steps": step // 4,
+            "episode_return_mean": returns,
+            "episode_return_std": 1.0,
+            "episodes": 10,
+        }
+    )[list(columns.EVALUATOR)].to_csv(path / "evaluator.csv", index=False)
+    pandas.DataFrame(
+        {
+            "wall_seconds": time,
+            "learner_steps": step // 4,
+            "actor_steps": step,
+            "actor_steps_per_second": speed,
+        }
+    ).reindex(columns=list(columns.LEARNER)).to_csv(path / "learner.csv", index=False)
     pandas.DataFrame(list(episodes), columns=["wall_seconds", "actor", "episode_return"]).reindex(
-        columns=list(columns.ACTING)).to_csv(path / "acting.csv", index=False)
-    (path / "config.json").write_text(json.dumps({
-        "paper": paper, "environment": environment, "seed": seed, "num_actors": num_actors,
-        "config": {"batch_size": 256} | config}, indent=2))
-    (path / "run.json").write_text(json.dumps({"starts": [
-        {"outcome": outcome, "seed": seed, "scale": scale, "machine": {"usable_cores": cores},
-         "command": ["python", "-m", "binaries.d4pg", *limits]}]}))
+        columns=list(columns.ACTING)
+    ).to_csv(path / "acting.csv", index=False)
+    (path / "config.json").write_text(
+        json.dumps(
+            {
+                "paper": paper,
+                "environment": environment,
+                "seed": seed,
+                "num_actors": num_actors,
+                "config": {"batch_size": 256} | config,
+            },
+            indent=2,
+        )
+    )
+    (path / "run.json").write_text(
+        json.dumps(
+            {
+                "starts": [
+                    {
+                        "outcome": outcome,
+                        "seed": seed,
+                        "scale": scale,
+                        "machine": {"usable_cores": cores},
+                        "command": ["python", "-m", "binaries.d4pg", *limits],
+                    }
+                ]
+            }
+        )
+    )
     return path

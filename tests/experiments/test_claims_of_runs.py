@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+from planted_curves import plant_run
 import pytest
 
 from common.experiments import claims, registry
@@ -14,7 +15,6 @@ from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.experiments.shares import EACH, MANY, MOST, SOME
 from common.reporting import reported
-from planted_curves import plant_run
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -26,8 +26,13 @@ SOAK = "soak_apex_dqn.json"
 @pytest.fixture(name="evidence")
 def _evidence(tmp_path):
     """Of planted runs, and of this repository's benchmarks and reported numbers."""
-    return Evidence(KeptRuns(tmp_path, pytest.fail), None, ReportedNumbers(pytest.fail),
-                    RESULTS / "benchmarks", pytest.fail)
+    return Evidence(
+        KeptRuns(tmp_path, pytest.fail),
+        None,
+        ReportedNumbers(pytest.fail),
+        RESULTS / "benchmarks",
+        pytest.fail,
+    )
 
 
 def judge(paper, name, evidence):
@@ -47,9 +52,10 @@ def again(evidence, **changes):
     return dataclasses.replace(evidence, **changes)
 
 
-@pytest.mark.parametrize("levels, verdict", [
-    ((400, 420), Verdict.HOLDS), ((990, 1000), Verdict.FAILS), ((790, 830), Verdict.OPEN),
-])
+@pytest.mark.parametrize(
+    "levels, verdict",
+    [((400, 420), Verdict.HOLDS), ((990, 1000), Verdict.FAILS), ((790, 830), Verdict.OPEN)],
+)
 def test_a_claim_turns_with_its_runs(tmp_path, evidence, levels, verdict):
     plant(tmp_path, FULL, FINGER, (800, 820, 810))
     plant(tmp_path, "ddpg", FINGER, levels)
@@ -101,13 +107,23 @@ def test_only_the_claims_own_tasks_count(tmp_path, evidence):
 TASKS = CONTROL_SUITE[:4]
 
 
-@pytest.mark.parametrize("share, better, worse, verdict", [
-    (EACH, 4, 0, Verdict.HOLDS), (EACH, 3, 1, Verdict.FAILS), (EACH, 3, 0, Verdict.OPEN),
-    (MOST, 3, 1, Verdict.HOLDS), (MOST, 2, 1, Verdict.OPEN), (MOST, 2, 2, Verdict.FAILS),
-    (MANY, 2, 2, Verdict.HOLDS), (MANY, 1, 2, Verdict.OPEN), (MANY, 1, 3, Verdict.FAILS),
-    (SOME, 1, 3, Verdict.HOLDS), (SOME, 0, 4, Verdict.FAILS),
-    (None, 3, 1, Verdict.HOLDS),
-])
+@pytest.mark.parametrize(
+    "share, better, worse, verdict",
+    [
+        (EACH, 4, 0, Verdict.HOLDS),
+        (EACH, 3, 1, Verdict.FAILS),
+        (EACH, 3, 0, Verdict.OPEN),
+        (MOST, 3, 1, Verdict.HOLDS),
+        (MOST, 2, 1, Verdict.OPEN),
+        (MOST, 2, 2, Verdict.FAILS),
+        (MANY, 2, 2, Verdict.HOLDS),
+        (MANY, 1, 2, Verdict.OPEN),
+        (MANY, 1, 3, Verdict.FAILS),
+        (SOME, 1, 3, Verdict.HOLDS),
+        (SOME, 0, 4, Verdict.FAILS),
+        (None, 3, 1, Verdict.HOLDS),
+    ],
+)
 def test_a_share_of_the_tasks_is_counted(tmp_path, evidence, share, better, worse, verdict):
     for number, task in enumerate(TASKS):
         level = 900 if number < better else 100 if number >= len(TASKS) - worse else 500
@@ -121,13 +137,20 @@ def test_a_share_of_the_tasks_is_counted(tmp_path, evidence, share, better, wors
         assert f"holds on {better}, does not on {worse} of 4 tasks" in finding.evidence
 
 
-@pytest.mark.parametrize("expected, level, verdict", [
-    (Expected.CLEARLY_AHEAD, 600, Verdict.HOLDS), (Expected.CLEARLY_AHEAD, 530, Verdict.FAILS),
-    (Expected.CLEARLY_AHEAD, 400, Verdict.FAILS), (Expected.AHEAD, 530, Verdict.HOLDS),
-    (Expected.SLIGHTLY_AHEAD, 530, Verdict.HOLDS), (Expected.SLIGHTLY_AHEAD, 700, Verdict.FAILS),
-    (Expected.SLIGHTLY_AHEAD, 470, Verdict.FAILS), (Expected.NOT_BEHIND, 470, Verdict.HOLDS),
-    (Expected.LEVEL, 600, Verdict.FAILS),
-])
+@pytest.mark.parametrize(
+    "expected, level, verdict",
+    [
+        (Expected.CLEARLY_AHEAD, 600, Verdict.HOLDS),
+        (Expected.CLEARLY_AHEAD, 530, Verdict.FAILS),
+        (Expected.CLEARLY_AHEAD, 400, Verdict.FAILS),
+        (Expected.AHEAD, 530, Verdict.HOLDS),
+        (Expected.SLIGHTLY_AHEAD, 530, Verdict.HOLDS),
+        (Expected.SLIGHTLY_AHEAD, 700, Verdict.FAILS),
+        (Expected.SLIGHTLY_AHEAD, 470, Verdict.FAILS),
+        (Expected.NOT_BEHIND, 470, Verdict.HOLDS),
+        (Expected.LEVEL, 600, Verdict.FAILS),
+    ],
+)
 def test_how_far_ahead(tmp_path, evidence, expected, level, verdict):
     plant(tmp_path, "a", FINGER, (level, level + 1))
     plant(tmp_path, "b", FINGER, (500, 501))
@@ -151,10 +174,15 @@ def test_two_that_do_not_learn_decide_nothing(tmp_path, evidence, expected):
     assert "a - b = +30 " in finding.evidence and "1 of 2 tasks" in finding.evidence
 
 
-@pytest.mark.parametrize("others, rise, verdict", [
-    ((840, 842), 0, Verdict.HOLDS), ((500, 502), 0, Verdict.FAILS), ((500, 502), 200, Verdict.OPEN),
-    ((700, 900), 0, Verdict.OPEN),
-])
+@pytest.mark.parametrize(
+    "others, rise, verdict",
+    [
+        ((840, 842), 0, Verdict.HOLDS),
+        ((500, 502), 0, Verdict.FAILS),
+        ((500, 502), 200, Verdict.OPEN),
+        ((700, 900), 0, Verdict.OPEN),
+    ],
+)
 def test_failing_needs_runs_that_have_levelled_off(tmp_path, evidence, others, rise, verdict):
     for n in (1, 5):
         plant(tmp_path, f"d4pg_prioritized_n{n}", CARTPOLE, (850, 851))
@@ -181,8 +209,15 @@ def test_a_lead_may_hold_early_and_fails_late(tmp_path, evidence, ours, verdict)
 
 def test_runs_that_end_milliseconds_apart_keep_their_last_evaluation(tmp_path, evidence):
     for seed in range(2):
-        plant_run(tmp_path, FULL, FINGER, seed, [0.0, 100, 100, 800 + seed], seconds=300.07,
-                  limits=("--max_minutes=5",))
+        plant_run(
+            tmp_path,
+            FULL,
+            FINGER,
+            seed,
+            [0.0, 100, 100, 800 + seed],
+            seconds=300.07,
+            limits=("--max_minutes=5",),
+        )
     plant(tmp_path, "ddpg", FINGER, (300, 301), limits=("--max_minutes=5",))
     finding = judge("d4pg", "distributed", evidence)
     assert "finger turn hard 450.2 (2 seeds) - 300.5 (2 seeds)" in finding.evidence
@@ -190,12 +225,22 @@ def test_runs_that_end_milliseconds_apart_keep_their_last_evaluation(tmp_path, e
 
 def test_at_the_papers_scale_a_longer_run_counts_up_to_the_end(tmp_path, evidence):
     task = "atari:seaquest"
-    for setting, minutes, levels in (("dqn", 7200, [0] + [9000] * 4 + [20_000] * 15),
-                                     ("dqn_lr3.125e-05", 2100, [0] + [9000] * 9)):
+    for setting, minutes, levels in (
+        ("dqn", 7200, [0] + [9000] * 4 + [20_000] * 15),
+        ("dqn_lr3.125e-05", 2100, [0] + [9000] * 9),
+    ):
         for seed in range(2):
-            plant_run(tmp_path, setting, task, seed, [level + seed for level in levels],
-                      paper="apex", scale="paper", seconds=60 * minutes,
-                      limits=(f"--max_minutes={minutes}",))
+            plant_run(
+                tmp_path,
+                setting,
+                task,
+                seed,
+                [level + seed for level in levels],
+                paper="apex",
+                scale="paper",
+                seconds=60 * minutes,
+                limits=(f"--max_minutes={minutes}",),
+            )
     finding = judge("apex", "learning_rate", evidence)
     assert finding.verdict is Verdict.HOLDS and "35 hours a run: 1 of 6 tasks" in finding.evidence
 
@@ -213,8 +258,15 @@ def test_methods_are_compared_at_the_time_that_all_reach(tmp_path, evidence):
     # What was evaluated for longer is ahead in the end only.
     limits = ("--max_minutes=10",)
     for seed in range(2):
-        plant_run(tmp_path, FULL, FINGER, seed, [0] + [100 + seed] * 9 + [900] * 10, seconds=600,
-                  limits=limits)
+        plant_run(
+            tmp_path,
+            FULL,
+            FINGER,
+            seed,
+            [0] + [100 + seed] * 9 + [900] * 10,
+            seconds=600,
+            limits=limits,
+        )
     plant(tmp_path, "ddpg", FINGER, (300, 301), limits=limits)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is Verdict.FAILS and "after 5 minutes" in finding.evidence
@@ -227,8 +279,10 @@ def test_budgets_do_not_mix(tmp_path, evidence):
     plant(tmp_path, "ddpg", FINGER, (400, 410), seconds=600)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is Verdict.OPEN and "Runs of different budgets" in finding.evidence
-    others = [tmp_path / f"d4pg/two_cores/{setting}/control-finger-turn_hard/seed_{seed}/run.json"
-              for setting, seed in ((FULL, 0), (FULL, 1), ("ddpg", 0), ("ddpg", 1))]
+    others = [
+        tmp_path / f"d4pg/two_cores/{setting}/control-finger-turn_hard/seed_{seed}/run.json"
+        for setting, seed in ((FULL, 0), (FULL, 1), ("ddpg", 0), ("ddpg", 1))
+    ]
     assert sum(line.startswith(tuple(map(str, others))) for line in said) == len(said) == 2
     assert "5 minutes" in said[0] and "10 minutes" in said[0]
     # Other tasks of another budget stay out of the mean as well.
@@ -242,10 +296,13 @@ def test_budgets_do_not_mix(tmp_path, evidence):
     assert "Scale two_cores, 10 minutes a run" in finding.evidence
 
 
-@pytest.mark.parametrize("kwargs, words", [
-    ({"outcome": None}, "No runs: python -m binaries.experiment --paper=d4pg --figure=2."),
-    ({}, "too few seeds: two of each are needed"),
-])
+@pytest.mark.parametrize(
+    "kwargs, words",
+    [
+        ({"outcome": None}, "No runs: python -m binaries.experiment --paper=d4pg --figure=2."),
+        ({}, "too few seeds: two of each are needed"),
+    ],
+)
 def test_killed_runs_and_single_seeds_decide_nothing(tmp_path, evidence, kwargs, words):
     plant(tmp_path, FULL, FINGER, (800, 820))
     plant(tmp_path, "ddpg", FINGER, (400,), **kwargs)
@@ -304,30 +361,70 @@ def test_elsewhere_in_percent_of_the_larger_value(tmp_path, evidence):
     paper, task = registry.paper("refer"), "gym:Ant-v4"
     for setting, level in (("a", 4000.0), ("b", 3000.0)):
         for seed in range(2):
-            plant_run(tmp_path, setting, task, seed, [0.0] * 10, paper="refer", steps=10_000,
-                      num_actors=1, episodes=[(30.0 * i, 0, level * (i > 1)) for i in range(1, 11)])
+            plant_run(
+                tmp_path,
+                setting,
+                task,
+                seed,
+                [0.0] * 10,
+                paper="refer",
+                steps=10_000,
+                num_actors=1,
+                episodes=[(30.0 * i, 0, level * (i > 1)) for i in range(1, 11)],
+            )
     test = Comparison((("a", "b"),), Expected.NOT_BEHIND, (task,))
     finding = test.find(paper, paper.experiment("figure 1"), evidence)
     assert finding.verdict is Verdict.HOLDS and "a - b = +25 %" in finding.evidence
 
 
-@pytest.mark.parametrize("paper, name, change, turned", [
-    ("apex", "median", ("table 2,alien,No-op starts,40804.9", "table 2,alien,No-op starts,1"),
-     Verdict.FAILS),
-    ("reactor", "medians", ("table 2,Duel,Normalized scores,1.51",
-                            "table 2,Duel,Normalized scores,1.52"), Verdict.FAILS),
-    ("reactor", "ranks", ("table 2,Duel,Mean rank,5.19", "table 2,Duel,Mean rank,5.99"),
-     Verdict.FAILS),
-    ("reactor", "elo", ("table 2,Random,Elo,-673", "table 2,Random,Elo,-685"), Verdict.HOLDS),
-    ("reactor", "no_op", ("table 2,ACER 500m,Normalized scores,1.9",
-                          "table 2,ACER 500m,Normalized scores,1.8"), Verdict.HOLDS),
-    ("d4pg", "observations", ("greatest observation dimensions,60",
-                              "greatest observation dimensions,67"), Verdict.FAILS),
-    ("refer", "divergence_bound", ("Humanoid,greatest D_KL,850", "Humanoid,greatest D_KL,750"),
-     Verdict.FAILS),
-    ("aql", "action_set", ("large action set,actions,3528", "large action set,actions,3529"),
-     Verdict.FAILS),
-])
+@pytest.mark.parametrize(
+    "paper, name, change, turned",
+    [
+        (
+            "apex",
+            "median",
+            ("table 2,alien,No-op starts,40804.9", "table 2,alien,No-op starts,1"),
+            Verdict.FAILS,
+        ),
+        (
+            "reactor",
+            "medians",
+            ("table 2,Duel,Normalized scores,1.51", "table 2,Duel,Normalized scores,1.52"),
+            Verdict.FAILS,
+        ),
+        (
+            "reactor",
+            "ranks",
+            ("table 2,Duel,Mean rank,5.19", "table 2,Duel,Mean rank,5.99"),
+            Verdict.FAILS,
+        ),
+        ("reactor", "elo", ("table 2,Random,Elo,-673", "table 2,Random,Elo,-685"), Verdict.HOLDS),
+        (
+            "reactor",
+            "no_op",
+            ("table 2,ACER 500m,Normalized scores,1.9", "table 2,ACER 500m,Normalized scores,1.8"),
+            Verdict.HOLDS,
+        ),
+        (
+            "d4pg",
+            "observations",
+            ("greatest observation dimensions,60", "greatest observation dimensions,67"),
+            Verdict.FAILS,
+        ),
+        (
+            "refer",
+            "divergence_bound",
+            ("Humanoid,greatest D_KL,850", "Humanoid,greatest D_KL,750"),
+            Verdict.FAILS,
+        ),
+        (
+            "aql",
+            "action_set",
+            ("large action set,actions,3528", "large action set,actions,3529"),
+            Verdict.FAILS,
+        ),
+    ],
+)
 def test_rederived_claims_turn_with_the_tables(tmp_path, evidence, paper, name, change, turned):
     directory = tmp_path / "reported"
     shutil.copytree(reported.DIRECTORY, directory)
@@ -359,19 +456,27 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
         assert finding.verdict is Verdict.FAILS and "went wrong: files: one" in finding.evidence
 
 
-@pytest.mark.parametrize("name, recovered, note, least, verdict", [
-    ("replay_fails", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
-    ("replay_fails", 61.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
-    ("replay_fails", None, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
-    ("replay_fails", 9.0, "28,100 items, 28,100 when learning went on", 2000, Verdict.FAILS),
-    ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
-    ("learner_waits", 9.0, "28,100 items, 1,900 when learning went on", 2000, Verdict.FAILS),
-    ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", None, Verdict.OPEN),
-])
+@pytest.mark.parametrize(
+    "name, recovered, note, least, verdict",
+    [
+        ("replay_fails", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
+        ("replay_fails", 61.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
+        ("replay_fails", None, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
+        ("replay_fails", 9.0, "28,100 items, 28,100 when learning went on", 2000, Verdict.FAILS),
+        ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
+        ("learner_waits", 9.0, "28,100 items, 1,900 when learning went on", 2000, Verdict.FAILS),
+        ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", None, Verdict.OPEN),
+    ],
+)
 def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, verdict):
-    (tmp_path / SOAK).write_text(json.dumps({
-        "kills": [{"role": "replay", "recovered": recovered, "note": note}],
-        "end": {} if least is None else {"min_replay_size": least}}))
+    (tmp_path / SOAK).write_text(
+        json.dumps(
+            {
+                "kills": [{"role": "replay", "recovered": recovered, "note": note}],
+                "end": {} if least is None else {"min_replay_size": least},
+            }
+        )
+    )
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
     assert judge("apex", name, evidence).verdict is verdict
 
@@ -380,16 +485,20 @@ def test_a_malformed_row_turns_no_verdict(tmp_path, evidence):
     shutil.copytree(reported.DIRECTORY, tmp_path / "reported")
     file, said = tmp_path / "reported/reactor.csv", []
     lines = file.read_text().splitlines(keepends=True)
-    (number,) = [number for number, line in enumerate(lines)
-                 if line.startswith("reactor,table 1,Reactor 500m,Elo,")]
+    (number,) = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("reactor,table 1,Reactor 500m,Elo,")
+    ]
     lines[number] = "reactor,table 1,Reactor 500m\n"
     file.write_text("".join(lines))
-    evidence = again(evidence, reported=ReportedNumbers(pytest.fail, tmp_path / "reported"),
-                     warn=said.append)
+    evidence = again(
+        evidence, reported=ReportedNumbers(pytest.fail, tmp_path / "reported"), warn=said.append
+    )
     assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
     assert f"reactor.csv:{number + 1}: malformed row" in said[0]
     # Nor does one that is gone altogether; other papers are judged.
-    file.write_text("".join(lines[:number] + lines[number + 1:]))
+    file.write_text("".join(lines[:number] + lines[number + 1 :]))
     assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
     assert judge("apex", "above_baselines", evidence).verdict is Verdict.HOLDS
 
@@ -417,7 +526,8 @@ def test_a_broken_reported_file_leaves_the_claim_open(tmp_path, evidence):
     said = []
     (tmp_path / "apex.csv").write_text("paper,source,row,column,value,unit\napex,table 1\n")
     evidence = dataclasses.replace(
-        evidence, reported=ReportedNumbers(said.append, tmp_path), warn=said.append)
+        evidence, reported=ReportedNumbers(said.append, tmp_path), warn=said.append
+    )
     finding = judge("apex", "median", evidence)
     assert finding.verdict is Verdict.OPEN and "apex.csv:2: malformed row" in finding.evidence
     assert "apex.csv:2" in said[0]

@@ -1,16 +1,16 @@
 """Claims about medians over games and about speeds."""
 
+from planted_curves import plant_run
 import pytest
 
+from common.experiments import registry
 from common.experiments.atari_scores import MedianReached, final_scores
 from common.experiments.claims import Evidence, Verdict
-from common.experiments import registry
 from common.experiments.registry import RESULTS, Returns
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.experiments.scaling import Proportional
 from common.reporting import reported
-from planted_curves import plant_run
 
 APEX = registry.paper("apex")
 GAMES = APEX.experiment("table 2").environments
@@ -19,8 +19,13 @@ TEST = MedianReached("dqn", "table 1", "Ape-X DQN", "Median (no-op starts)")
 
 @pytest.fixture(name="evidence")
 def _evidence(tmp_path):
-    return Evidence(KeptRuns(tmp_path, pytest.fail), None, ReportedNumbers(pytest.fail),
-                    RESULTS / "benchmarks", pytest.fail)
+    return Evidence(
+        KeptRuns(tmp_path, pytest.fail),
+        None,
+        ReportedNumbers(pytest.fail),
+        RESULTS / "benchmarks",
+        pytest.fail,
+    )
 
 
 def plant(root, games, factors, days=5):
@@ -29,22 +34,37 @@ def plant(root, games, factors, days=5):
     for game in games:
         low, high = table.loc[game.removeprefix("atari:")]
         for seed, factor in enumerate(factors):
-            plant_run(root, "dqn", game, seed, [low + factor * (high - low)] * 2, paper="apex",
-                      scale="paper", steps=1000, frames_per_step=4,
-                      limits=(f"--max_minutes={days * 24 * 60}",))
+            plant_run(
+                root,
+                "dqn",
+                game,
+                seed,
+                [low + factor * (high - low)] * 2,
+                paper="apex",
+                scale="paper",
+                steps=1000,
+                frames_per_step=4,
+                limits=(f"--max_minutes={days * 24 * 60}",),
+            )
 
 
-@pytest.mark.parametrize("factors, days, verdict", [
-    ((4.4, 4.6), 5, Verdict.HOLDS), ((0.9, 1.1), 5, Verdict.FAILS), ((4.4, 4.6), 1, Verdict.HOLDS),
-    ((0.9, 1.1), 1, Verdict.OPEN),
-])
+@pytest.mark.parametrize(
+    "factors, days, verdict",
+    [
+        ((4.4, 4.6), 5, Verdict.HOLDS),
+        ((0.9, 1.1), 5, Verdict.FAILS),
+        ((4.4, 4.6), 1, Verdict.HOLDS),
+        ((0.9, 1.1), 1, Verdict.OPEN),
+    ],
+)
 def test_the_median_turns_the_verdict(tmp_path, evidence, factors, days, verdict):
     plant(tmp_path, GAMES, factors, days)
     finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
     assert finding.verdict is verdict
     assert f"Our median is {50 * sum(factors):.0f} %" in finding.evidence
-    assert ("Not all runs had the paper's 5 days" in finding.evidence) == (factors[0] == 0.9
-                                                                         and days == 1)
+    assert ("Not all runs had the paper's 5 days" in finding.evidence) == (
+        factors[0] == 0.9 and days == 1
+    )
 
 
 def test_one_seed_decides_no_median(tmp_path, evidence):
@@ -61,23 +81,42 @@ def test_some_games_are_not_enough(tmp_path, evidence):
 
 def test_final_scores_are_means_over_seeds(tmp_path):
     for seed, score in enumerate((10.0, 20.0)):
-        plant_run(tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], paper="apex",
-                  steps=1000, frames_per_step=4)
+        plant_run(
+            tmp_path,
+            "dqn",
+            "atari:pong",
+            seed,
+            [0.0, score, score],
+            paper="apex",
+            steps=1000,
+            frames_per_step=4,
+        )
     runs = KeptRuns(tmp_path, pytest.fail).of("apex", "two_cores")
     frame = final_scores(runs, "dqn", Returns.EVALUATOR)
     assert frame.loc["pong"].tolist() == [15.0, 2, 4000]
     assert final_scores(runs, "other", Returns.EVALUATOR).empty
 
 
-@pytest.mark.parametrize("power, cores, verdict", [
-    (1.0, 2, Verdict.HOLDS), (0.5, 256, Verdict.FAILS), (0.5, 255, Verdict.OPEN),
-])
+@pytest.mark.parametrize(
+    "power, cores, verdict",
+    [(1.0, 2, Verdict.HOLDS), (0.5, 256, Verdict.FAILS), (0.5, 255, Verdict.OPEN)],
+)
 def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, cores, verdict):
     experiment = APEX.experiment("figure 13")
     sizes = dict(zip(experiment.settings, (8, 16, 32, 64, 128, 256)))
     for setting, actors in sizes.items():
-        plant_run(tmp_path, setting, experiment.environments[0], 0, [1.0] * 3, paper="apex",
-                  scale="paper", num_actors=actors, speed=30.0 * actors**power, cores=cores)
+        plant_run(
+            tmp_path,
+            setting,
+            experiment.environments[0],
+            0,
+            [1.0] * 3,
+            paper="apex",
+            scale="paper",
+            num_actors=actors,
+            speed=30.0 * actors**power,
+            cores=cores,
+        )
     finding = Proportional(sizes).find(APEX, experiment, evidence)
     assert finding.verdict is verdict and f"power {power:.2f}" in finding.evidence
     assert ("Up to 256 shared 255 cores" in finding.evidence) == (cores == 255)

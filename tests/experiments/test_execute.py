@@ -9,16 +9,16 @@ import signal
 import sys
 import time
 
+import driver
+from launched import ROOT, launched
+from planted import TASKS, contents, path, plant
 import pytest
+from watched_run import WatchedRun
 
 from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
 from common.experiments.status import State
 from common.reporting.csv_rows import read_rows
-from launched import ROOT, launched
-from planted import TASKS, contents, path, plant
-from watched_run import WatchedRun
-import driver
 
 HERE = pathlib.Path(__file__).parent
 
@@ -56,14 +56,27 @@ def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(t
     plant(directory(tmp_path, "other"), num_actors=5)
     before = contents(done)
     lines = []
-    failures = execute(driver.plan("fake", tmp_path, ["done", "other", "cut", "broken", "new"]),
-                       StopRequest(), lines.append)
+    failures = execute(
+        driver.plan("fake", tmp_path, ["done", "other", "cut", "broken", "new"]),
+        StopRequest(),
+        lines.append,
+    )
     assert contents(done) == before
-    assert [line.partition(" on")[0] for line in lines] == ["[1/3] cut", "[2/3] broken",
-                                                            "[3/3] new"]
+    assert [line.partition(" on")[0] for line in lines] == [
+        "[1/3] cut",
+        "[2/3] broken",
+        "[3/3] new",
+    ]
     assert lines[0].endswith("goes on") and not lines[2].endswith("goes on")
     assert list(read_rows(directory(tmp_path, "cut") / "learner.csv")["learner_steps"]) == [
-        4, 5, 6, 7, 8, 9, 10]
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+    ]
     assert outcomes(directory(tmp_path, "cut")) == [None, "finished"]
     assert outcomes(directory(tmp_path, "new")) == ["finished"]
     assert [failure.run.run.setting for failure in failures] == ["other", "broken"]
@@ -106,8 +119,13 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
     process = start("d4pg", tmp_path)
     run.wait_for(lambda: run.learner("learner_steps"), 200, "the second run learns")
     learnt = time.time()
-    run.wait_for(lambda: any(file.stat().st_mtime > learnt
-                             for file in (second / "checkpoints").glob("*.index")), 60, "saved")
+    run.wait_for(
+        lambda: any(
+            file.stat().st_mtime > learnt for file in (second / "checkpoints").glob("*.index")
+        ),
+        60,
+        "saved",
+    )
     run.kill("local")
     process.kill()
 
@@ -115,8 +133,11 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
         return [one.status.state for one in driver.plan("d4pg", tmp_path).runs]
 
     # A process that dies loses its command line before its lock on the run.
-    run.wait_for(lambda: run.pids() == {} and states() == [State.FINISHED, State.CUT], 20,
-                 "no process is left, the second run is cut")
+    run.wait_for(
+        lambda: run.pids() == {} and states() == [State.FINISHED, State.CUT],
+        20,
+        "no process is left, the second run is cut",
+    )
     before = contents(first)
 
     out, err = start("d4pg", tmp_path).communicate(timeout=200)

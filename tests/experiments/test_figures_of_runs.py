@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pandas
+from planted_curves import plant_run
 import pytest
 
 from common.experiments import figures, registry, selection
@@ -11,7 +12,6 @@ from common.experiments.captions import caption
 from common.experiments.registry import Band, OverTasks, Returns
 from common.experiments.runs import KeptRuns
 from common.reporting import bars, panels
-from planted_curves import plant_run
 
 D4PG = registry.paper("d4pg")
 FIGURE_2 = D4PG.experiment("figure 2")
@@ -44,9 +44,20 @@ def test_figure_2_is_sixteen_panels_and_means_over_seeds(tmp_path, drawn):
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, axes),), title, words, path),) = parts_of(drawn)
     assert [panel.title for panel in grid][:4] == [
-        "acrobot swingup", "acrobot swingup sparse", "cartpole swingup", "cartpole swingup sparse"]
+        "acrobot swingup",
+        "acrobot swingup sparse",
+        "cartpole swingup",
+        "cartpole swingup sparse",
+    ]
     assert len(grid) == 16 and [len(panel.curves) for panel in grid] == [
-        0, 0, 1, 0, 0, 0, 1] + 9 * [0]
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        1,
+    ] + 9 * [0]
     (curve,) = grid[2].curves
     assert curve.label == "D4PG, Prioritized, N = 5"
     assert set(curve.middle) == {200.0} and set(curve.low) == {100.0} and set(curve.high) == {300.0}
@@ -91,11 +102,18 @@ def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
     assert [one.name for one in figures.drawn(apex, "two_cores", speeds)] == ["figure 13"]
 
 
-@pytest.mark.parametrize("returns, words, level", [
-    (Returns.EVALUATOR, "the evaluator, without the actors' exploration (evaluator.csv)", 7),
-    (Returns.GREEDIEST_ACTOR, "the greediest actor in training (acting.csv, the last actor)", 100),
-    (Returns.ALL_ACTORS, "all actors in training (acting.csv)", 50),
-])
+@pytest.mark.parametrize(
+    "returns, words, level",
+    [
+        (Returns.EVALUATOR, "the evaluator, without the actors' exploration (evaluator.csv)", 7),
+        (
+            Returns.GREEDIEST_ACTOR,
+            "the greediest actor in training (acting.csv, the last actor)",
+            100,
+        ),
+        (Returns.ALL_ACTORS, "all actors in training (acting.csv)", 50),
+    ],
+)
 def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns, words, level):
     episodes = [(30.0 * i, actor, 100.0 * actor) for i in range(1, 11) for actor in (0, 1)]
     plant_run(tmp_path, FULL, CARTPOLE, 0, [7.0] * 5, num_actors=2, episodes=episodes)
@@ -137,10 +155,21 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
 def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
     apex = registry.paper("apex")
     for game, score in (("pong", 14.6), ("breakout", 1.7), ("qbert", 163.9)):  # 100, 0 and 0 %
-        plant_run(tmp_path, "dqn", f"atari:{game}", 0, [score] * 5, paper="apex", scale="paper",
-                  frames_per_step=4, num_actors=2, episodes=[(100.0, 0, 1.0), (200.0, 1, 9.0)])
-    figures.draw(apex, apex.experiment("figure 2"), "paper", runs_of(tmp_path, "apex", "paper"),
-                 tmp_path)
+        plant_run(
+            tmp_path,
+            "dqn",
+            f"atari:{game}",
+            0,
+            [score] * 5,
+            paper="apex",
+            scale="paper",
+            frames_per_step=4,
+            num_actors=2,
+            episodes=[(100.0, 0, 1.0), (200.0, 1, 9.0)],
+        )
+    figures.draw(
+        apex, apex.experiment("figure 2"), "paper", runs_of(tmp_path, "apex", "paper"), tmp_path
+    )
     ((((left, axes), (right, other_axes)), _, words, _),) = parts_of(drawn)
     assert np.allclose(left[0].curves[0].middle, 0, atol=0.1)
     assert left[0].lines[0] == (434.0, "Ape-X DQN, reported: 434") and axes.y_limits is None
@@ -155,8 +184,9 @@ def test_a_half_may_have_another_axis(tmp_path, drawn):
     reactor = registry.paper("reactor")
     plant_run(tmp_path, "reactor", "atari:pong", 0, [14.6] * 5, paper="reactor", seconds=7200.0)
     plant_run(tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor")
-    figures.draw(reactor, reactor.experiment("figure 3"), "two_cores",
-                 runs_of(tmp_path, "reactor"), tmp_path)
+    figures.draw(
+        reactor, reactor.experiment("figure 3"), "two_cores", runs_of(tmp_path, "reactor"), tmp_path
+    )
     ((((left, axes), (right, other_axes)), *_),) = parts_of(drawn)
     assert (axes.x_column, other_axes.x_column) == ("environment_frames", "wall_seconds")
     assert [len(left[0].curves), len(right[0].curves)] == [2, 1]
@@ -169,12 +199,20 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
     experiment = refer.experiment(name)
     for run in experiment.runs:
         if run.environment == "gym:Ant-v4":
-            plant_run(tmp_path, run.setting, run.environment, 0, [1.0], paper="refer",
-                      episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)])
+            plant_run(
+                tmp_path,
+                run.setting,
+                run.environment,
+                0,
+                [1.0],
+                paper="refer",
+                episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
+            )
     figures.draw(refer, experiment, "two_cores", runs_of(tmp_path, "refer"), tmp_path)
     (parts, *_) = parts_of(drawn)[0]
     assert [[len(panel.curves) for panel in grid] for grid, _ in parts] == [
-        [0, count, 0, 0] for count in rows]
+        [0, count, 0, 0] for count in rows
+    ]
     for grid, _ in parts:
         assert len({curve.label.partition(" = ")[0] for curve in grid[1].curves}) == 1
         assert len({curve.style for curve in grid[1].curves}) == len(grid[1].curves)
@@ -183,8 +221,16 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
 def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     apex = registry.paper("apex")
     for setting in ("dqn_two_cores", "dqn_two_cores_uniform"):
-        plant_run(tmp_path, setting, "atari:pong", 0, [1.0], paper="apex", num_actors=1,
-                  episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)])
+        plant_run(
+            tmp_path,
+            setting,
+            "atari:pong",
+            0,
+            [1.0],
+            paper="apex",
+            num_actors=1,
+            episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
+        )
     runs = runs_of(tmp_path, "apex")
     assert [one.name for one in figures.drawn(apex, "two_cores", runs)] == ["runs", "figure 14"]
     assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
@@ -199,8 +245,9 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
     aql = registry.paper("aql")
     for seed, level in enumerate((100.0, 200.0)):
-        plant_run(tmp_path, "aql", "control:walker:run", seed, [0.0] * 18 + [level] * 2,
-                  paper="aql")
+        plant_run(
+            tmp_path, "aql", "control:walker:run", seed, [0.0] * 18 + [level] * 2, paper="aql"
+        )
     figures.draw(aql, aql.experiment("figure 7"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
     ((groups, *_),) = drawn
     ((name, (bar,)),) = groups.items()
@@ -218,21 +265,36 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
 
 def test_captions_say_only_what_the_runs_have(tmp_path):
     paper = registry.paper("apex")
-    plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex",
-              limits=("--evaluation_seconds=120", "--evaluation_episodes=9"))
+    plant_run(
+        tmp_path,
+        "dqn_two_cores",
+        "atari:pong",
+        0,
+        [1.0],
+        paper="apex",
+        limits=("--evaluation_seconds=120", "--evaluation_episodes=9"),
+    )
     runs = runs_of(tmp_path, "apex")
-    words = caption(paper, paper.experiment("figure 14").at("two_cores"), "two_cores", runs,
-                    ["dqn_two_cores"])
+    words = caption(
+        paper, paper.experiment("figure 14").at("two_cores"), "two_cores", runs, ["dqn_two_cores"]
+    )
     assert "an evaluation every 2 minutes" in words and "of 5 episodes" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
     plant_run(tmp_path, "dqn_two_cores", "atari:enduro", 0, [1.0], paper="apex", seconds=5400)
-    words = caption(paper, paper.experiment("figure 14").at("two_cores"), "two_cores",
-                    runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    words = caption(
+        paper,
+        paper.experiment("figure 14").at("two_cores"),
+        "two_cores",
+        runs_of(tmp_path, "apex"),
+        ["dqn_two_cores"],
+    )
     assert "runs of 5 minutes to 1.5 hours" in words
     # A scale that no paper lists, as of a run by hand.
     plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex", scale="other")
-    runs = [dataclasses.replace(run, starts=({"scale": "8 actors"},))
-            for run in runs_of(tmp_path, "apex", "other")]
+    runs = [
+        dataclasses.replace(run, starts=({"scale": "8 actors"},))
+        for run in runs_of(tmp_path, "apex", "other")
+    ]
     words = caption(paper, figures.all_runs(paper, "other", runs), "other", runs, [])
     assert "Scale other: runs of 5 minutes; 8 actors." in words
 

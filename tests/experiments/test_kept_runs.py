@@ -1,11 +1,11 @@
 """What is wrong with kept runs is said with file and line, and the rest is used."""
 
+from planted_curves import plant_run
 import pytest
 
 from common.experiments.registry import Returns
 from common.experiments.runs import KeptRuns
 from common.experiments.scales import Budget
-from planted_curves import plant_run
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
 
@@ -67,8 +67,10 @@ def test_seeds_of_another_config_are_left_out(tmp_path, said):
     (line,) = said
     file = tmp_path / "d4pg/two_cores" / SETTING / "control-cartpole-swingup/seed_1/config.json"
     number = 1 + file.read_text().splitlines().index('    "batch_size": 64')
-    assert line.startswith(f"{file}:{number}: another config than the seeds beside it "
-                           "(config.batch_size is 64, 256 in seed_0)")
+    assert line.startswith(
+        f"{file}:{number}: another config than the seeds beside it "
+        "(config.batch_size is 64, 256 in seed_0)"
+    )
 
 
 def test_a_run_in_the_wrong_place_is_left_out(tmp_path, said):
@@ -93,10 +95,13 @@ def test_a_curve_may_be_of_a_setting_with_another_name(tmp_path, said):
     assert len(KeptRuns(tmp_path, said.append).of("apex", "two_cores")) == 1 and not said
 
 
-@pytest.mark.parametrize("name, change, cores", [
-    ("config.json", ('"seed": 0', '"seed": "0"'), None),
-    ("run.json", ('{"usable_cores": 2}', "[2]"), 1),
-])
+@pytest.mark.parametrize(
+    "name, change, cores",
+    [
+        ("config.json", ('"seed": 0', '"seed": "0"'), None),
+        ("run.json", ('{"usable_cores": 2}', "[2]"), 1),
+    ],
+)
 def test_values_of_another_kind_end_no_program(tmp_path, said, name, change, cores):
     file = plant_run(tmp_path, SETTING, TASK, 0, [1.0]) / name
     assert change[0] in file.read_text()
@@ -123,8 +128,17 @@ def test_a_run_that_was_killed_has_not_ended(tmp_path, said):
 
 def test_training_episodes_of_the_greediest_or_of_all_actors(tmp_path, said):
     episodes = [(second, actor, 100.0 * actor) for second in range(1, 101) for actor in (0, 1)]
-    plant_run(tmp_path, SETTING, TASK, 0, [0.0] * 4, seconds=100, steps=4000, num_actors=2,
-              episodes=episodes)
+    plant_run(
+        tmp_path,
+        SETTING,
+        TASK,
+        0,
+        [0.0] * 4,
+        seconds=100,
+        steps=4000,
+        num_actors=2,
+        episodes=episodes,
+    )
     (run,) = read(tmp_path, said)
     by_time = run.points("wall_seconds", "episode_return_mean", Returns.GREEDIEST_ACTOR)
     assert len(by_time) == 50 and set(by_time["episode_return_mean"]) == {100.0}
@@ -141,15 +155,23 @@ def test_frames_are_steps_times_the_action_repeat(tmp_path, said):
     assert frame["environment_frames"].tolist() == [200, 400]
 
 
-@pytest.mark.parametrize("kwargs, budget", [
-    ({"limits": ("--max_minutes=5", "--config.x=1")}, Budget(minutes=5)),
-    ({"limits": ("--max_minutes=5", "--max_minutes=10")}, Budget(minutes=10)),
-    ({"limits": ("--max_actor_steps=1000",)}, Budget(actor_steps=1000)),
-    ({"limits": ("--max_minutes=5", "--max_learner_steps=20")},
-     Budget(minutes=5, learner_steps=20)),
-    ({"limits": ("--max_minutes=20",), "outcome": "stopped", "seconds": 984}, Budget(minutes=16)),
-    ({"seconds": 300.3}, Budget(minutes=5)),
-])
+@pytest.mark.parametrize(
+    "kwargs, budget",
+    [
+        ({"limits": ("--max_minutes=5", "--config.x=1")}, Budget(minutes=5)),
+        ({"limits": ("--max_minutes=5", "--max_minutes=10")}, Budget(minutes=10)),
+        ({"limits": ("--max_actor_steps=1000",)}, Budget(actor_steps=1000)),
+        (
+            {"limits": ("--max_minutes=5", "--max_learner_steps=20")},
+            Budget(minutes=5, learner_steps=20),
+        ),
+        (
+            {"limits": ("--max_minutes=20",), "outcome": "stopped", "seconds": 984},
+            Budget(minutes=16),
+        ),
+        ({"seconds": 300.3}, Budget(minutes=5)),
+    ],
+)
 def test_the_budget_is_the_command_lines_or_what_it_took(tmp_path, said, kwargs, budget):
     plant_run(tmp_path, SETTING, TASK, 0, [1.0, 2.0], **kwargs)
     (run,) = read(tmp_path, said)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 import pytest
 
 from common.experiments import plan as plan_lib
@@ -14,7 +15,6 @@ from common.experiments.registry import Run, Substitute
 from common.experiments.scales import PAPER, Budget, Scale
 from common.experiments.status import State
 from common.reporting.run_directory import RunDirectory
-from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 
 
 @pytest.fixture
@@ -40,8 +40,9 @@ def test_all_is_missing_where_nothing_is_and_planning_makes_nothing(roots, tmp_p
 
 def test_order_is_seed_by_seed_and_task_by_task(roots):
     order = [(run.seed, run.run.environment, run.run.setting) for run in plan_of(roots).runs]
-    assert order == [(seed, task, setting)
-                     for seed in (0, 1) for task in TASKS for setting in SETTINGS]
+    assert order == [
+        (seed, task, setting) for seed in (0, 1) for task in TASKS for setting in SETTINGS
+    ]
 
 
 def test_selection(roots):
@@ -63,8 +64,16 @@ def test_finished_cut_and_missing(roots):
     plant(path(roots[0], "good", TASKS[0], 1), learner_steps=10, outcome=None)
     plant(path(roots[0], "better", TASKS[0], 1), learner_steps=12, outcome="stopped")
     states = [run.status.state for run in plan_of(roots).runs]
-    assert states == [State.FINISHED, State.CUT, State.CUT, State.CUT, State.CUT, State.FINISHED,
-                      State.MISSING, State.MISSING]
+    assert states == [
+        State.FINISHED,
+        State.CUT,
+        State.CUT,
+        State.CUT,
+        State.CUT,
+        State.FINISHED,
+        State.MISSING,
+        State.MISSING,
+    ]
     assert [run.seed for run in plan_of(roots).to_do] == [0, 0, 0, 1, 1, 1]
 
 
@@ -92,13 +101,16 @@ def test_scales_do_not_mix(roots):
     assert plan_of(roots).runs[0].status.state is State.MISSING
 
 
-@pytest.mark.parametrize("config, words", [
-    ({"num_actors": 3}, "num_actors is 3, not 2"),
-    ({"seed": 7}, "seed is 7, not 0"),
-    ({"environment": "suite:c"}, "environment is suite:c, not suite:a:easy"),
-    ({"config": {"sizes": [4, 8]}}, r"config.sizes is \[4, 8\], not \(4,4\)"),
-    ({"config": {}}, "config.sizes is None"),
-])
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        ({"num_actors": 3}, "num_actors is 3, not 2"),
+        ({"seed": 7}, "seed is 7, not 0"),
+        ({"environment": "suite:c"}, "environment is suite:c, not suite:a:easy"),
+        ({"config": {"sizes": [4, 8]}}, r"config.sizes is \[4, 8\], not \(4,4\)"),
+        ({"config": {}}, "config.sizes is None"),
+    ],
+)
 def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, config, words):
     run = plant(path(roots[0], "good", TASKS[0], 0), **config)
     plant(path(roots[0], "better", TASKS[0], 0))
@@ -110,13 +122,19 @@ def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, con
     assert unusable not in plan.to_do
 
 
-@pytest.mark.parametrize("name, text, words", [
-    ("config.json", '{"seed": 0,\n "environment"', ["not JSON", "line 2"]),
-    ("run.json", '{"starts": [', ["not the record of a run", "line 1"]),
-    ("run.json", '{"starts": []}', ["not the record of a run"]),
-    ("learner.csv", "wall_seconds,actor_steps,learner_steps\n1,2,many\n",
-     ["last whole line", "learner_steps is 'many'"]),
-])
+@pytest.mark.parametrize(
+    "name, text, words",
+    [
+        ("config.json", '{"seed": 0,\n "environment"', ["not JSON", "line 2"]),
+        ("run.json", '{"starts": [', ["not the record of a run", "line 1"]),
+        ("run.json", '{"starts": []}', ["not the record of a run"]),
+        (
+            "learner.csv",
+            "wall_seconds,actor_steps,learner_steps\n1,2,many\n",
+            ["last whole line", "learner_steps is 'many'"],
+        ),
+    ],
+)
 def test_a_damaged_file_is_named_with_its_line(roots, name, text, words):
     run = plant(path(roots[0], "good", TASKS[0], 0))
     (run.path / name).write_text(text)
@@ -134,8 +152,9 @@ def test_half_a_row_at_the_end_is_passed_over(roots):
 
 
 def test_a_run_that_has_not_learnt_yet_is_cut(roots):
-    RunDirectory(path(roots[0], "good", TASKS[0], 0)).open({
-        "environment": TASKS[0], "seed": 0, "num_actors": 2, "config": {"sizes": [4, 4]}})
+    RunDirectory(path(roots[0], "good", TASKS[0], 0)).open(
+        {"environment": TASKS[0], "seed": 0, "num_actors": 2, "config": {"sizes": [4, 4]}}
+    )
     assert status_of(roots) == status.Status(State.CUT)
 
 
@@ -158,8 +177,15 @@ def test_looking_changes_nothing(roots):
 def test_command(roots):
     run = plan_of(roots, num_seeds=2).runs[-1]
     assert run.command[1:] == [
-        "-m", "fake_program", "--environment=suite:b:hard", "--seed=1", "--setting=better",
-        "--num_actors=2", "--config.sizes=(4,4)", "--max_learner_steps=10", "--scale=small",
+        "-m",
+        "fake_program",
+        "--environment=suite:b:hard",
+        "--seed=1",
+        "--setting=better",
+        "--num_actors=2",
+        "--config.sizes=(4,4)",
+        "--max_learner_steps=10",
+        "--scale=small",
         "--scale_changes=10 learner steps instead of 1 hour; 2 actors instead of 9; tiny networks",
         f"--workdir={path(roots[0], 'better', TASKS[1], 1)}",
     ]
@@ -198,15 +224,18 @@ def test_disk_that_does_not_suffice_is_refused(roots, monkeypatch):
 
 def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
     other = Run(PROGRAM, "other", TASKS[0], ("--setting=other", "--num_actors=1"))
-    experiment = dataclasses.replace(EXPERIMENT, substitutes={
-        "small": Substitute((other,), "fewer", Budget(learner_steps=3), seeds=1)})
+    experiment = dataclasses.replace(
+        EXPERIMENT,
+        substitutes={"small": Substitute((other,), "fewer", Budget(learner_steps=3), seeds=1)},
+    )
     plan = make_plan(paper(experiment), experiment, SMALL, roots)
     (run,) = plan.runs
     assert (run.run, run.seed, run.budget) == (other, 0, Budget(learner_steps=3))
     assert run.changes == ("3 learner steps instead of 1 hour", "tiny networks")
     assert plan.experiment.note == "fewer" and "--scale=small" in run.command
-    assert [one.seed for one in make_plan(
-        paper(experiment), experiment, SMALL, roots, num_seeds=2).runs] == [0, 1]
+    assert [
+        one.seed for one in make_plan(paper(experiment), experiment, SMALL, roots, num_seeds=2).runs
+    ] == [0, 1]
     assert len(make_plan(paper(experiment), experiment, PAPER, roots).runs) == 8
 
 
@@ -217,7 +246,11 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     target = path(roots[1], "good", TASKS[0], 0)
     assert keep(plan_of(roots), roots[1]) == [target]
     assert sorted(file.name for file in target.iterdir()) == [
-        "config.json", "evaluator.csv", "learner.csv", "run.json"]
+        "config.json",
+        "evaluator.csv",
+        "learner.csv",
+        "run.json",
+    ]
     assert (target / "run.json").read_bytes() == run.run_json.read_bytes()
     assert keep(plan_of(roots), roots[1]) == []
     assert plan_of(roots[1:]).runs[0].status.state is State.FINISHED

@@ -4,8 +4,7 @@ import pytest
 
 from common import environments
 from common.environments.spec import EnvironmentSpec
-from common.experiments import registry
-from common.experiments import scales
+from common.experiments import registry, scales
 from common.experiments.registry import Run, UnknownError
 from common.experiments.scales import Budget, Change, Scale
 from common.reporting import reported
@@ -26,7 +25,11 @@ def names(paper, kind):
 def test_all_five_papers_are_there_with_their_figures_and_tables():
     assert registry.paper_names() == ("apex", "aql", "d4pg", "reactor", "refer")
     for paper, figures, tables in (
-        ("apex", 14, 2), ("aql", 11, 0), ("d4pg", 10, 2), ("reactor", 7, 5), ("refer", 8, 0),
+        ("apex", 14, 2),
+        ("aql", 11, 0),
+        ("d4pg", 10, 2),
+        ("reactor", 7, 5),
+        ("refer", 8, 0),
     ):
         assert names(paper, "figure") == [f"figure {n}" for n in range(1, figures + 1)]
         assert names(paper, "table") == [f"table {n}" for n in range(1, tables + 1)]
@@ -90,7 +93,8 @@ def test_settings_without_a_label_have_a_readable_one():
     assert label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
     assert label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
     assert label("d4pg_uniform_n5_beta0.4_lr1e-05") == (
-        "D4PG, Non-Prioritized, N = 5, beta = 0.4, lr = 1e-05")
+        "D4PG, Non-Prioritized, N = 5, beta = 0.4, lr = 1e-05"
+    )
     assert label("ddpg_remove_by_fifo") == "DDPG, remove by fifo"
     assert label("ddpgs") == "ddpgs"
     assert label("dqn_two_cores_n5", "apex") == "Ape-X DQN on two cores, n = 5"
@@ -101,7 +105,8 @@ def test_a_substitute_stands_in_at_its_scale_only():
     assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note
     small = figure.at("two_cores")
     assert [run.flags[1] for run in small.runs] == [
-        f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)]
+        f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)
+    ]
     assert "on two cores" in small.note and small.every_run == small.runs
     assert set(figure.every_run) == {*figure.runs, *small.runs}
 
@@ -124,8 +129,11 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     own = apex.experiment("figure 14").at("two_cores").runs[0]
     assert own.flags == ("--setting=dqn_two_cores",)
     assert [one.flag for one in scale.changes_of(module, own.choices)] == [
-        "--num_actors=8", "--learner_threads=2", "--evaluation_seconds=120",
-        "--evaluation_episodes=5"]
+        "--num_actors=8",
+        "--learner_threads=2",
+        "--evaluation_seconds=120",
+        "--evaluation_episodes=5",
+    ]
     words = scale.differences(Budget(minutes=60), module, [])
     assert "samples per insert 8 instead of no limit" in words
     assert "replay capacity 200,000 instead of 2,000,000" in words
@@ -138,8 +146,9 @@ def test_what_cannot_be_run_says_why():
     assert "not public" in paper.obstacle(paper.experiment("figure 3"))
     reactor = registry.paper("reactor")
     assert reactor.obstacle(reactor.experiment("figure 3")) == "not yet implemented: Reactor"
-    assert all("not yet implemented: Reactor" in reactor.obstacle(one)
-               for one in reactor.experiments)
+    assert all(
+        "not yet implemented: Reactor" in reactor.obstacle(one) for one in reactor.experiments
+    )
 
 
 def test_an_unknown_name_lists_those_there_are():
@@ -177,17 +186,32 @@ def test_budget():
     assert not Budget(minutes=7200, actor_steps=9).covers(Budget(minutes=2100))
     assert not Budget(minutes=7200).covers(Budget(actor_steps=9))
     assert [str(Budget(minutes)) for minutes in (1, 60, 2100, 7200)] == [
-        "1 minute", "1 hour", "35 hours", "5 days"]
+        "1 minute",
+        "1 hour",
+        "35 hours",
+        "5 days",
+    ]
 
 
 def test_a_runs_own_flags_win_over_its_scales():
-    scale = Scale("s", "", Budget(minutes=1), (
-        Change("--num_actors=2", "2 actors instead of 8"), Change("--x=1", "x is 1"),
-        Change("--y=1", "y is 1", program="binaries.other")))
+    scale = Scale(
+        "s",
+        "",
+        Budget(minutes=1),
+        (
+            Change("--num_actors=2", "2 actors instead of 8"),
+            Change("--x=1", "x is 1"),
+            Change("--y=1", "y is 1", program="binaries.other"),
+        ),
+    )
     assert [change.flag for change in scale.changes_of("binaries.one", ["--num_actors=1"])] == [
-        "--x=1"]
+        "--x=1"
+    ]
     assert scale.differences(Budget(minutes=60), "binaries.other", ["--num_actors=1"]) == [
-        "1 minute instead of 1 hour", "x is 1", "y is 1"]
+        "1 minute instead of 1 hour",
+        "x is 1",
+        "y is 1",
+    ]
     assert scales.PAPER.differences(Budget(minutes=60), "binaries.one", []) == []
     (words, *_) = scale.differences(Budget(minutes=60), "binaries.one", [], is_stated=False)
     assert words == "1 minute instead of 1 hour (not in the paper)"

@@ -1,5 +1,6 @@
 """Reported beside reproduced."""
 
+from planted_curves import plant_run
 import pytest
 
 from common.experiments import registry, tables
@@ -7,7 +8,6 @@ from common.experiments.atari_tables import among_others
 from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.reporting import reported
-from planted_curves import plant_run
 
 NUMBERS = ReportedNumbers(pytest.fail)
 APEX, REACTOR = registry.paper("apex"), registry.paper("reactor")
@@ -21,16 +21,26 @@ def build(paper, name, root, scale="paper"):
 def test_without_runs_ours_is_empty(tmp_path):
     table = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
     assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
-    assert set(table.rows[[tables.OURS, tables.DIFFERENCE, tables.FRAMES, tables.SEEDS]].to_numpy()
-               .ravel()) == {""}
+    assert set(
+        table.rows[[tables.OURS, tables.DIFFERENCE, tables.FRAMES, tables.SEEDS]].to_numpy().ravel()
+    ) == {""}
     assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
     assert "no runs yet" in tables.markdown(table).lower()
 
 
 def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
     for seed, score in enumerate((14.0, 15.2)):
-        plant_run(tmp_path, "dqn", "atari:pong", seed, [score] * 4, paper="apex", scale="paper",
-                  steps=1_000_000, frames_per_step=4)
+        plant_run(
+            tmp_path,
+            "dqn",
+            "atari:pong",
+            seed,
+            [score] * 4,
+            paper="apex",
+            scale="paper",
+            steps=1_000_000,
+            frames_per_step=4,
+        )
     table = build(APEX, "table 2", tmp_path)
     assert table.rows.loc["pong"].tolist() == ["20.9", "14.6", "-6.3", "4,000,000", "2", "18.7"]
     assert table.rows.loc["alien", tables.OURS] == ""
@@ -41,8 +51,10 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
 
 def test_runs_of_too_few_games_are_said_to_be(tmp_path):
     plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
-    assert "Runs of 1 of 57 tasks at the scale paper: not enough" in build(
-        APEX, "table 1", tmp_path).note
+    assert (
+        "Runs of 1 of 57 tasks at the scale paper: not enough"
+        in build(APEX, "table 1", tmp_path).note
+    )
 
 
 def test_tables_say_whose_episodes_they_are_of(tmp_path):
@@ -57,8 +69,17 @@ def test_tables_say_whose_episodes_they_are_of(tmp_path):
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
     scores = reported.table("reactor", "table 5")["Reactor"]
     for game, score in scores.items():
-        plant_run(tmp_path, "reactor", f"atari:{game}", 0, [score] * 2, paper="reactor",
-                  scale="paper", steps=1000, frames_per_step=4)
+        plant_run(
+            tmp_path,
+            "reactor",
+            f"atari:{game}",
+            0,
+            [score] * 2,
+            paper="reactor",
+            scale="paper",
+            steps=1000,
+            frames_per_step=4,
+        )
     rows = build(REACTOR, "table 2", tmp_path).rows
     assert rows.loc["Reactor", "Normalized scores: ours"] == "1.87"
     assert rows.loc["Reactor", "Normalized scores: difference"] == "-0.00"

@@ -31,7 +31,11 @@ class OneProcessRun:
         )
         self._schedule = schedule_for(agent)
         self._replay_learner = ReplayLearner(
-            self.memory, loop, self.learner.steps, self._schedule, prefetch=0,
+            self.memory,
+            loop,
+            self.learner.steps,
+            self._schedule,
+            prefetch=0,
             decode=functools.partial(agent.decode, spec=self._spec),
             removal_period=agent.removal_period,
         )
@@ -43,9 +47,7 @@ class OneProcessRun:
         self._acting = loop_of(agent, self._actor, environments, self._add, lambda *_: None)
 
     def _add(self, transitions):
-        self.memory.insert(
-            *as_items(self._agent, self._actor, transitions, self._actors, 0, 0)
-        )
+        self.memory.insert(*as_items(self._agent, self._actor, transitions, self._actors, 0, 0))
 
     def evaluator(self, count):
         """The policy of this moment, for so many environments."""

@@ -27,9 +27,11 @@ class Setting:
     """A run directory, and lives of a learner in it."""
 
     def __init__(self, path):
-        self.agent = D4PG(D4PGConfig(
-            policy_sizes=(4,), critic_sizes=(4,), replay_capacity=1000, min_replay_size=100
-        ))
+        self.agent = D4PG(
+            D4PGConfig(
+                policy_sizes=(4,), critic_sizes=(4,), replay_capacity=1000, min_replay_size=100
+            )
+        )
         self.run = RunDirectory(path)
         self.run.open({})
         self._learners = [self.agent.make_learner(SPEC, 0) for _ in range(2)]  # before any server
@@ -70,8 +72,15 @@ class Setting:
         service = parameters.ParameterService(
             self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
         )
-        return Bookkeeping(self.run, self.agent, learner, self.replay_learner, service,
-                           lambda: self.accepted(), checkpoint_seconds)
+        return Bookkeeping(
+            self.run,
+            self.agent,
+            learner,
+            self.replay_learner,
+            service,
+            lambda: self.accepted(),
+            checkpoint_seconds,
+        )
 
     def num_saved(self):
         """Checkpoints so far."""

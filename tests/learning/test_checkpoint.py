@@ -22,8 +22,14 @@ BATCH, UPDATES = 4, 1
 def make_learner(**values):
     """A learner whose target period does not divide the place of the checkpoint."""
     defaults = dict(
-        policy_sizes=(6, 5), critic_sizes=(7, 6), num_atoms=5, v_min=-1.0, v_max=1.0,
-        batch_size=BATCH, target_period=5, learning_rate=1e-2,
+        policy_sizes=(6, 5),
+        critic_sizes=(7, 6),
+        num_atoms=5,
+        v_min=-1.0,
+        v_max=1.0,
+        batch_size=BATCH,
+        target_period=5,
+        learning_rate=1e-2,
     )
     learner = learner_lib.D4PGLearner(D4PGConfig(**{**defaults, **values}), 3, 2)
     return learner, UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
@@ -112,8 +118,10 @@ def test_without_the_optimisers_it_would_not_be_the_same():
         target.assign(source)
     update(first, draws[2])
     update(second, draws[2])
-    difference = [np.abs(a.numpy() - b.numpy()).max()
-                  for a, b in zip(first.networks.variables, second.networks.variables)]
+    difference = [
+        np.abs(a.numpy() - b.numpy()).max()
+        for a, b in zip(first.networks.variables, second.networks.variables)
+    ]
     assert max(difference) > 1e-4
 
 
@@ -155,7 +163,7 @@ def contents(directory):
 
 
 def cut(path, share=0.5):
-    path.write_bytes(path.read_bytes()[:int(share * path.stat().st_size)])
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
 
 
 def flip_a_byte(path):
@@ -186,19 +194,35 @@ def restored(directory):
     return int(counter)
 
 
-@pytest.mark.parametrize("spoil, named, way_out", [
-    (lambda d: cut(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: cut(d / DATA, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: flip_a_byte(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: cut(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: cut(d / INDEX, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: flip_a_byte(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-    (lambda d: (d / DATA).unlink(), "ckpt-2 cannot be read", [INDEX, NAMES]),
-    (lambda d: (d / INDEX).unlink(), "names ckpt-2, whose files are missing", [NAMES]),
-    (lambda d: [(d / INDEX).unlink(), (d / DATA).unlink()],
-     "names ckpt-2, whose files are missing", [NAMES]),
-], ids=["data cut", "data empty", "data changed", "index cut", "index empty", "index changed",
-        "data gone", "index gone", "both gone"])
+@pytest.mark.parametrize(
+    "spoil, named, way_out",
+    [
+        (lambda d: cut(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: cut(d / DATA, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: flip_a_byte(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: cut(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: cut(d / INDEX, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: flip_a_byte(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
+        (lambda d: (d / DATA).unlink(), "ckpt-2 cannot be read", [INDEX, NAMES]),
+        (lambda d: (d / INDEX).unlink(), "names ckpt-2, whose files are missing", [NAMES]),
+        (
+            lambda d: [(d / INDEX).unlink(), (d / DATA).unlink()],
+            "names ckpt-2, whose files are missing",
+            [NAMES],
+        ),
+    ],
+    ids=[
+        "data cut",
+        "data empty",
+        "data changed",
+        "index cut",
+        "index empty",
+        "index changed",
+        "data gone",
+        "index gone",
+        "both gone",
+    ],
+)
 def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil, named, way_out):
     """The save before it is named; following the advice restores that one."""
     directory = tmp_path / "run"
@@ -217,8 +241,9 @@ def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil
     assert restored(directory) == 1
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\x00garbage", b"model_checkpoint_path 3",
-                                  b"no_such_field: 1"])
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff\x00garbage", b"model_checkpoint_path 3", b"no_such_field: 1"]
+)
 def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tmp_path, text):
     directory = tmp_path / "run"
     shutil.copytree(saved, directory)
@@ -260,8 +285,16 @@ def test_the_highest_number_counts_not_the_last_in_the_alphabet(tmp_path):
     assert newest(tmp_path).name == "ckpt-10"
 
 
-@pytest.mark.parametrize("values", [{"policy_sizes": (6, 4)}, {"policy_sizes": (6, 5, 4)},
-                                    {"policy_sizes": (6,)}, {"num_atoms": 7}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"policy_sizes": (6, 4)},
+        {"policy_sizes": (6, 5, 4)},
+        {"policy_sizes": (6,)},
+        {"num_atoms": 7},
+    ],
+    ids=str,
+)
 def test_a_save_of_other_networks_is_refused(tmp_path, values):
     """Before anything is restored, with the first difference named."""
     learner, _ = make_learner()

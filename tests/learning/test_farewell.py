@@ -82,9 +82,16 @@ def test_whoever_stops_the_learner_need_not_wait(served):
     assert wait(service, version, stop) < 10.0
 
 
-@pytest.mark.parametrize("local, decodes, single_process, calls", [
-    (False, False, False, 7), (False, True, False, 7), (True, True, False, 7),
-    (True, False, False, 0), (True, True, True, 0)])
+@pytest.mark.parametrize(
+    "local, decodes, single_process, calls",
+    [
+        (False, False, False, 7),
+        (False, True, False, 7),
+        (True, True, False, 7),
+        (True, False, False, 0),
+        (True, True, True, 0),
+    ],
+)
 def test_what_is_drawn_ahead(local, decodes, single_process, calls):
     class Plain(process.Agent):
         prefetch = 7

@@ -12,8 +12,7 @@ from common.learning.checkpoint import Checkpoints
 from common.learning.draw import SavedDraws
 from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
-from common.replay import distributions
-from common.replay import png
+from common.replay import distributions, png
 from common.replay.memory import Memory
 from common.replay.schedule import Schedule
 
@@ -39,8 +38,9 @@ class Learner(tf.Module):
 class LoggedMemory(Memory):
     """A memory that keeps a log of what is asked of it, and that can be away."""
 
-    def __init__(self, seed=1, capacity=100, hard_capacity=None,
-                 distribution=distributions.Proportional(1.0)):
+    def __init__(
+        self, seed=1, capacity=100, hard_capacity=None, distribution=distributions.Proportional(1.0)
+    ):
         spec = tf.TensorSpec([], tf.float32)
         super().__init__(
             spec,
@@ -83,8 +83,16 @@ class LoggedMemory(Memory):
         return super().statistics()
 
 
-def make(memory, prefetch, min_size=10, samples_per_insert=None, tolerance=CALL, retry_on=(),
-         seed=0, **options):
+def make(
+    memory,
+    prefetch,
+    min_size=10,
+    samples_per_insert=None,
+    tolerance=CALL,
+    retry_on=(),
+    seed=0,
+    **options,
+):
     """A replay learner and its learner."""
     learner = Learner()
     loop = UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
@@ -138,8 +146,9 @@ def test_priorities_are_written_back_to_the_keys_they_belong_to(prefetch):
     assert len(actual) > 15
 
 
-@pytest.mark.parametrize("prefetch, lags", [
-    (0, [3, 3, 3, 3, 3]), (1, [3, 6, 6, 6, 6]), (3, [3, 6, 9, 12, 12])])
+@pytest.mark.parametrize(
+    "prefetch, lags", [(0, [3, 3, 3, 3, 3]), (1, [3, 6, 6, 6, 6]), (3, [3, 6, 9, 12, 12])]
+)
 def test_priority_lag(prefetch, lags):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -211,6 +220,7 @@ class PaidMemory(LoggedMemory):
 @pytest.mark.parametrize("prefetch", [1, 4])
 def test_draws_that_wait_for_credit_keep_their_order(prefetch):
     """A draw that finds no credit is not overtaken by one behind it, which would find some."""
+
     def learned(prefetch):
         memory = PaidMemory()
         memory.fill(0, 50)
@@ -321,13 +331,18 @@ def test_saved_draws_wait_for_a_memory_that_is_away_and_end_where_rows_are_gone(
 
 def test_a_save_of_one_draw_by_an_earlier_version_is_read():
     """Its numbers are scalars."""
-    class Former(tf.Module):
 
+    class Former(tf.Module):
         def __init__(self):
             super().__init__()
-            numbers = {"keys": np.arange(CALL), "masses": np.ones(CALL),
-                       "lengths": np.ones(CALL, np.int32), "total_mass": np.float64(7),
-                       "count": np.int64(20), "step": np.int64(9)}
+            numbers = {
+                "keys": np.arange(CALL),
+                "masses": np.ones(CALL),
+                "lengths": np.ones(CALL, np.int32),
+                "total_mass": np.float64(7),
+                "count": np.int64(20),
+                "step": np.int64(9),
+            }
             for name, value in numbers.items():
                 setattr(self, name, tf.Variable(value))
 
@@ -372,8 +387,11 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
     replay_learner, learner = make(
-        memory, prefetch, decode=lambda steps: tf.io.decode_png(tf.constant(b"no PNG")),
-        retry_on=(tf.errors.UnavailableError,))
+        memory,
+        prefetch,
+        decode=lambda steps: tf.io.decode_png(tf.constant(b"no PNG")),
+        retry_on=(tf.errors.UnavailableError,),
+    )
     with pytest.raises(ClusterError, match="cannot be decoded.*one version") as caught:
         replay_learner.step()
     assert "\n" not in str(caught.value) and int(learner.steps) == 0
@@ -424,7 +442,8 @@ def test_items_that_cannot_be_decoded_are_replaced_and_never_drawn_again(prefetc
         assert learned == drawn if drawn not in (17, 19) else learned not in (17, 19)
     assert not {17, 19} & set(masses(memory))
     assert sorted(warnings) == [
-        f"never learned from: frame of key {key} is no image" for key in (17, 19)]
+        f"never learned from: frame of key {key} is no image" for key in (17, 19)
+    ]
 
 
 def test_uniform_replay_draws_them_again_and_each_is_said_once(warnings):
@@ -567,7 +586,11 @@ def test_bad_priorities_are_not_lost_in_the_background(prefetch):
         lambda batch: (batch.steps * float("nan"), {}), UPDATES, BATCH, jit_compile=False
     )
     replay_learner = ReplayLearner(
-        memory, nan, tf.Variable(0, dtype=tf.int64), Schedule(10, None, 0.0), prefetch,
+        memory,
+        nan,
+        tf.Variable(0, dtype=tf.int64),
+        Schedule(10, None, 0.0),
+        prefetch,
         retry_on=(tf.errors.UnavailableError,),
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match="priorit"):

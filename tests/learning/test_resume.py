@@ -25,8 +25,16 @@ from reproductions.d4pg.config import D4PGConfig
 TOKEN = "a token of the tests"
 ITEMS, CALLS, SEED = 60, 3, 11
 CONFIG = D4PGConfig(
-    policy_sizes=(8,), critic_sizes=(9, 8), num_atoms=11, v_min=-2.0, v_max=2.0, batch_size=32,
-    updates_per_call=1, target_period=5, learning_rate=1e-2, min_replay_size=ITEMS,
+    policy_sizes=(8,),
+    critic_sizes=(9, 8),
+    num_atoms=11,
+    v_min=-2.0,
+    v_max=2.0,
+    batch_size=32,
+    updates_per_call=1,
+    target_period=5,
+    learning_rate=1e-2,
+    min_replay_size=ITEMS,
     replay_capacity=ITEMS,
 )
 NARROW, WIDE = EnvironmentSpec(3, 2), EnvironmentSpec(20_000, 2)
@@ -61,30 +69,34 @@ class Place:
     critic: str = "categorical"
 
     def __post_init__(self):
-        self.agent = D4PG(dataclasses.replace(
-            CONFIG, updates_per_call=self.updates_per_call, critic=self.critic
-        ))
+        self.agent = D4PG(
+            dataclasses.replace(CONFIG, updates_per_call=self.updates_per_call, critic=self.critic)
+        )
 
     @contextlib.contextmanager
     def memory(self):
         """Filled memories, and what a learner sees of them; they outlive each learner."""
-        memories = [make_memory(self.agent, self.spec, seed=0)
-                    for _ in range(max(1, self.shards))]
+        memories = [make_memory(self.agent, self.spec, seed=0) for _ in range(max(1, self.shards))]
         generator = np.random.default_rng(3)
         size = self.spec.observation_size
-        steps = self.agent.step_specs(self.spec)._make((
-            generator.normal(size=[ITEMS, size]), generator.uniform(-1, 1, [ITEMS, 2]),
-            generator.normal(size=ITEMS), generator.uniform(0.8, 1, ITEMS),
-            generator.normal(size=[ITEMS, size]),
-        ))
+        steps = self.agent.step_specs(self.spec)._make(
+            (
+                generator.normal(size=[ITEMS, size]),
+                generator.uniform(-1, 1, [ITEMS, 2]),
+                generator.normal(size=ITEMS),
+                generator.uniform(0.8, 1, ITEMS),
+                generator.normal(size=[ITEMS, size]),
+            )
+        )
         priorities = generator.uniform(1, 2, ITEMS).astype(np.float32)
         steps = steps._make(column.astype(np.float32) for column in steps)
         shards = np.arange(ITEMS) % len(memories)
         keys = transition_keys(shards, 0, 0, np.arange(ITEMS))
         for shard, memory in enumerate(memories):
             rows = shards == shard
-            memory.insert(keys[rows], steps._make(column[rows] for column in steps),
-                          priorities[rows])
+            memory.insert(
+                keys[rows], steps._make(column[rows] for column in steps), priorities[rows]
+            )
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(self._served(memory)) for memory in memories]
             yield memories, views[0] if len(views) == 1 else ShardedMemory(views)
@@ -107,10 +119,12 @@ class Place:
 
     def make(self, learner, memory, directory):
         """What runs a learner, and what saves and restores both."""
-        loop = UpdateLoop(learner.update, self.agent.updates_per_call, self.agent.batch_size,
-                          self.jit_compile)
-        replay_learner = ReplayLearner(memory, loop, learner.steps, schedule_for(self.agent),
-                                       prefetch=self.prefetch, seed=SEED)
+        loop = UpdateLoop(
+            learner.update, self.agent.updates_per_call, self.agent.batch_size, self.jit_compile
+        )
+        replay_learner = ReplayLearner(
+            memory, loop, learner.steps, schedule_for(self.agent), prefetch=self.prefetch, seed=SEED
+        )
         state = {"learner": learner, "draw": replay_learner.saved_draws}
         return replay_learner, Checkpoints(directory, state)
 
@@ -148,21 +162,27 @@ def call(replay_learner, count):
 def priorities(memories):
     """The masses of all items, and the totals."""
     samples = [memory.sample(20 * ITEMS, seed=1) for memory in memories]
-    masses = {key: mass for sample in samples
-              for key, mass in zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist())}
+    masses = {
+        key: mass
+        for sample in samples
+        for key, mass in zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist())
+    }
     assert len(masses) == ITEMS
     return masses, [float(sample.total_mass) for sample in samples]
 
 
-@pytest.mark.parametrize("place", [
-    pytest.param(Place(NARROW), id="in process"),
-    pytest.param(Place(NARROW, critic="mixture"), id="its own samples"),
-    pytest.param(Place(NARROW, prefetch=3), id="three ahead in process"),
-    pytest.param(Place(NARROW, shards=1, prefetch=1, jit_compile=True), id="prefetched"),
-    pytest.param(Place(WIDE, shards=1, prefetch=1), id="prefetched in two messages"),
-    pytest.param(Place(NARROW, shards=1, prefetch=3), id="three ahead"),
-    pytest.param(Place(NARROW, shards=2, prefetch=3, updates_per_call=2), id="of two shards"),
-])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(Place(NARROW), id="in process"),
+        pytest.param(Place(NARROW, critic="mixture"), id="its own samples"),
+        pytest.param(Place(NARROW, prefetch=3), id="three ahead in process"),
+        pytest.param(Place(NARROW, shards=1, prefetch=1, jit_compile=True), id="prefetched"),
+        pytest.param(Place(WIDE, shards=1, prefetch=1), id="prefetched in two messages"),
+        pytest.param(Place(NARROW, shards=1, prefetch=3), id="three ahead"),
+        pytest.param(Place(NARROW, shards=2, prefetch=3, updates_per_call=2), id="of two shards"),
+    ],
+)
 def test_goes_on_bit_for_bit(tmp_path, place):
     uncut, first, cut = place.learners(3)
     with place.memory() as (uncut_memories, uncut_view), place.memory() as (memories, cut_view):
@@ -181,7 +201,8 @@ def test_goes_on_bit_for_bit(tmp_path, place):
             np.testing.assert_array_equal(a, b, err_msg=a.name)
         assert priorities(memories) == priorities(uncut_memories)
         assert [one.statistics() for one in memories] == [
-            one.statistics() for one in uncut_memories]
+            one.statistics() for one in uncut_memories
+        ]
 
 
 @pytest.mark.parametrize("prefetch", [1, 3])

@@ -121,12 +121,18 @@ def test_a_policy_on_pictures_gives_one_of_its_actions(pictures):
     assert (policy.environment, policy.learner_steps) == ("atari:pong", 5)
 
 
-@pytest.mark.parametrize("observation, words", [
-    (np.zeros((2, 3, 4), np.float32), "must be of uint8, got float32"),
-    (np.zeros((3, 2, 4), np.uint8), r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got"),
-    (np.zeros((1, 1, 2, 3, 4), np.uint8), r"got \[1, 1, 2, 3, 4\]"),
-    (np.zeros(24, np.uint8), r"got \[24\]"),
-])
+@pytest.mark.parametrize(
+    "observation, words",
+    [
+        (np.zeros((2, 3, 4), np.float32), "must be of uint8, got float32"),
+        (
+            np.zeros((3, 2, 4), np.uint8),
+            r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got",
+        ),
+        (np.zeros((1, 1, 2, 3, 4), np.uint8), r"got \[1, 1, 2, 3, 4\]"),
+        (np.zeros(24, np.uint8), r"got \[24\]"),
+    ],
+)
 def test_pictures_of_another_kind(observation, words, pictures):
     with pytest.raises(ValueError, match=words):
         pictures[0](observation)
@@ -142,19 +148,25 @@ def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
 
 
 def test_what_an_older_run_did_not_know_has_its_default(workdir):
-    fields = {name: value for name, value in dataclasses.asdict(CONFIG).items()
-              if name not in ("critic", "noise", "removal")}
+    fields = {
+        name: value
+        for name, value in dataclasses.asdict(CONFIG).items()
+        if name not in ("critic", "noise", "removal")
+    }
     change_config(workdir, config=fields)
     assert load_policy(workdir).learner_steps == 77
     assert trained.configuration(D4PGConfig, json.loads(json.dumps(fields))) == CONFIG
 
 
-@pytest.mark.parametrize("changes, words", [
-    ({"config": {"n_stp": 1}}, ["config.json", "no hyperparameter n_stp"]),
-    ({"config": {"n_step": 0}}, ["config.json", "n_step must be at least 1"]),
-    ({"config": {"n_step": "five"}}, ["config.json"]),
-    ({"config": 3}, ["config.json"]),
-])
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"config": {"n_stp": 1}}, ["config.json", "no hyperparameter n_stp"]),
+        ({"config": {"n_step": 0}}, ["config.json", "n_step must be at least 1"]),
+        ({"config": {"n_step": "five"}}, ["config.json"]),
+        ({"config": 3}, ["config.json"]),
+    ],
+)
 def test_a_config_that_is_not_of_this_version(changes, words, workdir):
     change_config(workdir, **changes)
     with pytest.raises(RunDirectoryError) as raised:
@@ -217,8 +229,11 @@ def test_the_two_lines_of_the_readme(workdir, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     workdir.rename(tmp_path / "runs" / "quickstart")
     names = {}
-    exec("""
+    exec(
+        """
 from reproductions.d4pg.agent import load_policy
 policy = load_policy("runs/quickstart")        # policy(observation [D] or [K, D]) -> action
-""", names)
+""",
+        names,
+    )
     assert names["policy"](np.zeros((4, 2))).shape == (4, 1)

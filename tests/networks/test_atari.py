@@ -119,8 +119,10 @@ def test_rescaling_divides_what_enters_the_convolutions_by_the_root_of_two():
     np.testing.assert_allclose(rescaled(observation), plain(observation), rtol=1e-5)
     in_torso = {variable.ref() for variable in rescaled.torso.trainable_variables}
     for variable, expected, actual in zip(
-        rescaled.trainable_variables, gradients(plain, observation),
-        gradients(rescaled, observation), strict=True,
+        rescaled.trainable_variables,
+        gradients(plain, observation),
+        gradients(rescaled, observation),
+        strict=True,
     ):
         scale = 2**-0.5 if variable.ref() in in_torso else 1.0
         np.testing.assert_allclose(actual, scale * expected, rtol=1e-3, atol=1e-5)

@@ -5,11 +5,8 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control
-from common.networks import heads
-from common.networks import packing
-from common.values import categorical
-from common.values import policy_gradients
+from common.networks import control, heads, packing
+from common.values import categorical, policy_gradients
 
 
 def networks(observation_size, action_size, layer_norm, head=None):

@@ -5,10 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control
-from common.networks import heads
-from common.networks import numpy_twins
-from common.networks import packing
+from common.networks import control, heads, numpy_twins, packing
 
 OBSERVATION_SIZE, ACTION_SIZE = 24, 6
 

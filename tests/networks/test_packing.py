@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.networks import control
-from common.networks import heads
-from common.networks import packing
+from common.networks import control, heads, packing
 
 
 def test_pack_and_unpack_keep_order_and_values():

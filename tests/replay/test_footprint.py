@@ -57,15 +57,20 @@ for capacity, steps, floats, (sample, remove) in json.loads(sys.argv[1]):
 def test_it_is_what_a_memory_really_takes():
     cases = CASES + 3 * [BYTES_CASE]
     ended = subprocess.run(
-        [sys.executable, "-c", FILL, json.dumps(cases)], cwd=ROOT, capture_output=True, text=True,
-        timeout=120, check=False)
+        [sys.executable, "-c", FILL, json.dumps(cases)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     all_taken = [int(taken) for taken in ended.stdout.split()]
     for (capacity, steps, floats, _), taken in zip(CASES, all_taken, strict=False):
         assert taken == pytest.approx(memory_bytes(steps, capacity, 4 * floats), rel=0.15)
     # Three times, each in place of the one before: what that had taken is used again.
     expected = memory_bytes(BYTES_CASE[1], BYTES_CASE[0], MEAN_BYTES + BYTES_A_VALUE)
-    first, *others = all_taken[len(CASES):]
+    first, *others = all_taken[len(CASES) :]
     assert first == pytest.approx(expected, rel=0.15)
     assert max(others) < 0.2 * expected
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from common.replay import key_layout
-from common.replay import keys
+from common.replay import key_layout, keys
 
 
 def test_the_layout_is_documented():
@@ -17,8 +16,12 @@ def test_the_layout_is_documented():
 
 def test_different_parts_give_different_keys_in_their_order():
     rng = np.random.default_rng(0)
-    bits = (key_layout.SHARD_BITS, key_layout.ACTOR_BITS, key_layout.INCARNATION_BITS,
-            key_layout.STEP_BITS)
+    bits = (
+        key_layout.SHARD_BITS,
+        key_layout.ACTOR_BITS,
+        key_layout.INCARNATION_BITS,
+        key_layout.STEP_BITS,
+    )
     parts = rng.integers([1 << b for b in bits], size=[500, 4])
     made = keys.make_keys(*parts.T)
     assert made.dtype == np.int64 and np.all(made >= 0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
+from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
 from common.replay.memory import Memory
 
 FLOAT = tf.TensorSpec([], tf.float32)
@@ -22,9 +22,12 @@ def insert(memory, keys, priorities=None, item_keys=None, item_lengths=None):
     if priorities is None:
         priorities = np.ones(count)
     memory.insert(
-        keys, keys.astype(np.float32), np.array(priorities, np.float32),
+        keys,
+        keys.astype(np.float32),
+        np.array(priorities, np.float32),
         None if item_keys is None else np.array(item_keys, np.int64),
-        None if item_lengths is None else np.array(item_lengths, np.int32))
+        None if item_lengths is None else np.array(item_lengths, np.int32),
+    )
 
 
 def stored(memory, keys):
@@ -61,8 +64,9 @@ def test_proportional_draws_by_its_masses():
     np.testing.assert_allclose([probability[k] for k in range(4)], expected, atol=1e-6)
     assert_frequencies(frequencies(memory, 4), expected)
     weights = (int(sample.count) * np.array([probability[k] for k in range(4)])) ** -0.4
-    np.testing.assert_allclose(weights / weights.max(), [0.846745, 0.716978, 0.607097, 1],
-                               atol=1e-6)
+    np.testing.assert_allclose(
+        weights / weights.max(), [0.846745, 0.716978, 0.607097, 1], atol=1e-6
+    )
 
 
 def test_a_negative_exponent_prefers_small_priorities():
@@ -77,8 +81,9 @@ def test_masses_of_the_sum_tree_of_dqn_zoo():
     memory = make_memory(exponent=0.8)
     insert(memory, range(3), [1.0, 4.0, 3.0])
     sample = memory.sample(100)
-    probability = dict(zip(sample.keys.numpy().tolist(),
-                           sample.masses.numpy() / float(sample.total_mass)))
+    probability = dict(
+        zip(sample.keys.numpy().tolist(), sample.masses.numpy() / float(sample.total_mass))
+    )
     mixed = [0.9 * probability[k] + 0.1 / 3 for k in range(3)]
     np.testing.assert_allclose(mixed, [0.17309, 0.45700, 0.36990], atol=1e-5)
     # The tree [3, 1, 2, 5] of that test: 3/11, 1/11, 2/11, 5/11.
@@ -161,8 +166,10 @@ def test_a_seed_repeats_sampling():
     def run(seed):
         memory = make_memory(seed=seed, uniform=Uniform(), small=Proportional(-0.4))
         insert(memory, range(16), np.arange(16))
-        return [memory.sample(50, name).keys.numpy().tolist()
-                for name in ("sample", "uniform", "small", "sample")]
+        return [
+            memory.sample(50, name).keys.numpy().tolist()
+            for name in ("sample", "uniform", "small", "sample")
+        ]
 
     assert run(5) == run(5)
     assert run(5) != run(6)
@@ -202,8 +209,9 @@ def test_sums_do_not_drift():
         exact[keys] = priorities
     np.testing.assert_allclose(memory.sample(1).total_mass, exact.sum(), rtol=1e-12)
     memory.update_priorities(np.arange(capacity), np.full(capacity, 1e-3, np.float32))
-    np.testing.assert_allclose(memory.sample(1).total_mass, capacity * float(np.float32(1e-3)),
-                               rtol=1e-12)
+    np.testing.assert_allclose(
+        memory.sample(1).total_mass, capacity * float(np.float32(1e-3)), rtol=1e-12
+    )
     memory.check()
 
 
@@ -229,8 +237,9 @@ def test_first_in_first_out_across_actors_and_updates():
 def test_removal_by_priority_removes_the_small_ones():
     gone = np.zeros(4)
     for seed in range(1, 1001):
-        memory = Memory(FLOAT, 4, {"sample": Uniform(), "small": Proportional(-0.4)}, "small",
-                        seed=seed)
+        memory = Memory(
+            FLOAT, 4, {"sample": Uniform(), "small": Proportional(-0.4)}, "small", seed=seed
+        )
         insert(memory, range(4), [1.0, 2.0, 4.0, 0.5])
         insert(memory, [4], [1.0])
         found, _ = memory.read(np.arange(4))
@@ -242,13 +251,22 @@ def test_removal_by_priority_removes_the_small_ones():
 
 def test_removal_by_priority_keeps_everything_whole():
     rng = np.random.default_rng(1)
-    distributions = {"sample": Proportional(0.6), "small": Proportional(-0.4),
-                     "uniform": Uniform(), "old": Fifo()}
+    distributions = {
+        "sample": Proportional(0.6),
+        "small": Proportional(-0.4),
+        "uniform": Uniform(),
+        "old": Fifo(),
+    }
     memory = Memory(FLOAT, 20, distributions, "small", seed=2)
     for begin in range(0, 3000, 10):
         # Sequences of three that overlap by one step.
-        insert(memory, range(begin, begin + 10), rng.choice([0.0, 0.1, 8.0, -1.0], 4),
-               range(begin, begin + 8, 2), [3, 3, 3, 3])
+        insert(
+            memory,
+            range(begin, begin + 10),
+            rng.choice([0.0, 0.1, 8.0, -1.0], 4),
+            range(begin, begin + 8, 2),
+            [3, 3, 3, 3],
+        )
         memory.update_priorities(rng.integers(begin + 10, size=30), rng.random(30, np.float32))
         memory.check()
         sample = memory.sample(5, "uniform", 3)
@@ -261,8 +279,12 @@ def test_removal_by_priority_keeps_everything_whole():
 
 @pytest.mark.parametrize("removal", ["sample", "uniform", "old", "small"])
 def test_any_distribution_draws_while_any_removes(removal):
-    distributions = {"sample": Proportional(0.0), "small": Proportional(-1.0),
-                     "uniform": Uniform(), "old": Fifo()}
+    distributions = {
+        "sample": Proportional(0.0),
+        "small": Proportional(-1.0),
+        "uniform": Uniform(),
+        "old": Fifo(),
+    }
     memory = Memory(FLOAT, 8, distributions, removal, seed=3)
     for key in range(100):
         insert(memory, [key], [key % 5])
@@ -287,8 +309,9 @@ def test_sequences_are_padded_with_zeros():
     expected = {10: [10, 11, 12, 0], 11: [11, 12, 0, 0], 13: [13, 0, 0, 0]}
     sample = memory.sample(100, max_length=4)
     assert set(sample.keys.numpy()) == set(expected)
-    for key, length, steps in zip(sample.keys.numpy(), sample.lengths.numpy(),
-                                  sample.steps.numpy()):
+    for key, length, steps in zip(
+        sample.keys.numpy(), sample.lengths.numpy(), sample.steps.numpy()
+    ):
         assert steps.tolist() == expected[key]
         assert length == {10: 3, 11: 2, 13: 1}[key]
     short = memory.sample(100, max_length=2)
@@ -350,11 +373,17 @@ def test_observations_are_copied():
 
 
 def test_nests_keep_their_structure_and_dtypes():
-    specs = {"a": (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.bool)),
-             "b": tf.TensorSpec([2, 3], tf.uint8), "empty": tf.TensorSpec([0], tf.float32)}
+    specs = {
+        "a": (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.bool)),
+        "b": tf.TensorSpec([2, 3], tf.uint8),
+        "empty": tf.TensorSpec([0], tf.float32),
+    }
     memory = make_memory(specs=specs)
-    steps = {"a": (np.array([[0.1, 0.2]]), np.array([True])),
-             "b": np.arange(6, dtype=np.uint8).reshape(1, 2, 3), "empty": np.zeros([1, 0])}
+    steps = {
+        "a": (np.array([[0.1, 0.2]]), np.array([True])),
+        "b": np.arange(6, dtype=np.uint8).reshape(1, 2, 3),
+        "empty": np.zeros([1, 0]),
+    }
     steps["empty"] = steps["empty"].astype(np.float32)
     memory.insert([3], steps, [1.0])
     for read in (memory.read([3])[1], memory.sample(1).steps):
@@ -369,8 +398,11 @@ def test_in_a_graph_static_shapes_are_known():
 
     @tf.function
     def loop(keys, batch_size):
-        memory.insert(keys, {"x": tf.stack([tf.cast(keys, tf.float32)] * 2, 1)},
-                      tf.ones_like(keys, tf.float32))
+        memory.insert(
+            keys,
+            {"x": tf.stack([tf.cast(keys, tf.float32)] * 2, 1)},
+            tf.ones_like(keys, tf.float32),
+        )
         sample = memory.sample(3)
         assert sample.keys.shape == sample.masses.shape == sample.lengths.shape == [3]
         assert sample.total_mass.shape == sample.count.shape == []

@@ -15,19 +15,27 @@ def strings(*values):
     return np.array(values, object)
 
 
-STEPS = {"x": np.zeros([2, 2], np.float32), "n": np.zeros([2], np.int32),
-         "s": strings(b"", b"\0\0\0")}
+STEPS = {
+    "x": np.zeros([2, 2], np.float32),
+    "n": np.zeros([2], np.int32),
+    "s": strings(b"", b"\0\0\0"),
+}
 LENGTHS = np.int32([2, 1])
 
 
 def make_memory():
-    memory = Memory(SPECS, 6, {"sample": Proportional(0.6), "uniform": Uniform(), "old": Fifo()},
-                    "old", seed=1)
+    memory = Memory(
+        SPECS, 6, {"sample": Proportional(0.6), "uniform": Uniform(), "old": Fifo()}, "old", seed=1
+    )
     memory.insert(
-        np.arange(6), {"x": np.arange(12, dtype=np.float32).reshape(6, 2),
-                       "n": np.arange(6, dtype=np.int32),
-                       "s": strings(b"", b"1", b"22", b"333", b"44", b"5")},
-        np.arange(6, dtype=np.float32))
+        np.arange(6),
+        {
+            "x": np.arange(12, dtype=np.float32).reshape(6, 2),
+            "n": np.arange(6, dtype=np.int32),
+            "s": strings(b"", b"1", b"22", b"333", b"44", b"5"),
+        },
+        np.arange(6, dtype=np.float32),
+    )
     return memory
 
 
@@ -37,8 +45,13 @@ def state(memory):
     sample = memory.sample(1)
     statistics = memory.statistics()._replace(sampled=0)
     columns = [column.numpy().tolist() for column in steps.values()]
-    return (statistics, found.numpy().tolist(), columns, float(sample.total_mass),
-            int(sample.count))
+    return (
+        statistics,
+        found.numpy().tolist(),
+        columns,
+        float(sample.total_mass),
+        int(sample.count),
+    )
 
 
 def insert(**changes):
@@ -63,15 +76,19 @@ INVALID = {
     "keys as a scalar": (insert(keys=np.int64(20)), "step_keys must be of shape"),
     "a negative key": (insert(keys=np.array([20, -3])), r"step_keys\[1\].* is -3"),
     "too many keys": (insert(keys=np.arange(20, 27)), "priorities must be of shape"),
-    "too many steps": (insert(keys=np.arange(20, 27), priorities=np.ones(7, np.float32)),
-                       "step_keys: 7 steps at once do not fit a capacity of 6"),
+    "too many steps": (
+        insert(keys=np.arange(20, 27), priorities=np.ones(7, np.float32)),
+        "step_keys: 7 steps at once do not fit a capacity of 6",
+    ),
     "NaN": (insert(priorities=np.float32([1, np.nan])), r"priorities\[1\] .*nan"),
     "infinity": (insert(priorities=np.float32([np.inf, 1])), r"priorities\[0\] .*inf"),
     "minus infinity": (insert(priorities=np.float32([-np.inf, 1])), r"priorities\[0\] .*inf"),
     "a negative priority": (insert(priorities=np.float32([1, -2])), r"priorities\[1\] .*-2"),
     "nearly unknown": (insert(priorities=np.float32([1, -0.999])), r"priorities\[1\]"),
-    "priorities of a double tensor": (insert(priorities=tf.ones([2], tf.float64)),
-                                      "priorities must be float32, is float64"),
+    "priorities of a double tensor": (
+        insert(priorities=tf.ones([2], tf.float64)),
+        "priorities must be float32, is float64",
+    ),
     "priorities of complex": (insert(priorities=np.ones(2, np.complex64)), "priorities must be"),
     "priorities too few": (insert(priorities=np.float32([1])), r"priorities must be of shape \[2"),
     "priorities as a matrix": (insert(priorities=np.float32([[1, 1]])), "priorities must be of"),
@@ -79,30 +96,50 @@ INVALID = {
     "a negative item key": (insert(item_keys=np.array([20, -1])), r"item_keys\[1\]"),
     "item keys as a matrix": (insert(item_keys=np.array([[20, 21]])), "item_keys must be of"),
     "lengths of floats": (insert(item_lengths=np.float32([2, 1])), "item_lengths must be int32"),
-    "lengths of an int64 tensor": (insert(item_lengths=tf.constant([2, 1], tf.int64)),
-                                   "item_lengths must be int32"),
+    "lengths of an int64 tensor": (
+        insert(item_lengths=tf.constant([2, 1], tf.int64)),
+        "item_lengths must be int32",
+    ),
     "length 0": (insert(item_lengths=np.int32([2, 0])), r"item_lengths\[1\] must be in \[1, 6\]"),
     "length beyond the capacity": (insert(item_lengths=np.int32([7, 1])), r"item_lengths\[0\]"),
     "lengths too many": (insert(item_lengths=np.int32([1, 1, 1])), "item_lengths must be of"),
     "lengths as a scalar": (insert(item_lengths=np.int32(1)), "item_lengths must be of shape"),
-    "a column of doubles": (insert(steps=STEPS | {"x": np.zeros([2, 2])}),
-                            "column x must be float, is double"),
-    "a column of another integer": (insert(steps=STEPS | {"n": np.zeros([2], np.int64)}),
-                                    "column n must be int32, is int64"),
-    "a column of another shape": (insert(steps=STEPS | {"x": np.zeros([2, 3], np.float32)}),
-                                  r"column x must be of shape \[2,2\], is \[2,3\]"),
-    "a column of another length": (insert(steps=STEPS | {"n": np.zeros([3], np.int32)}),
-                                   r"column n must be of shape \[2\], is \[3\]"),
-    "a string too long": (insert(steps=STEPS | {"s": strings(b"", b"4444")}),
-                          r"column s\[1\] must have at most 3 bytes, has 4"),
-    "floats for strings": (insert(steps=STEPS | {"s": np.zeros([2], np.float32)}),
-                           "column s must be string, is float"),
-    "strings for floats": (insert(steps=STEPS | {"x": strings(b"1", b"2")}),
-                           "column x must be float, is string"),
-    "strings of another length": (insert(steps=STEPS | {"s": strings(b"")}),
-                                  r"column s must be of shape \[2\], is \[1\]"),
-    "strings as a matrix": (insert(steps=STEPS | {"s": strings([b"1"], [b"2"])}),
-                            r"column s must be of shape \[2\], is \[2,1\]"),
+    "a column of doubles": (
+        insert(steps=STEPS | {"x": np.zeros([2, 2])}),
+        "column x must be float, is double",
+    ),
+    "a column of another integer": (
+        insert(steps=STEPS | {"n": np.zeros([2], np.int64)}),
+        "column n must be int32, is int64",
+    ),
+    "a column of another shape": (
+        insert(steps=STEPS | {"x": np.zeros([2, 3], np.float32)}),
+        r"column x must be of shape \[2,2\], is \[2,3\]",
+    ),
+    "a column of another length": (
+        insert(steps=STEPS | {"n": np.zeros([3], np.int32)}),
+        r"column n must be of shape \[2\], is \[3\]",
+    ),
+    "a string too long": (
+        insert(steps=STEPS | {"s": strings(b"", b"4444")}),
+        r"column s\[1\] must have at most 3 bytes, has 4",
+    ),
+    "floats for strings": (
+        insert(steps=STEPS | {"s": np.zeros([2], np.float32)}),
+        "column s must be string, is float",
+    ),
+    "strings for floats": (
+        insert(steps=STEPS | {"x": strings(b"1", b"2")}),
+        "column x must be float, is string",
+    ),
+    "strings of another length": (
+        insert(steps=STEPS | {"s": strings(b"")}),
+        r"column s must be of shape \[2\], is \[1\]",
+    ),
+    "strings as a matrix": (
+        insert(steps=STEPS | {"s": strings([b"1"], [b"2"])}),
+        r"column s must be of shape \[2\], is \[2,1\]",
+    ),
     "update with float keys": (update(np.float32([1, 2])), "keys must be int64"),
     "update of a matrix": (update(np.array([[1, 2]])), "keys must be of shape"),
     "update of a negative key": (update([-1, 2]), r"keys\[0\]"),
@@ -162,8 +199,9 @@ def test_wrong_structures_and_names():
 
 
 def test_nothing_to_sample():
-    memory = Memory(SPECS, 4, {"sample": Proportional(1.0), "uniform": Uniform(), "old": Fifo()},
-                    "old")
+    memory = Memory(
+        SPECS, 4, {"sample": Proportional(1.0), "uniform": Uniform(), "old": Fifo()}, "old"
+    )
     for name in ("sample", "uniform", "old"):
         with pytest.raises(tf.errors.FailedPreconditionError, match="no item"):
             memory.sample(1, name)
@@ -174,21 +212,39 @@ def test_nothing_to_sample():
     memory.check()
 
 
-@pytest.mark.parametrize("arguments, error, message", [
-    ({"capacity": 0}, ValueError, "capacity must be at least 1, is 0"),
-    ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity.* must be at most 2.30"),
-    ({"removal": "nobody"}, ValueError, 'removal "nobody" is none of'),
-    ({"capacity": 4, "hard_capacity": 3}, ValueError, "hard_capacity must be at least .* 4, is 3"),
-    ({"capacity": 4, "hard_capacity": 2**31}, tf.errors.InvalidArgumentError, "hard_capacity.*30"),
-    ({"specs": tf.TensorSpec([], tf.string)}, ValueError, "column step is of strings.*Bytes"),
-    ({"specs": tf.TensorSpec([], tf.variant)}, tf.errors.InvalidArgumentError, "no fixed size"),
-    ({"specs": tf.TensorSpec([None], tf.float32)}, tf.errors.InvalidArgumentError, "not fully"),
-    ({"specs": tf.TensorSpec([2**40], tf.float64), "capacity": 2**10},
-     tf.errors.ResourceExhaustedError, "1024 steps"),
-])
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"capacity": 0}, ValueError, "capacity must be at least 1, is 0"),
+        ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity.* must be at most 2.30"),
+        ({"removal": "nobody"}, ValueError, 'removal "nobody" is none of'),
+        (
+            {"capacity": 4, "hard_capacity": 3},
+            ValueError,
+            "hard_capacity must be at least .* 4, is 3",
+        ),
+        (
+            {"capacity": 4, "hard_capacity": 2**31},
+            tf.errors.InvalidArgumentError,
+            "hard_capacity.*30",
+        ),
+        ({"specs": tf.TensorSpec([], tf.string)}, ValueError, "column step is of strings.*Bytes"),
+        ({"specs": tf.TensorSpec([], tf.variant)}, tf.errors.InvalidArgumentError, "no fixed size"),
+        ({"specs": tf.TensorSpec([None], tf.float32)}, tf.errors.InvalidArgumentError, "not fully"),
+        (
+            {"specs": tf.TensorSpec([2**40], tf.float64), "capacity": 2**10},
+            tf.errors.ResourceExhaustedError,
+            "1024 steps",
+        ),
+    ],
+)
 def test_a_memory_that_cannot_be(arguments, error, message):
-    arguments = {"specs": SPECS, "capacity": 4, "distributions": {"old": Fifo()},
-                 "removal": "old"} | arguments
+    arguments = {
+        "specs": SPECS,
+        "capacity": 4,
+        "distributions": {"old": Fifo()},
+        "removal": "old",
+    } | arguments
     with pytest.raises(error, match=message):
         Memory(**arguments)
 

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
+from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory
 
 WIDTH = 2000  # wide rows are copied slowly enough to be torn
-SPECS = {"head": tf.TensorSpec([], tf.int64), "x": tf.TensorSpec([WIDTH], tf.float32),
-         "text": Bytes(WIDTH), "tail": tf.TensorSpec([2], tf.uint8)}
+SPECS = {
+    "head": tf.TensorSpec([], tf.int64),
+    "x": tf.TensorSpec([WIDTH], tf.float32),
+    "text": Bytes(WIDTH),
+    "tail": tf.TensorSpec([2], tf.uint8),
+}
 PER_ADDER = 1 << 20
 
 
@@ -20,8 +24,12 @@ def rows(keys):
     keys = np.asarray(keys)
     text = np.empty(keys.shape, object)
     text[:] = [bytes([key % 251]) * (key % (WIDTH + 1)) for key in keys.tolist()]
-    return {"head": keys, "x": np.repeat((keys % 65521).astype(np.float32)[:, None], WIDTH, 1),
-            "text": text, "tail": np.stack([keys % 251, keys % 241], -1).astype(np.uint8)}
+    return {
+        "head": keys,
+        "x": np.repeat((keys % 65521).astype(np.float32)[:, None], WIDTH, 1),
+        "text": text,
+        "tail": np.stack([keys % 251, keys % 241], -1).astype(np.uint8),
+    }
 
 
 def assert_whole(keys, steps):
@@ -61,8 +69,12 @@ def run_threads(functions, seconds):
 
 @pytest.mark.parametrize("removal, hard_capacity", [("old", 500), ("small", 800)])
 def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
-    distributions = {"sample": Proportional(0.6), "small": Proportional(-0.4),
-                     "uniform": Uniform(), "old": Fifo()}
+    distributions = {
+        "sample": Proportional(0.6),
+        "small": Proportional(-0.4),
+        "uniform": Uniform(),
+        "old": Fifo(),
+    }
     memory = Memory(SPECS, 500, distributions, removal, 1, hard_capacity)
     newest = [actor * PER_ADDER for actor in range(4)]
     totals = {"steps": 0, "items": 0, "sampled": 0, "priorities": 0, "missing": 0, "excess": 0}
@@ -89,6 +101,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
             memory.insert(keys, rows(keys), priorities, items, lengths)
             newest[actor] = begin + 16
             count(steps=len(keys), items=9)
+
         return add
 
     def sampler(number):
@@ -103,10 +116,13 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
             keys, lengths = sample.keys.numpy(), sample.lengths.numpy()
             assert np.all((lengths >= 1) & (lengths <= 3)) and np.all(sample.masses.numpy() > 0)
             real = np.arange(3) < lengths[:, None]
-            assert_whole((keys[:, None] + np.arange(3))[real],
-                         {name: column.numpy()[real] for name, column in sample.steps.items()})
+            assert_whole(
+                (keys[:, None] + np.arange(3))[real],
+                {name: column.numpy()[real] for name, column in sample.steps.items()},
+            )
             assert not np.any(sample.steps["x"].numpy()[~real])
             assert not np.any(sample.steps["text"].numpy()[~real])
+
         return draw
 
     def updater(number):
@@ -122,13 +138,19 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
             if turn % 20 == 0:
                 memory.check()
             count(priorities=64, missing=int(missing))
+
         return update
 
     def remove(_):
         count(excess=int(memory.remove_to_fit()))
 
-    run_threads([adder(i) for i in range(4)] + [sampler(i) for i in range(2)]
-                + [updater(i) for i in range(2)] + [remove], seconds=2.0)
+    run_threads(
+        [adder(i) for i in range(4)]
+        + [sampler(i) for i in range(2)]
+        + [updater(i) for i in range(2)]
+        + [remove],
+        seconds=2.0,
+    )
 
     memory.check()
     statistics = memory.statistics()
@@ -146,7 +168,8 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
     assert len(keys) == statistics.steps
     assert_whole(keys, memory.read(keys)[1])
     assert int(memory.update_priorities(keys, np.ones(len(keys), np.float32))) == (
-        statistics.steps - statistics.items)
+        statistics.steps - statistics.items
+    )
     for name in ("sample", "small", "uniform"):
         assert float(memory.sample(1, name).total_mass) == statistics.items
 
@@ -181,6 +204,7 @@ def test_calls_that_do_not_fit_together_leave_the_memory_full():
                 assert "too many calls are in flight" in str(error)
             # A call takes the room of 80; what did not fit took none.
             assert memory.statistics().items >= 20
+
         return add
 
     first = np.arange(100) + 10 * PER_ADDER

@@ -1,18 +1,27 @@
 """The memory against a brute-force twin of what `common/replay/cc/memory.h` documents."""
 
-from hypothesis import given, Phase, settings, strategies as st
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import Fifo, Proportional, Uniform, UNKNOWN_PRIORITY
+from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory, Statistics
 
-SPECS = {"x": tf.TensorSpec([3], tf.float32), "s": Bytes(30), "n": tf.TensorSpec([], tf.int64),
-         "b": tf.TensorSpec([2, 1], tf.uint8)}
+SPECS = {
+    "x": tf.TensorSpec([3], tf.float32),
+    "s": Bytes(30),
+    "n": tf.TensorSpec([], tf.int64),
+    "b": tf.TensorSpec([2, 1], tf.uint8),
+}
 ZEROS = {"x": [0, 0, 0], "s": b"", "n": 0, "b": [[0], [0]]}
-DISTRIBUTIONS = {"sample": Proportional(0.6), "small": Proportional(-0.4), "uniform": Uniform(),
-                 "old": Fifo()}
+DISTRIBUTIONS = {
+    "sample": Proportional(0.6),
+    "small": Proportional(-0.4),
+    "uniform": Uniform(),
+    "old": Fifo(),
+}
 NUM_KEYS = 20
 
 
@@ -105,8 +114,10 @@ class Twin:
 
     def statistics(self, held_bytes):
         assert held_bytes >= sum(len(row["s"]) for row in self.rows.values())
-        return Statistics(**self.counts | {
-            "steps": len(self.rows), "items": len(self.lengths), "held_bytes": held_bytes})
+        return Statistics(
+            **self.counts
+            | {"steps": len(self.rows), "items": len(self.lengths), "held_bytes": held_bytes}
+        )
 
 
 class Pair:
@@ -123,25 +134,34 @@ class Pair:
         rows = []
         for key in keys:
             self.stamp += 1
-            rows.append({
-                "x": [key, self.stamp, -key],
-                "s": bytes([key, self.stamp % 256, 0]) * (self.stamp % 11),
-                "n": 2**40 + self.stamp,
-                "b": [[key], [self.stamp % 256]],
-            })
+            rows.append(
+                {
+                    "x": [key, self.stamp, -key],
+                    "s": bytes([key, self.stamp % 256, 0]) * (self.stamp % 11),
+                    "n": 2**40 + self.stamp,
+                    "b": [[key], [self.stamp % 256]],
+                }
+            )
         return rows
 
     def insert(self, keys, items, priorities):
         rows = self.make_rows(keys)
-        steps = {name: np.array([row[name] for row in rows], spec.dtype.as_numpy_dtype)
-                 .reshape([-1, *spec.shape]) for name, spec in SPECS.items()}
+        steps = {
+            name: np.array([row[name] for row in rows], spec.dtype.as_numpy_dtype).reshape(
+                [-1, *spec.shape]
+            )
+            for name, spec in SPECS.items()
+        }
         arguments = [np.array(keys, np.int64), steps, np.array(priorities, np.float32)]
         if items is not None:
-            arguments += [np.array([key for key, _ in items], np.int64),
-                          np.array([length for _, length in items], np.int32)]
+            arguments += [
+                np.array([key for key, _ in items], np.int64),
+                np.array([length for _, length in items], np.int32),
+            ]
         try:
-            self.twin.insert(keys, rows, [(key, 1) for key in keys] if items is None else items,
-                             priorities)
+            self.twin.insert(
+                keys, rows, [(key, 1) for key in keys] if items is None else items, priorities
+            )
         except Refused:
             with pytest.raises(tf.errors.InvalidArgumentError):
                 self.memory.insert(*arguments)
@@ -149,8 +169,9 @@ class Pair:
             self.memory.insert(*arguments)
 
     def update(self, keys, priorities):
-        missing = self.memory.update_priorities(np.array(keys, np.int64),
-                                                np.array(priorities, np.float32))
+        missing = self.memory.update_priorities(
+            np.array(keys, np.int64), np.array(priorities, np.float32)
+        )
         assert int(missing) == self.twin.update(keys, priorities)
 
     def remove_to_fit(self):
@@ -175,9 +196,14 @@ class Pair:
             assert set(keys) == {next(iter(twin.lengths))}
         for name, column in sample.steps.items():
             assert column.numpy().tolist() == [
-                [twin.rows[key + t][name] if t < twin.lengths[key] else ZEROS[name]
-                 for t in range(max_length)] if max_length else twin.rows[key][name]
-                for key in keys]
+                [
+                    twin.rows[key + t][name] if t < twin.lengths[key] else ZEROS[name]
+                    for t in range(max_length)
+                ]
+                if max_length
+                else twin.rows[key][name]
+                for key in keys
+            ]
 
     def compare(self):
         self.memory.check()
@@ -189,14 +215,16 @@ class Pair:
         assert found.numpy().tolist() == [key in twin.rows for key in keys]
         for name, column in steps.items():
             assert column.numpy().tolist() == [
-                twin.rows.get(key, ZEROS)[name] for key in keys.tolist()]
+                twin.rows.get(key, ZEROS)[name] for key in keys.tolist()
+            ]
 
 
 a_key = st.integers(0, NUM_KEYS - 1)
 a_priority = st.sampled_from([UNKNOWN_PRIORITY, 0.0, 1e-7, 0.3, 1.0, 2.5, 40.0])
 some_keys = st.one_of(
     st.tuples(a_key, st.integers(1, 6)).map(lambda run: list(range(run[0], run[0] + run[1]))),
-    st.lists(a_key, min_size=0, max_size=6))
+    st.lists(a_key, min_size=0, max_size=6),
+)
 
 
 @st.composite
@@ -217,16 +245,26 @@ def updates(draw):
     return "update", keys, draw(st.lists(a_priority, min_size=len(keys), max_size=len(keys)))
 
 
-samples = st.tuples(st.just("sample"), st.integers(1, 9), st.sampled_from(list(DISTRIBUTIONS)),
-                    st.integers(0, 5))
+samples = st.tuples(
+    st.just("sample"), st.integers(1, 9), st.sampled_from(list(DISTRIBUTIONS)), st.integers(0, 5)
+)
 removals = st.just(("remove_to_fit",))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None,
-          phases=[Phase.generate, Phase.shrink])
-@given(st.integers(1, 12), st.integers(0, 6),
-       st.lists(st.one_of(inserts(), inserts(), updates(), samples, removals), min_size=10,
-                max_size=25))
+@settings(
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+)
+@given(
+    st.integers(1, 12),
+    st.integers(0, 6),
+    st.lists(
+        st.one_of(inserts(), inserts(), updates(), samples, removals), min_size=10, max_size=25
+    ),
+)
 def test_random_operations_agree_with_the_twin(capacity, excess, operations):
     pair = Pair(capacity, excess)
     for name, *arguments in operations:

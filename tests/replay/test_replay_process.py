@@ -27,8 +27,9 @@ class Running:
         agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
         topology = topology or Topology.local({"learner": 1, "replay": 1}, job="replay")
         self.stop = StopRequest()
-        self.thread = threading.Thread(target=run_replay, args=[
-            agent, SPEC, topology, TOKEN, 0, self.stop])
+        self.thread = threading.Thread(
+            target=run_replay, args=[agent, SPEC, topology, TOKEN, 0, self.stop]
+        )
         self.thread.start()
         client = rpc.Client(topology.own_address, TOKEN)
         client.wait_until_available(30)

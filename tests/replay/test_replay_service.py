@@ -10,12 +10,11 @@ import pytest
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.cluster.errors import (MessageTooLargeError, ServiceUnavailableError,
-                                   WrongTokenError)
+from common.cluster.errors import MessageTooLargeError, ServiceUnavailableError, WrongTokenError
 from common.cluster.topology import free_ports
 from common.replay import key_layout
 from common.replay.accounts import Accounts
-from common.replay.distributions import Fifo, Proportional, UNKNOWN_PRIORITY
+from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional
 from common.replay.memory import Bytes, Memory
 from common.replay.service import RemoteMemory, ReplayService
 
@@ -26,8 +25,9 @@ Served = collections.namedtuple("Served", "server service memory client remote")
 
 
 def serve(specs=SPECS, capacity=2000, exponent=1.0, address=None, hard_capacity=None):
-    memory = Memory(specs, capacity, {"sample": Proportional(exponent), "old": Fifo()}, "old",
-                    1, hard_capacity)
+    memory = Memory(
+        specs, capacity, {"sample": Proportional(exponent), "old": Fifo()}, "old", 1, hard_capacity
+    )
     address = address or f"127.0.0.1:{free_ports(1)[0]}"
     server = rpc.Server(address, TOKEN)
     service = ReplayService(server, memory)
@@ -73,8 +73,9 @@ def test_the_remote_memory_does_what_the_memory_does(served):
     assert sample.total_mass == 20 and np.all(sample.masses == 2) and np.all(sample.lengths == 1)
     tf.nest.assert_same_structure(sample.steps, SPECS)
     assert_whole(sample.keys.numpy(), sample.steps)
-    missing = remote.update_priorities(tf.constant([3, 999, 4], tf.int64),
-                                       tf.constant([0.0, 1.0, UNKNOWN_PRIORITY]))
+    missing = remote.update_priorities(
+        tf.constant([3, 999, 4], tf.int64), tf.constant([0.0, 1.0, UNKNOWN_PRIORITY])
+    )
     assert missing == 1
     assert remote.sample(1).total_mass == 8 * 2 + 0 + 2
     assert remote.statistics().missing == 1 and remote.statistics().sampled == 65
@@ -119,16 +120,20 @@ def test_a_split_insert_with_too_many_priorities_is_refused():
     with_wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
     for count in range(200, 212):  # at the end of a message too
         with pytest.raises(tf.errors.InvalidArgumentError, match="priorities must be of shape"):
-            with_wide.remote.insert(np.arange(count), {"x": np.zeros([count, 5000], np.float32)},
-                                    np.ones(count + 1, np.float32))
+            with_wide.remote.insert(
+                np.arange(count),
+                {"x": np.zeros([count, 5000], np.float32)},
+                np.ones(count + 1, np.float32),
+            )
     with_wide.server.close()
 
 
 def test_the_probabilities_of_a_split_sample_are_right_while_masses_change():
     wide = {"x": tf.TensorSpec([5000], tf.float32)}
     with_wide = serve(wide, capacity=10)
-    with_wide.remote.insert(np.arange(2), {"x": np.zeros([2, 5000], np.float32)},
-                            np.float32([1, 1]))
+    with_wide.remote.insert(
+        np.arange(2), {"x": np.zeros([2, 5000], np.float32)}, np.float32([1, 1])
+    )
     stop = threading.Event()
 
     def change():
@@ -146,23 +151,27 @@ def test_the_probabilities_of_a_split_sample_are_right_while_masses_change():
     with_wide.server.close()
 
 
-@pytest.mark.parametrize("specs, value", [
-    ({"n": tf.TensorSpec([], tf.int8)}, -1),  # ten bytes on the wire each
-    ({"n": tf.TensorSpec([3], tf.uint8)}, 255),
-    ({"n": tf.TensorSpec([8], tf.int32)}, -5),
-    ({"n": tf.TensorSpec([], tf.half)}, -1.5),
-    ({"n": tf.TensorSpec([], tf.float64)}, 1e300),
-    ({"n": tf.TensorSpec([0], tf.float32)}, 0),
-    ({"n": tf.TensorSpec([13], tf.float32)}, 1e30),  # cartpole's transition
-])
+@pytest.mark.parametrize(
+    "specs, value",
+    [
+        ({"n": tf.TensorSpec([], tf.int8)}, -1),  # ten bytes on the wire each
+        ({"n": tf.TensorSpec([3], tf.uint8)}, 255),
+        ({"n": tf.TensorSpec([8], tf.int32)}, -5),
+        ({"n": tf.TensorSpec([], tf.half)}, -1.5),
+        ({"n": tf.TensorSpec([], tf.float64)}, 1e300),
+        ({"n": tf.TensorSpec([0], tf.float32)}, 0),
+        ({"n": tf.TensorSpec([13], tf.float32)}, 1e30),  # cartpole's transition
+    ],
+)
 def test_small_and_integer_steps_are_split_in_time(specs, value):
     """The largest keys and values take the most of a message."""
     count = 300_000
     narrow = serve(specs, capacity=count)
     dtype, shape = specs["n"].dtype.as_numpy_dtype, specs["n"].shape
     keys = 2**63 - 1 - np.arange(count)
-    statistics = narrow.remote.insert(keys, {"n": np.full([count, *shape], value, dtype)},
-                                      np.full(count, 1e-3, np.float32))
+    statistics = narrow.remote.insert(
+        keys, {"n": np.full([count, *shape], value, dtype)}, np.full(count, 1e-3, np.float32)
+    )
     assert statistics.items == count
     sample = narrow.remote.sample(count)
     assert sample.keys.shape == [count] and sample.steps["n"].shape == [count, *shape]
@@ -229,8 +238,10 @@ def test_a_string_that_is_too_long_is_named(with_images):
     steps = images(np.arange(4))
     steps["image"][2] = bytes(MAX_BYTES + 1)
     message = r"column image\[2\] must have at most 30000 bytes, has 30001"
-    for insert in (with_images.remote.insert,
-                   lambda *arguments: with_images.service.insert(incarnation, 4, *arguments)):
+    for insert in (
+        with_images.remote.insert,
+        lambda *arguments: with_images.service.insert(incarnation, 4, *arguments),
+    ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             insert(np.arange(4), steps, np.ones(4, np.float32))
     assert with_images.remote.accepted() == {}
@@ -305,8 +316,9 @@ def test_a_seeded_sample_is_that_of_the_memory(served):
 
 def test_the_parts_of_a_seeded_sample_differ_and_repeat():
     wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)  # 200 rows a message
-    wide.remote.insert(np.arange(650), {"x": np.zeros([650, 5000], np.float32)},
-                       np.ones(650, np.float32))
+    wide.remote.insert(
+        np.arange(650), {"x": np.zeros([650, 5000], np.float32)}, np.ones(650, np.float32)
+    )
     keys = wide.remote.sample(400, seed=5).keys.numpy()
     np.testing.assert_array_equal(wide.remote.sample(400, seed=5).keys, keys)
     assert np.mean(keys[:134] == keys[134:268]) < 0.1
@@ -423,14 +435,20 @@ def columns(keys):
     return list(rows(keys).values())
 
 
-def insert_call(keys=None, item_keys=(), lengths=(), priorities=None, columns_=None,
-                incarnation=7, accepted=4):
+def insert_call(
+    keys=None, item_keys=(), lengths=(), priorities=None, columns_=None, incarnation=7, accepted=4
+):
     keys = np.arange(500_000, 500_004) if keys is None else keys
     priorities = np.ones(4, np.float32) if priorities is None else priorities
     return "replay_insert", [
-        np.int64(incarnation), np.int64(accepted), keys, np.array(item_keys, np.int64),
-        np.array(lengths, np.int32), priorities,
-        *(columns(np.arange(4)) if columns_ is None else columns_)]
+        np.int64(incarnation),
+        np.int64(accepted),
+        keys,
+        np.array(item_keys, np.int64),
+        np.array(lengths, np.int32),
+        priorities,
+        *(columns(np.arange(4)) if columns_ is None else columns_),
+    ]
 
 
 def sample_call(batch_size, seed=np.int64(0)):
@@ -446,10 +464,14 @@ BAD = {
     "infinite priorities": (insert_call(priorities=NAN * 0 + np.float32(np.inf)), "priorities"),
     "dtype of priorities": (insert_call(priorities=np.ones(4)), None),
     "count of priorities": (insert_call(priorities=np.ones(3, np.float32)), "priorities"),
-    "dtype of a column": (insert_call(columns_=[c.astype(np.float64) for c in columns([1] * 4)]),
-                          None),
-    "shape of a column": (insert_call(columns_=[np.zeros([4, WIDTH - 1], np.float32),
-                                                np.zeros(4, np.float32)]), "column x"),
+    "dtype of a column": (
+        insert_call(columns_=[c.astype(np.float64) for c in columns([1] * 4)]),
+        None,
+    ),
+    "shape of a column": (
+        insert_call(columns_=[np.zeros([4, WIDTH - 1], np.float32), np.zeros(4, np.float32)]),
+        "column x",
+    ),
     "a column too few": (insert_call(columns_=columns([1] * 4)[:1]), None),
     "lengths": (insert_call(lengths=[1, 1, 0, 1]), r"item_lengths\[2\]"),
     "sample of none": (sample_call(np.int32(0)), "batch_size must be at least 1"),
@@ -461,8 +483,10 @@ BAD = {
     "dtype of seed": (sample_call(np.int32(4), np.int32(1)), None),
     "keys of a read": (("replay_read", [np.int64([3, -1])]), r"keys\[1\]"),
     "read above a message": (("replay_read", [np.arange(100_000)]), "number of keys must be at"),
-    "dtype of accepted": (("replay_insert", [np.int64(7), np.float32(4), *insert_call()[1][2:]]),
-                          None),
+    "dtype of accepted": (
+        ("replay_insert", [np.int64(7), np.float32(4), *insert_call()[1][2:]]),
+        None,
+    ),
     "dtype of batch_size": (sample_call(np.float32(4)), None),
     "NaN in an update": (("replay_update_priorities", [np.arange(4), NAN]), r"priorities\[1\]"),
     "count in an update": (("replay_update_priorities", [np.arange(4), NAN[:1]]), "priorities"),
@@ -514,8 +538,11 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
         with pytest.raises(WrongTokenError):
             stranger.call(*insert_call())
         with pytest.raises(MessageTooLargeError):
-            served.client.call(*insert_call(columns_=[np.zeros([20_000, WIDTH], np.float32),
-                                                      np.zeros(20_000, np.float32)]))
+            served.client.call(
+                *insert_call(
+                    columns_=[np.zeros([20_000, WIDTH], np.float32), np.zeros(20_000, np.float32)]
+                )
+            )
         unknown = np.arange(10**6, 10**6 + 64)
         assert served.remote.update_priorities(unknown, np.full(64, 9, np.float32)) == 64
     stop.set()
@@ -530,9 +557,17 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
     assert added > 200 and counts["sampled"] > 1000  # the load was there
     statistics = served.memory.statistics()
     assert statistics == statistics._replace(
-        items=min(added, 2000), steps=min(added, 2000), inserted=added, duplicates=0, incomplete=0,
-        unviewed=0, removed=max(0, added - 2000), sampled=counts["sampled"], updated=0,
-        missing=64 * rounds)
+        items=min(added, 2000),
+        steps=min(added, 2000),
+        inserted=added,
+        duplicates=0,
+        incomplete=0,
+        unviewed=0,
+        removed=max(0, added - 2000),
+        sampled=counts["sampled"],
+        updated=0,
+        missing=64 * rounds,
+    )
     newest = np.arange(max(0, added - 2000), added)
     found, steps = served.memory.read(newest)
     assert np.all(found)
@@ -543,16 +578,27 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
 def test_a_message_of_a_client_that_checks_nothing(served):
     """TensorFlow's own client: the server has the last word on sizes and on the token."""
     raw = tf.distribute.experimental.rpc.Client.create(
-        "grpc", served.server.address, name="raw", timeout_in_ms=5000)
+        "grpc", served.server.address, name="raw", timeout_in_ms=5000
+    )
     add(served.remote, range(5))
     before = served.memory.statistics()
     _, (incarnation, accepted, keys, item_keys, lengths, _, _, _) = insert_call()
-    large = [incarnation, accepted, keys, item_keys, lengths, np.ones(4, np.float32),
-             np.zeros([20_000, WIDTH], np.float32), np.zeros(20_000, np.float32)]
+    large = [
+        incarnation,
+        accepted,
+        keys,
+        item_keys,
+        lengths,
+        np.ones(4, np.float32),
+        np.zeros([20_000, WIDTH], np.float32),
+        np.zeros(20_000, np.float32),
+    ]
     for token, arguments in [(TOKEN, large), ("another token", insert_call()[1])]:
-        status = raw.call("replay_insert", [tf.constant(token)]
-                          + [tf.convert_to_tensor(argument) for argument in arguments],
-                          tf.TensorSpec([10], tf.int64))
+        status = raw.call(
+            "replay_insert",
+            [tf.constant(token)] + [tf.convert_to_tensor(argument) for argument in arguments],
+            tf.TensorSpec([10], tf.int64),
+        )
         with pytest.raises(tf.errors.OpError):
             status.get_value()
     assert served.memory.statistics() == before

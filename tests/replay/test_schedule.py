@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.agent import schedule_for
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
-from common.agent import schedule_for
 from common.replay.schedule import Schedule
 
 
@@ -22,23 +22,31 @@ def counters(inserted, sampled, items=None):
 SCHEDULE = Schedule(min_size=100, samples_per_insert=4.0, tolerance=50.0)
 
 
-@pytest.mark.parametrize("inserted, sampled, num_samples, may_sample", [
-    (99, 0, 10, False),  # not filled yet
-    (100, 0, 50, True),  # credit 0: down to -50 and no further
-    (100, 0, 51, False),
-    (100, 50, 1, False),
-    (110, 40, 50, True),  # credit 40 - 40 = 0
-    (110, 41, 50, False),
-])
+@pytest.mark.parametrize(
+    "inserted, sampled, num_samples, may_sample",
+    [
+        (99, 0, 10, False),  # not filled yet
+        (100, 0, 50, True),  # credit 0: down to -50 and no further
+        (100, 0, 51, False),
+        (100, 50, 1, False),
+        (110, 40, 50, True),  # credit 40 - 40 = 0
+        (110, 41, 50, False),
+    ],
+)
 def test_the_learner_stops_at_the_lower_limit(inserted, sampled, num_samples, may_sample):
     assert SCHEDULE.may_sample(counters(inserted, sampled), num_samples) is may_sample
 
 
-@pytest.mark.parametrize("inserted, sampled, may_insert", [
-    (0, 0, True), (99, 0, True),  # filling costs no credit
-    (112, 0, True), (113, 0, False),  # credit 48, 52
-    (113, 2, True),  # credit 50
-])
+@pytest.mark.parametrize(
+    "inserted, sampled, may_insert",
+    [
+        (0, 0, True),
+        (99, 0, True),  # filling costs no credit
+        (112, 0, True),
+        (113, 0, False),  # credit 48, 52
+        (113, 2, True),  # credit 50
+    ],
+)
 def test_the_actors_stop_at_the_upper_limit(inserted, sampled, may_insert):
     assert SCHEDULE.may_insert(counters(inserted, sampled)) is may_insert
 
@@ -69,8 +77,9 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
     """A real memory under actors and a learner whose turns are random."""
     call, insert = 64, 10
     schedule = Schedule(min_size=200, samples_per_insert=ratio, tolerance=2.0 * call)
-    memory = Memory(tf.TensorSpec([], tf.float32), 500, {"sample": Uniform(), "old": Fifo()}, "old",
-                    seed=1)
+    memory = Memory(
+        tf.TensorSpec([], tf.float32), 500, {"sample": Uniform(), "old": Fifo()}, "old", seed=1
+    )
     rng = np.random.default_rng(0)
     step = 0
     for _ in range(2000):
@@ -79,8 +88,11 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
         can_sample = schedule.may_sample(statistics, call)
         assert can_insert or can_sample
         if can_insert and (rng.random() < 0.5 or not can_sample):
-            memory.insert(np.arange(step, step + insert), np.zeros(insert, np.float32),
-                          np.ones(insert, np.float32))
+            memory.insert(
+                np.arange(step, step + insert),
+                np.zeros(insert, np.float32),
+                np.ones(insert, np.float32),
+            )
             step += insert
         elif can_sample:
             memory.sample(call)
@@ -92,19 +104,30 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
 
 
 def make_agent(**values):
-    defaults = dict(batch_size=64, updates_per_call=1, min_replay_size=1000, samples_per_insert=8.0,
-                    send_batch=50, num_copies=1, prefetch=1, single_process=False)
+    defaults = dict(
+        batch_size=64,
+        updates_per_call=1,
+        min_replay_size=1000,
+        samples_per_insert=8.0,
+        send_batch=50,
+        num_copies=1,
+        prefetch=1,
+        single_process=False,
+    )
     return types.SimpleNamespace(**{**defaults, **values})
 
 
-@pytest.mark.parametrize("values, tolerance", [
-    (dict(batch_size=256, updates_per_call=16), 2 * 256 * 16),  # two calls, or one ahead
-    (dict(batch_size=256, prefetch=16), 17 * 256),  # the call under way, and those drawn ahead
-    (dict(), 2 * 50 * 8),  # two sends, more than two calls of 64
-    (dict(num_copies=8), 2 * 50 * 8 * 8),
-    (dict(single_process=True, prefetch=16), 2 * 64),
-    (dict(samples_per_insert=None), 2 * 64),
-])
+@pytest.mark.parametrize(
+    "values, tolerance",
+    [
+        (dict(batch_size=256, updates_per_call=16), 2 * 256 * 16),  # two calls, or one ahead
+        (dict(batch_size=256, prefetch=16), 17 * 256),  # the call under way, and those drawn ahead
+        (dict(), 2 * 50 * 8),  # two sends, more than two calls of 64
+        (dict(num_copies=8), 2 * 50 * 8 * 8),
+        (dict(single_process=True, prefetch=16), 2 * 64),
+        (dict(samples_per_insert=None), 2 * 64),
+    ],
+)
 def test_the_schedule_of_an_agent(values, tolerance):
     agent = make_agent(**values)
     assert schedule_for(agent) == Schedule(1000, agent.samples_per_insert, tolerance)

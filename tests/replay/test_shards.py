@@ -11,8 +11,8 @@ from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.cluster.topology import free_ports
 from common.replay import keys as keys_lib
-from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay import shards as shards_lib
+from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory, Statistics
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import CountersOfAll, ShardedMemory
@@ -24,8 +24,9 @@ TOKEN = "a token of the tests"
 
 
 def make_memory(capacity=100, distribution=Proportional(EXPONENT), **options):
-    return Memory(SPECS, capacity, {"sample": distribution, "remove": Fifo()}, "remove", seed=1,
-                  **options)
+    return Memory(
+        SPECS, capacity, {"sample": distribution, "remove": Fifo()}, "remove", seed=1, **options
+    )
 
 
 def steps_of(keys):
@@ -73,8 +74,9 @@ def chi_square(keys, expected):
     """How far counts are from expected probabilities, in standard deviations of the statistic."""
     found, counts = np.unique(keys, return_counts=True)
     seen = dict(zip(found.tolist(), counts.tolist()))
-    statistic = sum((seen.get(key, 0) - len(keys) * p) ** 2 / (len(keys) * p)
-                    for key, p in expected.items())
+    statistic = sum(
+        (seen.get(key, 0) - len(keys) * p) ** 2 / (len(keys) * p) for key, p in expected.items()
+    )
     freedom = len(expected) - 1
     assert set(seen) <= set(expected)
     return (statistic - freedom) / np.sqrt(2 * freedom)
@@ -88,8 +90,9 @@ def test_items_are_drawn_as_from_one_memory(filled):
     assert chi_square(keys, expected) < 4
     for part in np.split(keys, 4):  # so are those of each update of a call
         assert chi_square(part, expected) < 4
-    np.testing.assert_allclose(probabilities_of(sample), [expected[key] for key in keys.tolist()],
-                               rtol=1e-6)
+    np.testing.assert_allclose(
+        probabilities_of(sample), [expected[key] for key in keys.tolist()], rtol=1e-6
+    )
     assert int(sample.count) == int(one.count) == sum(ITEMS)
     np.testing.assert_allclose(sample.total_mass, one.total_mass, rtol=1e-12)
 
@@ -111,7 +114,10 @@ def test_every_row_is_whole(filled):
     assert sample.steps["image"].numpy().tolist() == expected["image"].tolist()
     np.testing.assert_array_equal(sample.lengths, np.ones(200))
     assert (sample.masses.dtype, sample.total_mass.dtype, sample.count.dtype) == (
-        tf.float64, tf.float64, tf.int64)
+        tf.float64,
+        tf.float64,
+        tf.int64,
+    )
 
 
 def test_what_is_drawn_follows_from_the_seed_and_the_contents(filled):
@@ -125,7 +131,6 @@ def test_what_is_drawn_follows_from_the_seed_and_the_contents(filled):
 
 def test_an_empty_shard_is_left_alone_and_a_part_of_it_is_none(filled):
     class Strict(Memory):
-
         def sample(self, *arguments, **keywords):
             raise AssertionError("it is empty")
 
@@ -158,7 +163,7 @@ def test_probabilities_are_those_of_the_draw_also_when_masses_move(filled):
     totals = [float(first.mass()[0]) / 3, float(second.mass()[0])]
     for key, probability in zip(sample.keys.numpy().tolist(), probabilities_of(sample)):
         shard = key >> 58
-        inside = filled.priorities[key]**EXPONENT / float(filled.shards[shard].mass()[0])
+        inside = filled.priorities[key] ** EXPONENT / float(filled.shards[shard].mass()[0])
         assert probability == pytest.approx(totals[shard] / sum(totals) * inside, rel=1e-6)
 
 
@@ -175,22 +180,31 @@ def test_priorities_go_to_the_shards_of_their_keys():
     filled.priorities = dict(zip(keys.tolist()[:-4], priorities.tolist()[:-4]))
     expected = filled.probabilities()
     sample = filled.memory.sample(3000, seed=1)
-    np.testing.assert_allclose(probabilities_of(sample),
-                               [expected[key] for key in sample.keys.numpy().tolist()], rtol=1e-6)
+    np.testing.assert_allclose(
+        probabilities_of(sample), [expected[key] for key in sample.keys.numpy().tolist()], rtol=1e-6
+    )
     for memory, count in zip(filled.shards, ITEMS):
         assert memory.statistics().updated == count
 
 
 def test_rows_are_read_in_the_order_of_their_keys(filled):
-    keys = np.array([make_keys(2, 1)[0], make_keys(0, 9)[-1], make_keys(1, 3)[-1],
-                     make_keys(9, 1)[0], make_keys(0, 1)[0], make_keys(2, 2)[-1]])
+    keys = np.array(
+        [
+            make_keys(2, 1)[0],
+            make_keys(0, 9)[-1],
+            make_keys(1, 3)[-1],
+            make_keys(9, 1)[0],
+            make_keys(0, 1)[0],
+            make_keys(2, 2)[-1],
+        ]
+    )
     found, steps = filled.memory.read(tf.constant(keys))
     np.testing.assert_array_equal(found, [True, False, True, False, True, True])
     expected = steps_of(keys)
-    np.testing.assert_array_equal(steps["value"],
-                                  np.where(found.numpy()[:, None], expected["value"], 0))
-    np.testing.assert_array_equal(steps["image"].numpy(),
-                                  np.where(found, expected["image"], b""))
+    np.testing.assert_array_equal(
+        steps["value"], np.where(found.numpy()[:, None], expected["value"], 0)
+    )
+    np.testing.assert_array_equal(steps["image"].numpy(), np.where(found, expected["image"], b""))
 
 
 def test_counters_and_removals_are_added_up():
@@ -294,7 +308,6 @@ def test_shards_are_asked_for_their_counters_in_parallel():
     barrier = threading.Barrier(3, timeout=30.0)
 
     class Waiting(Service):
-
         def statistics(self):
             barrier.wait()
             return super().statistics()
@@ -305,7 +318,6 @@ def test_shards_are_asked_for_their_counters_in_parallel():
 
 def test_another_error_of_a_shard_is_no_reason_to_go_on():
     class Refusing(Service):
-
         def statistics(self):
             raise WrongTokenError("refused")
 
@@ -322,8 +334,9 @@ def test_behind_services_one_of_which_dies_and_comes_back_empty():
 
     filled = Filled()
     servers = [serve(memory) for memory in filled.shards]
-    memory = ShardedMemory([RemoteMemory(rpc.Client(server.address, TOKEN, 2.0), SPECS)
-                            for server in servers])
+    memory = ShardedMemory(
+        [RemoteMemory(rpc.Client(server.address, TOKEN, 2.0), SPECS) for server in servers]
+    )
     here, there = filled.memory.sample(64, seed=9), memory.sample(64, seed=9)
     np.testing.assert_array_equal(here.keys, there.keys)
     np.testing.assert_array_equal(here.steps["image"].numpy(), there.steps["image"].numpy())

@@ -11,8 +11,12 @@ from common.replay.process import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
-DISTRIBUTIONS = {"sample": Proportional(0.6), "small": Proportional(-0.4), "uniform": Uniform(),
-                 "old": Fifo()}
+DISTRIBUTIONS = {
+    "sample": Proportional(0.6),
+    "small": Proportional(-0.4),
+    "uniform": Uniform(),
+    "old": Fifo(),
+}
 
 
 def make(capacity, hard_capacity, removal="old", seed=1):
@@ -102,14 +106,13 @@ def test_the_median_size_is_that_of_the_paper(inserts):
         if step % period == 0:
             memory.remove_to_fit()
             assert memory.statistics().steps <= capacity
-    median = np.median(sizes[-cycles * period:])
+    median = np.median(sizes[-cycles * period :])
     assert median == pytest.approx(capacity + period * inserts / 2, abs=inserts)
 
 
 @pytest.mark.parametrize("period, hard_capacity", [(None, 30), (100, 60)])
 def test_an_agent_that_removes_has_a_soft_capacity(period, hard_capacity):
-    agent = D4PG(D4PGConfig(replay_capacity=30, min_replay_size=10, batch_size=4,
-                            send_batch=10))
+    agent = D4PG(D4PGConfig(replay_capacity=30, min_replay_size=10, batch_size=4, send_batch=10))
     agent.removal_period = period
     memory = make_memory(agent, EnvironmentSpec(3, 2), seed=0)
     assert (memory.capacity, memory.hard_capacity) == (30, hard_capacity)

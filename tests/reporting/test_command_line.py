@@ -19,8 +19,9 @@ def run(body, reader="cat", unbuffered=False):
     """The exit codes of the program and the reader, what that printed, and standard error."""
     command = [sys.executable, *["-u"] * unbuffered, "-c", PROGRAM.format(body=body)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
-        read = subprocess.run(reader.split(), stdin=program.stdout, stdout=subprocess.PIPE,
-                              check=False)
+        read = subprocess.run(
+            reader.split(), stdin=program.stdout, stdout=subprocess.PIPE, check=False
+        )
         program.stdout.close()
         error = program.stderr.read()
     return program.returncode, read.stdout.decode(), error.decode()
@@ -38,8 +39,9 @@ def test_nor_is_one_that_leaves_before_the_end():
     assert (code, error) == (141, "")
 
 
-@pytest.mark.parametrize("body, expected", [("return 3", 3), ("print(1)", 0),
-                                            ("raise SystemExit(2)", 2)])
+@pytest.mark.parametrize(
+    "body, expected", [("return 3", 3), ("print(1)", 0), ("raise SystemExit(2)", 2)]
+)
 def test_the_exit_code_is_what_main_says(body, expected):
     assert run(body)[::2] == (expected, "")
 

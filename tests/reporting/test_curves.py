@@ -1,7 +1,7 @@
+from matplotlib.image import imread
 import numpy as np
 import pandas
 import pytest
-from matplotlib.image import imread
 
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows

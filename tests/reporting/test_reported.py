@@ -135,9 +135,7 @@ def test_what_is_no_number_stays_as_text(tmp_path, value):
         (GOOD, "table 1 | DQN | Training time stands in line 2 already"),
     ],
 )
-def test_a_malformed_row_is_named_and_the_rest_is_there_for_who_wants_it(
-    tmp_path, line, complaint
-):
+def test_a_malformed_row_is_named_and_the_rest_is_there_for_who_wants_it(tmp_path, line, complaint):
     _write(tmp_path, GOOD, line, "apex,table 1,UNREAL,frames,250M,frames")
     with pytest.raises(reported.ReportedError) as error:
         reported.read("apex", directory=tmp_path)

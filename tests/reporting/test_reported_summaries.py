@@ -3,9 +3,7 @@
 import pandas
 import pytest
 
-from common.reporting import ranking
-from common.reporting import reported
-from common.reporting import scores
+from common.reporting import ranking, reported, scores
 
 RANK_DIFFERS = {"Reactor": ("4.51", "4.46"), "Reactor 500m": ("3.53", "3.47")}
 """Agent: (mean rank derived from the printed scores, mean rank that the paper prints)."""
@@ -74,9 +72,10 @@ def test_the_two_others_differ_by_three_ties_each(table_5, table_2):
 
 def test_with_those_ties_broken_all_mean_ranks_are_those_of_table_2(table_5, table_2, unrounded):
     assert (unrounded - table_5).to_numpy().max() < 0.05
-    assert ranking.mean_rank(unrounded).map("{:.2f}".format).to_dict() == table_2[
-        "Mean rank"
-    ].to_dict()
+    assert (
+        ranking.mean_rank(unrounded).map("{:.2f}".format).to_dict()
+        == table_2["Mean rank"].to_dict()
+    )
 
 
 def test_elo_is_that_of_table_2_within_2_but_for_random_play(table_5, table_2):

@@ -89,8 +89,9 @@ def test_run_record_keeps_every_start(tmp_path):
     with pytest.raises(RunDirectoryError, match="no start"):
         run.close_run_record("finished")
     here = os.path.join(os.getcwd(), "")
-    run.write_run_record(seed=1, scale="laptop",
-                         command=[f"{here}bin/d4pg", "--seed=1", f"--workdir={here}runs/a"])
+    run.write_run_record(
+        seed=1, scale="laptop", command=[f"{here}bin/d4pg", "--seed=1", f"--workdir={here}runs/a"]
+    )
     first = json.loads(run.run_json.read_text())["starts"][0]
     assert first["end_time"] is None
     assert first["command"] == ["bin/d4pg", "--seed=1", "--workdir=runs/a"]

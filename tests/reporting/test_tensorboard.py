@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+import tensorflow as tf
 
 from common.reporting.tensorboard import Scalars
 

@@ -33,8 +33,9 @@ class Readme:
 
     def check_hyperparameters(self, config):
         """Their table is the configuration: names, order, values, and what is not in the paper."""
-        rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", self.section("Hyperparameters"),
-                          re.M)
+        rows = re.findall(
+            r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", self.section("Hyperparameters"), re.M
+        )
         fields = {field.name: field for field in dataclasses.fields(config)}
         assert [name for name, _, _ in rows] == list(fields)
         for name, value, source in rows:

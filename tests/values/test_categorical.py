@@ -68,8 +68,7 @@ def test_support_refuses(arguments, named):
 @pytest.mark.parametrize("case", PROJECTIONS, ids=lambda case: case["source"])
 def test_project_equals_published_vectors(case):
     positions, probabilities, support = (
-        tf.constant(case[name], tf.float32)
-        for name in ("positions", "probabilities", "support")
+        tf.constant(case[name], tf.float32) for name in ("positions", "probabilities", "support")
     )
     projected = categorical.project(positions, probabilities, support)
     np.testing.assert_allclose(projected, case["expected"], atol=1e-6)

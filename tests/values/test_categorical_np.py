@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.values import categorical
-from common.values import categorical_np
+from common.values import categorical, categorical_np
 
-PROJECTIONS = json.loads(
-    (Path(__file__).parents[1] / "golden" / "projection.json").read_text()
-)
+PROJECTIONS = json.loads((Path(__file__).parents[1] / "golden" / "projection.json").read_text())
 
 
 @pytest.mark.parametrize("case", PROJECTIONS, ids=lambda case: case["source"])

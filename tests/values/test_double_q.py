@@ -13,7 +13,8 @@ def test_published_vectors(jit_compile):
     q_tm1 = tf.constant([[1.0, 1, 0], [1, 2, 0]])
     function = tf.function(double_q.double_q_target, jit_compile=jit_compile)
     target = function(
-        tf.constant([1.0, 1.0]), tf.constant([0.0, 1.0]),
+        tf.constant([1.0, 1.0]),
+        tf.constant([0.0, 1.0]),
         q_value=tf.constant([[99.0, 1, 98], [91, 2, 66]]),
         q_selector=tf.constant([[2.0, 10, 1], [11, 20, 1]]),
     )

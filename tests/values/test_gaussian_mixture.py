@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import integrate
-from scipy import special
-from scipy import stats
+from scipy import integrate, special, stats
 import tensorflow as tf
 
-from common.values import gaussian_mixture
-from common.values import gaussian_mixture_np
+from common.values import gaussian_mixture, gaussian_mixture_np
 
 MIN_VARIANCE = 1e-2
 SEED = tf.constant([3, 4])
@@ -23,10 +20,12 @@ def densities(outputs, z):
     logits, means, raw = np.split(outputs, 3, axis=-1)
     weights = special.softmax(logits, axis=-1)
     stds = np.sqrt(np.log1p(np.exp(raw)) + MIN_VARIANCE)
-    return np.stack([
-        sum(w * stats.norm.pdf(row, m, s) for w, m, s in zip(weights[b], means[b], stds[b]))
-        for b, row in enumerate(z)
-    ])
+    return np.stack(
+        [
+            sum(w * stats.norm.pdf(row, m, s) for w, m, s in zip(weights[b], means[b], stds[b]))
+            for b, row in enumerate(z)
+        ]
+    )
 
 
 def both_cross_entropies(outputs, z):
@@ -90,8 +89,10 @@ def test_samples_follow_the_distribution():
     for samples in sampled_both_ways(outputs, 4_000):
         assert samples.shape == (4, 4_000)
         for b, row in enumerate(samples):
+
             def cdf(z):
                 return stats.norm.cdf(z[:, None], means[b], stds[b]) @ weights[b]
+
             assert stats.kstest(row, cdf).pvalue > 1e-3
 
 
@@ -111,9 +112,7 @@ def test_the_seed_gives_the_samples(jit_compile):
 def test_no_gradient_flows_through_the_samples():
     outputs, other = (tf.Variable(make_outputs(seed=seed)) for seed in (0, 1))
     with tf.GradientTape() as tape:
-        samples = gaussian_mixture.sample(
-            gaussian_mixture.mixture(outputs, MIN_VARIANCE), 3, SEED
-        )
+        samples = gaussian_mixture.sample(gaussian_mixture.mixture(outputs, MIN_VARIANCE), 3, SEED)
         loss = gaussian_mixture.sampled_cross_entropy(
             gaussian_mixture.mixture(other, MIN_VARIANCE), samples
         )

@@ -50,8 +50,7 @@ class DPGConfig(ApexConfig):
         "not the gradient of each weight, is Not in the paper; Acme.",
     )
     max_gradient_norm: float = field(
-        40.0,
-        "Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN).",
+        40.0, "Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN)."
     )
     target_period: int = field(100, "Learner steps between copies of both targets (appendix D).")
     replay_capacity: int = field(1_000_000, "Transitions, a soft limit (appendix D).")

@@ -6,8 +6,7 @@ from common.learning.actor_critic import ActorCriticLearner
 from common.learning.transition import Transition
 from common.learning.update_loop import Batch
 from common.networks.actor_critic import ActorCritic
-from common.values import policy_gradients
-from common.values import prioritization
+from common.values import policy_gradients, prioritization
 from reproductions.apex.dpg import networks as networks_lib
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -39,9 +38,7 @@ def policy_loss(
       (appendix D), and the mean of q itself.
     """
     return policy_gradients.climb(
-        networks.policy(observation),
-        lambda action: networks.critic(observation, action),
-        dqda_clip,
+        networks.policy(observation), lambda action: networks.critic(observation, action), dqda_clip
     )
 
 
@@ -64,9 +61,11 @@ class DPGLearner(ActorCriticLearner):
           The new priorities |delta| [B], raised by their floor (eqs 9, 19), and the METRICS.
         """
         transition: Transition = batch.steps
-        weights = prioritization.normalize_by_max(prioritization.importance_weights(
-            batch.probabilities, batch.size, self._config.importance_exponent
-        ))
+        weights = prioritization.normalize_by_max(
+            prioritization.importance_weights(
+                batch.probabilities, batch.size, self._config.importance_exponent
+            )
+        )
 
         def weighted_loss():
             errors = td_errors(transition, self.networks, self.target_networks)

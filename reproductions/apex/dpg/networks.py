@@ -3,9 +3,7 @@
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control
-from common.networks import heads
-from common.networks import packing
+from common.networks import control, heads, packing
 from common.networks.actor_critic import ActorCritic
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -19,9 +17,7 @@ def make_networks(config: DPGConfig, observation_size: int, action_size: int) ->
     follows the second layer, and that the action enters with the observation, are not in the paper.
     """
     activation = _ACTIVATIONS[config.activation]
-    policy = control.ControlPolicy(
-        action_size, config.policy_sizes, config.layer_norm, activation
-    )
+    policy = control.ControlPolicy(action_size, config.policy_sizes, config.layer_norm, activation)
     torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm, activation)
     critic = heads.Critic(torso, heads.ScalarHead())
     packing.create_variables(policy, critic, observation_size, action_size)

@@ -12,8 +12,7 @@ from common.agents import ConfiguredAgent
 from common.environments.requirements import require_images
 from common.learning import trained
 from common.learning.transition import Transition
-from common.replay import distributions
-from common.replay import png
+from common.replay import distributions, png
 from common.replay.memory import Bytes
 from reproductions.apex.dqn import actor as actor_lib
 from reproductions.apex.dqn import learner as learner_lib
@@ -46,10 +45,12 @@ class ApexDQN(ConfiguredAgent):
 
     def decode(self, steps: Transition, spec: EnvironmentSpec) -> Transition:
         """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
-        return steps._replace(**{
-            name: png.decode(getattr(steps, name), spec.image_shape, name)
-            for name in ("observation_tm1", "observation_t")
-        })
+        return steps._replace(
+            **{
+                name: png.decode(getattr(steps, name), spec.image_shape, name)
+                for name in ("observation_tm1", "observation_t")
+            }
+        )
 
     def step_specs(self, spec: EnvironmentSpec) -> Transition:
         """An n-step transition; both observations are stored (appendix F)."""

@@ -81,7 +81,8 @@ class DQNConfig(ApexConfig):
             self.require(0 <= getattr(self, name) <= 1, name, "in [0, 1]")
         self.require(
             all(isinstance(each, float | int) and 0 <= each <= 1 for each in self.epsilons),
-            "epsilons", "numbers in [0, 1], as in (0.4,0.1)",
+            "epsilons",
+            "numbers in [0, 1], as in (0.4,0.1)",
         )
         self.require(self.precision in PRECISIONS, "precision", " or ".join(PRECISIONS))
         self.require_capacity("batch_size", "min_replay_size", "send_batch")

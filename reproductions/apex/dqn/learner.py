@@ -3,34 +3,37 @@
 import tensorflow as tf
 
 from common.agent import EnvironmentSpec
-from common.learning import optimizers
-from common.learning import targets
+from common.learning import optimizers, targets
 from common.learning.transition import Transition
 from common.learning.update_loop import Batch
 from common.networks.atari import DuelingNetwork
-from common.values import double_q
-from common.values import prioritization
+from common.values import double_q, prioritization
 from reproductions.apex.dqn import networks as networks_lib
 from reproductions.apex.dqn.config import DQNConfig
 
 METRICS = (
-    "loss", "mean_q", "q_max", "priority_mean", "priority_max", "importance_weight_mean",
+    "loss",
+    "mean_q",
+    "q_max",
+    "priority_mean",
+    "priority_max",
+    "importance_weight_mean",
     "gradient_norm",
 )
 """What an update reports, with its columns in learner.csv."""
 
 
-def td_targets(
-    transition: Transition, online: DuelingNetwork, target: DuelingNetwork
-) -> tf.Tensor:
+def td_targets(transition: Transition, online: DuelingNetwork, target: DuelingNetwork) -> tf.Tensor:
     """G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B], without a gradient (eq 5).
 
     a* = argmax_a q(S_{t+n}, a, theta) (eq 4).
     """
     state = transition.observation_t
     return double_q.double_q_target(
-        transition.n_step_reward, transition.n_step_discount,
-        q_value=target(state), q_selector=online(state),
+        transition.n_step_reward,
+        transition.n_step_discount,
+        q_value=target(state),
+        q_selector=online(state),
     )
 
 
@@ -67,9 +70,11 @@ class DQNLearner(tf.Module):
         """
         transition: Transition = batch.steps
         theta = self.network.trainable_variables
-        weights = prioritization.normalize_by_max(prioritization.importance_weights(
-            batch.probabilities, batch.size, self._config.importance_exponent
-        ))
+        weights = prioritization.normalize_by_max(
+            prioritization.importance_weights(
+                batch.probabilities, batch.size, self._config.importance_exponent
+            )
+        )
         target = td_targets(transition, self.network, self.target_network)
         with tf.GradientTape() as tape:
             q = self.network(transition.observation_tm1)
@@ -89,7 +94,12 @@ class DQNLearner(tf.Module):
         )
         priorities = tf.abs(errors) + self._config.priority_floor
         metrics = (
-            loss, tf.reduce_mean(tf.reduce_max(q, axis=1)), tf.reduce_max(q),
-            tf.reduce_mean(priorities), tf.reduce_max(priorities), tf.reduce_mean(weights), norm,
+            loss,
+            tf.reduce_mean(tf.reduce_max(q, axis=1)),
+            tf.reduce_max(q),
+            tf.reduce_mean(priorities),
+            tf.reduce_max(priorities),
+            tf.reduce_mean(weights),
+            norm,
         )
         return priorities, dict(zip(METRICS, metrics, strict=True))

@@ -48,8 +48,10 @@ def test_figure_3_is_four_tasks_with_8_to_64_actors():
 
 
 def test_figure_6_is_few_actors_whose_transitions_are_copied():
-    found = {(flag(run, "num_actors"),
-              dqn.configuration(flag(run, "setting")).num_copies) for run in of("figure 6")}
+    found = {
+        (flag(run, "num_actors"), dqn.configuration(flag(run, "setting")).num_copies)
+        for run in of("figure 6")
+    }
     assert found == {("32", 1), ("32", 8), ("256", 1)}
 
 

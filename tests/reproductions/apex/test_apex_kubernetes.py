@@ -45,6 +45,7 @@ def cluster():
 
 def test_all_else_is_as_for_d4pg():
     """What differs is taken out of both, and one's name is the other's."""
+
     def without_its_own(items):
         items = copy.deepcopy(items)
         for item in items:
@@ -55,13 +56,14 @@ def test_all_else_is_as_for_d4pg():
                 del item["spec"]["replicas"], container(item["spec"])["resources"]
         return json.dumps(items)
 
-    assert (without_its_own(ITEMS).replace("apex", "d4pg")
-            == without_its_own(items_of("d4pg")))
+    assert without_its_own(ITEMS).replace("apex", "d4pg") == without_its_own(items_of("d4pg"))
 
 
 def test_the_addresses_are_those_of_the_pods():
-    pods = {role: [f"{role}-{i}.apex" for i in range(SETS[role]["replicas"])]
-            for role in ("learner", "replay", "evaluator")}
+    pods = {
+        role: [f"{role}-{i}.apex" for i in range(SETS[role]["replicas"])]
+        for role in ("learner", "replay", "evaluator")
+    }
     assert cluster() == {role: [f"{pod}:7000" for pod in names] for role, names in pods.items()}
     assert len(pods["replay"]) == 2
     waits_for = re.search(r"for host in (.*);", DATA["start.sh"])[1].split()
@@ -75,9 +77,19 @@ def test_the_flags_are_the_papers_and_fit_the_sets(tmp_path):
     path = tmp_path / "run.flags"
     path.write_text(DATA["run.flags"])
     result = subprocess.run(
-        [sys.executable, "-m", "binaries.apex_dqn", f"--flagfile={path}",
-         "--environment=atari:no_such_game"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        [
+            sys.executable,
+            "-m",
+            "binaries.apex_dqn",
+            f"--flagfile={path}",
+            "--environment=atari:no_such_game",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "atari:no_such_game" in result.stderr, result.stderr  # nothing else was wrong
 
 
@@ -85,15 +97,23 @@ def bytes_of(text):
     return int(text[:-2]) * {"Mi": 2**20, "Gi": 2**30}[text[-2:]]
 
 
-@pytest.mark.parametrize("role, environments_of_it", [
-    ("learner", 0), ("replay", 0), ("actor", 8), ("evaluator", 10)])
+@pytest.mark.parametrize(
+    "role, environments_of_it", [("learner", 0), ("replay", 0), ("actor", 8), ("evaluator", 10)]
+)
 def test_the_memory_is_what_the_role_needs(role, environments_of_it):
     assert -(-NUM_ACTORS // SETS["actor"]["replicas"]) == 8
     name = run_flags()["environment"]
-    need = resources.needs(sizes(DQNConfig(), PONG, name), resources.Plan(
-        processes=1, environments=environments_of_it, learner=role == "learner",
-        replay=role == "replay", shards=SETS["replay"]["replicas"],
-        environment_bytes=environments.environment_bytes(name)))
+    need = resources.needs(
+        sizes(DQNConfig(), PONG, name),
+        resources.Plan(
+            processes=1,
+            environments=environments_of_it,
+            learner=role == "learner",
+            replay=role == "replay",
+            shards=SETS["replay"]["replicas"],
+            environment_bytes=environments.environment_bytes(name),
+        ),
+    )
     given = container(SETS[role])["resources"]
     request, limit = (bytes_of(given[kind]["memory"]) for kind in ("requests", "limits"))
     assert need.memory <= request <= limit < 3 * need.memory

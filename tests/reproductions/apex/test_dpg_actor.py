@@ -47,10 +47,15 @@ def test_initial_priorities_are_the_learners():
     action, _, extras_tm1 = actor(first)
     _, _, extras_t = actor(last)
     transitions = Transitions(
-        environment_index=np.zeros(size, np.int32), step=np.arange(size), observation_tm1=first,
-        action_tm1=action, n_step_reward=np.linspace(-1, 1, size, dtype=np.float32),
+        environment_index=np.zeros(size, np.int32),
+        step=np.arange(size),
+        observation_tm1=first,
+        action_tm1=action,
+        n_step_reward=np.linspace(-1, 1, size, dtype=np.float32),
         n_step_discount=np.where(np.arange(size) % 5 == 0, 0, 0.95).astype(np.float32),
-        observation_t=last, extras_tm1=extras_tm1, extras_t=extras_t,
+        observation_t=last,
+        extras_tm1=extras_tm1,
+        extras_t=extras_t,
     )
     actor.load(np.zeros(packing.pack(learner.actor_variables).shape, np.float32))  # later ones
     priorities = actor.initial_priorities(transitions)
@@ -65,9 +70,14 @@ def test_an_error_of_zero_has_a_priority():
     agent = make_agent(priority_floor=1e-3)
     zeros = {name: np.zeros(2, np.float32) for name in ("n_step_reward", "n_step_discount")}
     transitions = Transitions(
-        environment_index=None, step=None, observation_tm1=None, action_tm1=None,
-        observation_t=None, extras_tm1={"taken": np.array([0, 2], np.float32)},
-        extras_t={"bootstrap": np.ones(2, np.float32)}, **zeros,
+        environment_index=None,
+        step=None,
+        observation_tm1=None,
+        action_tm1=None,
+        observation_t=None,
+        extras_tm1={"taken": np.array([0, 2], np.float32)},
+        extras_t={"bootstrap": np.ones(2, np.float32)},
+        **zeros,
     )
     priorities = make_actor(agent, make_learner(agent)).initial_priorities(transitions)
     np.testing.assert_allclose(priorities, [1e-3, 2.001])
@@ -78,9 +88,9 @@ def test_noise_is_gaussian_of_the_papers_std_and_clipped():
     learner = agent.make_learner(SPEC, 0)  # its policy starts near 0
     actor = make_actor(agent, learner)
     still = observations(0, 5_000)
-    noise = np.concatenate([
-        actor(still)[0] - learner.networks.policy(still).numpy() for _ in range(2)
-    ], 1)  # as correlated over dimensions as from step to step: not at all
+    noise = np.concatenate(
+        [actor(still)[0] - learner.networks.policy(still).numpy() for _ in range(2)], 1
+    )  # as correlated over dimensions as from step to step: not at all
     is_clipped = 1.0  # at 1, more than 3 sigma
     assert np.abs(noise).max() <= is_clipped + 0.1
     np.testing.assert_allclose(noise.std(0), 0.3, atol=0.01)

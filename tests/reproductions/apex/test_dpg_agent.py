@@ -20,8 +20,13 @@ DRAWS = 4_000
 
 def make_agent(**values):
     defaults = dict(
-        policy_sizes=(8,), critic_sizes=(8,), batch_size=4, min_replay_size=4, replay_capacity=4,
-        send_batch=1, updates_per_call=2,
+        policy_sizes=(8,),
+        critic_sizes=(8,),
+        batch_size=4,
+        min_replay_size=4,
+        replay_capacity=4,
+        send_batch=1,
+        updates_per_call=2,
     )
     return ApexDPG(DPGConfig(**{**defaults, **values}))
 
@@ -32,11 +37,19 @@ def make_steps(agent, size=4):
     def normal(*shape):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
-    return agent.steps(Transitions(
-        environment_index=np.zeros(size, np.int32), step=np.arange(size), observation_tm1=normal(3),
-        action_tm1=normal(2), n_step_reward=normal(), n_step_discount=normal(),
-        observation_t=normal(3), extras_tm1={"taken": normal()}, extras_t={"bootstrap": normal()},
-    ))
+    return agent.steps(
+        Transitions(
+            environment_index=np.zeros(size, np.int32),
+            step=np.arange(size),
+            observation_tm1=normal(3),
+            action_tm1=normal(2),
+            n_step_reward=normal(),
+            n_step_discount=normal(),
+            observation_t=normal(3),
+            extras_tm1={"taken": normal()},
+            extras_t={"bootstrap": normal()},
+        )
+    )
 
 
 def make_filled_memory(agent):
@@ -58,9 +71,11 @@ def test_probabilities_weights_and_removal_of_the_facts():
     np.testing.assert_allclose(p, [0.182720, 0.276951, 0.419779, 0.120550], atol=1e-6)
     np.testing.assert_allclose(frequencies(drawn), p, atol=0.03)
 
-    weights = prioritization.normalize_by_max(prioritization.importance_weights(
-        tf.constant(p), tf.cast(drawn.count, tf.float32), DPGConfig().importance_exponent
-    ))
+    weights = prioritization.normalize_by_max(
+        prioritization.importance_weights(
+            tf.constant(p), tf.cast(drawn.count, tf.float32), DPGConfig().importance_exponent
+        )
+    )
     np.testing.assert_allclose(weights, [0.846745, 0.716978, 0.607097, 1], atol=1e-6)
 
     removed = memory.sample(DRAWS, distribution="remove", seed=2)
@@ -85,7 +100,11 @@ def test_the_capacity_is_soft_and_removal_periodic(removal, left):
     learner = agent.make_learner(SPEC, seed=0)
     loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, False)
     replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), prefetch=0,
+        memory,
+        loop,
+        learner.steps,
+        schedule_for(agent),
+        prefetch=0,
         removal_period=agent.removal_period,
     )
     for size in (8, 4):

@@ -8,12 +8,25 @@ import pytest
 from reproductions.apex.dpg.config import DPGConfig
 
 NONSENSE = [
-    *[(name, value) for name in ("n_step", "batch_size", "target_period", "updates_per_call",
-                                 "replay_capacity", "removal_period", "prefetch")
-      for value in (0, -1)],
+    *[
+        (name, value)
+        for name in (
+            "n_step",
+            "batch_size",
+            "target_period",
+            "updates_per_call",
+            "replay_capacity",
+            "removal_period",
+            "prefetch",
+        )
+        for value in (0, -1)
+    ],
     *[(name, "other") for name in ("activation", "removal")],
-    *[(name, value) for name in ("noise_sigma", "dqda_clip", "max_gradient_norm")
-      for value in (-1.0, math.nan, math.inf)],
+    *[
+        (name, value)
+        for name in ("noise_sigma", "dqda_clip", "max_gradient_norm")
+        for value in (-1.0, math.nan, math.inf)
+    ],
     ("learning_rate", 0.0),
     ("learning_rate", math.nan),
     ("removal_exponent", 0.4),
@@ -36,12 +49,15 @@ def test_nonsense_is_refused(name, value):
     assert str(value) in message
 
 
-@pytest.mark.parametrize("values", [
-    {"noise_sigma": 0.0, "dqda_clip": 0.0, "max_gradient_norm": 0.0, "removal_exponent": 0.0},
-    {"priority_exponent": 0.0, "importance_exponent": 0.0, "updates_per_call": 1},
-    {"replay_capacity": 10, "batch_size": 10, "min_replay_size": 10, "send_batch": 10},
-    {"policy_sizes": (1,), "critic_sizes": (1,), "activation": "tanh", "removal": "fifo"},
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"noise_sigma": 0.0, "dqda_clip": 0.0, "max_gradient_norm": 0.0, "removal_exponent": 0.0},
+        {"priority_exponent": 0.0, "importance_exponent": 0.0, "updates_per_call": 1},
+        {"replay_capacity": 10, "batch_size": 10, "min_replay_size": 10, "send_batch": 10},
+        {"policy_sizes": (1,), "critic_sizes": (1,), "activation": "tanh", "removal": "fifo"},
+    ],
+)
 def test_values_at_the_edge_are_taken(values):
     config = DPGConfig(**values)
     assert {name: getattr(config, name) for name in values} == values

@@ -4,6 +4,7 @@ The gradients of the twin are finite differences of what equations 16 and 17 dif
 share nothing with those of TensorFlow.
 """
 
+from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
 import sonnet as snt
@@ -12,7 +13,6 @@ import tensorflow as tf
 from common.learning.actor_critic import METRICS
 from common.learning.transition import Transition
 from common.learning.update_loop import Batch
-from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 from reproductions.apex.dpg import learner as learner_lib
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -22,7 +22,11 @@ GAMMA, N = 0.9, 3
 
 def make_config(**values):
     defaults = dict(
-        n_step=N, discount=GAMMA, batch_size=B, policy_sizes=(5, 4), critic_sizes=(6, 5),
+        n_step=N,
+        discount=GAMMA,
+        batch_size=B,
+        policy_sizes=(5, 4),
+        critic_sizes=(6, 5),
         learning_rate=1e-2,
     )
     return DPGConfig(**{**defaults, **values})
@@ -172,12 +176,13 @@ def test_gradients_that_are_none():
         critic_loss = learner_lib.critic_loss(errors, tf.ones([B]))
         # The online networks as their own target: even then nothing flows through the target.
         own = learner_lib.td_errors(batch.steps, learner.target_networks, learner.networks)
-        policy_loss, _ = learner_lib.policy_loss(
-            batch.steps.observation_tm1, learner.networks, 1.0
-        )
+        policy_loss, _ = learner_lib.policy_loss(batch.steps.observation_tm1, learner.networks, 1.0)
     for loss, variables in (
-        (critic_loss, phi), (critic_loss, targets), (own, (*phi, *psi)),
-        (policy_loss, psi), (policy_loss, targets),
+        (critic_loss, phi),
+        (critic_loss, targets),
+        (own, (*phi, *psi)),
+        (policy_loss, psi),
+        (policy_loss, targets),
     ):
         assert set(tape.gradient(loss, variables)) == {None}
     assert None not in tape.gradient(critic_loss, psi)
@@ -233,10 +238,17 @@ def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks
         assert_all_equal(values_of(learner.target_networks.variables), before)
 
 
-@pytest.mark.parametrize("spec, expected", [
-    ((67, 21), (84_821, 156_201)),  # 68 * 300 + 301 * 200 + 201 * 21, 89 * 400 + 401 * 300 + 301
-    ((44, 5), (74_705, 140_601)),
-], ids=["humanoid", "bring_ball"])
+@pytest.mark.parametrize(
+    "spec, expected",
+    [
+        (
+            (67, 21),
+            (84_821, 156_201),
+        ),  # 68 * 300 + 301 * 200 + 201 * 21, 89 * 400 + 401 * 300 + 301
+        ((44, 5), (74_705, 140_601)),
+    ],
+    ids=["humanoid", "bring_ball"],
+)
 def test_networks_are_those_of_appendix_d(spec, expected):
     networks = learner_lib.DPGLearner(DPGConfig(), *spec).networks
     for module, count in zip(networks, expected):

@@ -2,6 +2,7 @@
 
 from one_process import OneProcessRun
 from point_task import THRESHOLD, make_environments, mean_return
+
 from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -10,9 +11,16 @@ NUM_CALLS = 250
 
 def test_mini_run_learns():
     config = DPGConfig(
-        discount=0.9, batch_size=64, learning_rate=1e-3, policy_sizes=(32, 32),
-        critic_sizes=(32, 32), replay_capacity=2_000, min_replay_size=500, updates_per_call=8,
-        send_batch=1, samples_per_insert=16.0,
+        discount=0.9,
+        batch_size=64,
+        learning_rate=1e-3,
+        policy_sizes=(32, 32),
+        critic_sizes=(32, 32),
+        replay_capacity=2_000,
+        min_replay_size=500,
+        updates_per_call=8,
+        send_batch=1,
+        samples_per_insert=16.0,
     )
     agent = ApexDPG(config)
     run = OneProcessRun(agent, make_environments(0, 8))

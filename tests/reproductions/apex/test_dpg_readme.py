@@ -1,6 +1,7 @@
 """The README of Ape-X DPG says what the code says."""
 
 from reproduction_readme import Readme
+
 from reproductions.apex.dpg import config as config_lib
 from reproductions.apex.dpg import settings
 

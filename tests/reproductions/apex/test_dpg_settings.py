@@ -32,8 +32,14 @@ def test_the_default_is_the_papers():
 
 def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
     config = DPGConfig(
-        n_step=3, activation="tanh", layer_norm=True, removal="fifo", dqda_clip=0.0,
-        min_replay_size=2_000, samples_per_insert=64.0, updates_per_call=1,
+        n_step=3,
+        activation="tanh",
+        layer_norm=True,
+        removal="fifo",
+        dqda_clip=0.0,
+        min_replay_size=2_000,
+        samples_per_insert=64.0,
+        updates_per_call=1,
     )
     assert settings.name_of(config) == "dpg_n3_tanh_layer_norm_clip0_remove_by_fifo"
     uniform = DPGConfig(priority_exponent=0.0, importance_exponent=0.0, learning_rate=1e-3)

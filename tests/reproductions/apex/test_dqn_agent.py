@@ -39,10 +39,13 @@ def make_transitions(agent, size=4, seed=0):
         return generator.normal(size=size).astype(np.float32)
 
     return Transitions(
-        environment_index=np.zeros(size, np.int32), step=np.arange(size),
+        environment_index=np.zeros(size, np.int32),
+        step=np.arange(size),
         observation_tm1=agent.encode(images(size, seed)),
-        action_tm1=generator.integers(0, A, size).astype(np.int32), n_step_reward=normal(),
-        n_step_discount=normal(), observation_t=agent.encode(images(size, seed + 1)),
+        action_tm1=generator.integers(0, A, size).astype(np.int32),
+        n_step_reward=normal(),
+        n_step_discount=normal(),
+        observation_t=agent.encode(images(size, seed + 1)),
         extras_tm1={"q_taken": normal(), "q_max": normal()},
         extras_t={"q_taken": normal(), "q_max": normal()},
     )
@@ -101,8 +104,12 @@ def test_images_of_another_environment_are_none_of_this_one():
 
 def make_replay_learner(agent, memory, learner):
     return ReplayLearner(
-        memory, UpdateLoop(learner.update, 1, agent.batch_size, agent.jit_compile), learner.steps,
-        schedule_for(agent), prefetch=0, decode=functools.partial(agent.decode, spec=SPEC),
+        memory,
+        UpdateLoop(learner.update, 1, agent.batch_size, agent.jit_compile),
+        learner.steps,
+        schedule_for(agent),
+        prefetch=0,
+        decode=functools.partial(agent.decode, spec=SPEC),
         removal_period=agent.removal_period,
     )
 
@@ -147,7 +154,8 @@ def test_each_actor_has_its_step_of_the_runs_ladder():
     agent = make_agent()
     actor = agent.make_actor(SPEC, range(5, 8), 8, seed=0)
     np.testing.assert_allclose(
-        actor._explore._epsilons, [0.004096, 0.0016384, 0.00065536], rtol=1e-6)
+        actor._explore._epsilons, [0.004096, 0.0016384, 0.00065536], rtol=1e-6
+    )
     alone = agent.make_actor(SPEC, range(1), 1, seed=0)
     assert alone._explore._epsilons.tolist() == [0.4]
 
@@ -213,8 +221,11 @@ def test_rewards_are_clipped_before_they_are_summed():
     finished = None
     for step, reward in enumerate((0.0, 5.0, -0.5, -7.0)):
         timestep = dm_env.TimeStep(
-            np.array([0 if step == 0 else 1], np.int32), np.array([reward], np.float32),
-            np.ones(1, np.float32), np.zeros((1, 2), np.float32))
+            np.array([0 if step == 0 else 1], np.int32),
+            np.array([reward], np.float32),
+            np.ones(1, np.float32),
+            np.zeros((1, 2), np.float32),
+        )
         finished = adder.observe(timestep, {})
         adder.act(timestep, np.zeros(1, np.int32), {})
     np.testing.assert_allclose(finished.n_step_reward, [1 - 0.5 * 0.99 - 0.99**2], rtol=1e-6)
@@ -226,7 +237,10 @@ def test_what_the_programs_ask_it_for():
     assert (agent.name, agent.n_step, agent.num_copies) == ("apex", 5, 8)
     assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
     assert (agent.samples_per_insert, agent.single_process, agent.jit_compile) == (
-        None, False, False)
+        None,
+        False,
+        False,
+    )
     agent.require(SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
         agent.require(EnvironmentSpec(3, 2))

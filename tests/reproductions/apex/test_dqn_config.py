@@ -8,16 +8,38 @@ import pytest
 from reproductions.apex.dqn.config import DQNConfig
 
 NONSENSE = [
-    *[(name, value)
-      for name in ("n_step", "batch_size", "target_period", "num_copies", "replay_capacity",
-                   "min_replay_size", "send_batch", "actor_period", "removal_period", "prefetch")
-      for value in (0, -1)],
-    *[(name, value)
-      for name in ("reward_clip", "max_gradient_norm", "epsilon_alpha", "importance_exponent",
-                   "samples_per_insert")
-      for value in (-1.0, math.nan, math.inf)],
-    *[(name, value)
-      for name in ("epsilon", "evaluation_epsilon", "discount") for value in (-0.1, 1.1, math.nan)],
+    *[
+        (name, value)
+        for name in (
+            "n_step",
+            "batch_size",
+            "target_period",
+            "num_copies",
+            "replay_capacity",
+            "min_replay_size",
+            "send_batch",
+            "actor_period",
+            "removal_period",
+            "prefetch",
+        )
+        for value in (0, -1)
+    ],
+    *[
+        (name, value)
+        for name in (
+            "reward_clip",
+            "max_gradient_norm",
+            "epsilon_alpha",
+            "importance_exponent",
+            "samples_per_insert",
+        )
+        for value in (-1.0, math.nan, math.inf)
+    ],
+    *[
+        (name, value)
+        for name in ("epsilon", "evaluation_epsilon", "discount")
+        for value in (-0.1, 1.1, math.nan)
+    ],
     *[("epsilons", value) for value in ((0.1, 1.1), (-0.1,), (math.nan,), ("0.1",))],
     *[("learning_rate", value) for value in (0.0, -1e-4, math.nan)],
     ("rmsprop_decay", 1.0),
@@ -51,12 +73,15 @@ def test_nonsense_set_afterwards_is_refused_by_validate():
         config.validate()
 
 
-@pytest.mark.parametrize("values", [
-    {"reward_clip": 0.0, "max_gradient_norm": 0.0, "epsilon_alpha": 0.0, "epsilon": 0.0},
-    {"evaluation_epsilon": 0.0, "epsilons": (0.0, 1.0, 1), "rmsprop_decay": 0.0},
-    {"priority_exponent": 0.0, "importance_exponent": 0.0, "n_step": 1, "prefetch": 1},
-    {"replay_capacity": 10, "batch_size": 10, "min_replay_size": 10, "send_batch": 10},
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"reward_clip": 0.0, "max_gradient_norm": 0.0, "epsilon_alpha": 0.0, "epsilon": 0.0},
+        {"evaluation_epsilon": 0.0, "epsilons": (0.0, 1.0, 1), "rmsprop_decay": 0.0},
+        {"priority_exponent": 0.0, "importance_exponent": 0.0, "n_step": 1, "prefetch": 1},
+        {"replay_capacity": 10, "batch_size": 10, "min_replay_size": 10, "send_batch": 10},
+    ],
+)
 def test_values_at_the_edge_are_taken(values):
     config = DQNConfig(**values)
     assert {name: getattr(config, name) for name in values} == values

@@ -27,7 +27,8 @@ def make_learner(seed=0, **values):
     learner = learner_lib.DQNLearner(DQNConfig(**values), SPEC)
     generator = np.random.default_rng(seed)
     for variable in (
-        *learner.network.trainable_variables, *learner.target_network.trainable_variables
+        *learner.network.trainable_variables,
+        *learner.target_network.trainable_variables,
     ):
         inputs = np.prod(variable.shape[:-1]) if len(variable.shape) > 1 else 10
         variable.assign(generator.normal(scale=1.4 * inputs**-0.5, size=variable.shape))

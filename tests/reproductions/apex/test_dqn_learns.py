@@ -1,10 +1,11 @@
 """All the parts of Ape-X DQN together learn a small task from images in seconds, in one process."""
 
-from common.acting.evaluate import run_episodes
 from one_process import OneProcessRun
+from sides_task import EPISODE_STEPS, make_environments
+
+from common.acting.evaluate import run_episodes
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
-from sides_task import EPISODE_STEPS, make_environments
 
 NUM_CALLS = 80
 
@@ -17,8 +18,15 @@ def share_of_right_actions(policy):
 
 def test_mini_run_learns():
     config = DQNConfig(
-        discount=0.5, batch_size=32, learning_rate=5e-4, target_period=20, replay_capacity=500,
-        min_replay_size=200, removal_period=10, send_batch=1, samples_per_insert=4.0,
+        discount=0.5,
+        batch_size=32,
+        learning_rate=5e-4,
+        target_period=20,
+        replay_capacity=500,
+        min_replay_size=200,
+        removal_period=10,
+        send_batch=1,
+        samples_per_insert=4.0,
         evaluation_epsilon=0.0,
     )
     agent = ApexDQN(config)

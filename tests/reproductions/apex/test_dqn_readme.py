@@ -4,8 +4,8 @@ import dataclasses
 import re
 
 import pytest
-
 from reproduction_readme import Readme
+
 from reproductions.apex.dqn import config as config_lib
 from reproductions.apex.dqn import settings
 
@@ -34,8 +34,11 @@ def test_what_differs_from_the_paper_is_in_the_table(setting):
     rows = re.findall(r"^\| `(\w+)` \| .+ \|$", README.section("Run"), re.M)
     assert set(rows) == set(changed)
     paper, small = settings.configuration("dqn"), settings.configuration(setting)
-    differ = {f.name for f in dataclasses.fields(paper)
-              if getattr(paper, f.name) != getattr(small, f.name)}
+    differ = {
+        f.name
+        for f in dataclasses.fields(paper)
+        if getattr(paper, f.name) != getattr(small, f.name)
+    }
     assert differ == set(rows)
 
 

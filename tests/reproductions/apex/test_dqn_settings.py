@@ -45,7 +45,11 @@ def changed(setting):
 
 def test_the_studies_change_what_they_study():
     assert [changed(name).get("replay_capacity") for name in settings.FIGURE_5] == [
-        250_000, 500_000, 1_000_000, None]
+        250_000,
+        500_000,
+        1_000_000,
+        None,
+    ]
     assert changed("dqn_replay_1m_copies8") == {"replay_capacity": 1_000_000, "num_copies": 8}
     six = changed("dqn_six_epsilons")["epsilons"]
     assert len(six) == 6 and (six[0], six[-1]) == (0.4, pytest.approx(0.4**8))
@@ -60,8 +64,14 @@ def test_the_studies_change_what_they_study():
 
 def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
     config = DQNConfig(
-        n_step=5, rescale_gradient=True, epsilons=(0.1,), precision="bfloat16",
-        min_replay_size=2_000, samples_per_insert=8.0, prefetch=2, removal_period=10,
+        n_step=5,
+        rescale_gradient=True,
+        epsilons=(0.1,),
+        precision="bfloat16",
+        min_replay_size=2_000,
+        samples_per_insert=8.0,
+        prefetch=2,
+        removal_period=10,
     )
     assert settings.name_of(config) == "dqn_bfloat16_n5_other_epsilons_rescaled"
     values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}

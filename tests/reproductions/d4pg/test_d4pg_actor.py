@@ -53,7 +53,11 @@ def act(loop_steps, actor, config, environment=None):
     found = []
     adder = n_step.NStepAdder(K, config.n_step, config.discount)
     loop = ActingLoop(
-        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None,
+        environment or make_batch_environment(),
+        actor,
+        adder,
+        found.append,
+        lambda *_: None,
         actor.initial_state(K),
     )
     for _ in range(loop_steps):
@@ -124,9 +128,7 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
     kind = critics.make_critic_kind(config)
     target = learner_lib.backup(steps, new.networks, kind, tf.constant([0, 0]))
-    expected = kind.distance(
-        target, old.networks.critic(steps.observation_tm1, steps.action_tm1)
-    )
+    expected = kind.distance(target, old.networks.critic(steps.observation_tm1, steps.action_tm1))
     np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=1e-4)
 
 

@@ -23,8 +23,16 @@ PRIORITIES = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
 
 def make_config(**values):
     defaults = dict(
-        policy_sizes=(8,), critic_sizes=(8,), num_atoms=11, v_min=-2.0, v_max=2.0, batch_size=4,
-        min_replay_size=4, replay_capacity=4, send_batch=1, updates_per_call=2,
+        policy_sizes=(8,),
+        critic_sizes=(8,),
+        num_atoms=11,
+        v_min=-2.0,
+        v_max=2.0,
+        batch_size=4,
+        min_replay_size=4,
+        replay_capacity=4,
+        send_batch=1,
+        updates_per_call=2,
     )
     return D4PGConfig(**{**defaults, **values})
 
@@ -78,9 +86,7 @@ def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha)
     np.testing.assert_allclose(frequencies, expected, atol=0.03)
 
     # R is the number of transitions in the memory, also before it is full.
-    weights = importance_weights(
-        tf.cast(p, tf.float32), tf.cast(sample.count, tf.float32), 1.0
-    )
+    weights = importance_weights(tf.cast(p, tf.float32), tf.cast(sample.count, tf.float32), 1.0)
     assert int(sample.count) == 4
     np.testing.assert_allclose(tf.reduce_mean(weights), 1.0, atol=0.05)
     if alpha == 0:
@@ -133,15 +139,11 @@ def test_new_priorities_are_the_learners_distances():
     distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
 
     loop = UpdateLoop(learner.update, 1, 64, jit_compile=False)
-    replay_learner = ReplayLearner(
-        memory, loop, learner.steps, schedule_for(agent), prefetch=0
-    )
+    replay_learner = ReplayLearner(memory, loop, learner.steps, schedule_for(agent), prefetch=0)
     assert replay_learner.step() is not None
     assert int(memory.statistics().updated) == 64  # all four keys, many times
     sample = memory.sample(500)
-    np.testing.assert_allclose(
-        sample.masses, distances[sample.keys.numpy()] ** 0.6, rtol=1e-4
-    )
+    np.testing.assert_allclose(sample.masses, distances[sample.keys.numpy()] ** 0.6, rtol=1e-4)
 
 
 def test_seed_gives_the_networks():

@@ -11,8 +11,15 @@ NONSENSE = [
     *[
         (name, value)
         for name in (
-            "n_step", "batch_size", "target_period", "actor_period", "replay_capacity",
-            "min_replay_size", "send_batch", "updates_per_call", "num_components",
+            "n_step",
+            "batch_size",
+            "target_period",
+            "actor_period",
+            "replay_capacity",
+            "min_replay_size",
+            "send_batch",
+            "updates_per_call",
+            "num_components",
             "num_target_samples",
         )
         for value in (0, -1)
@@ -120,6 +127,9 @@ def test_values_at_the_edge_are_taken(values):
 def test_every_field_says_what_it_is_and_where_it_comes_from():
     for field in dataclasses.fields(D4PGConfig):
         text = field.metadata["help"]
-        assert "(section" in text or "Ape-X" in text or "Not in the paper" in text or (
-            "algorithm 1" in text
+        assert (
+            "(section" in text
+            or "Ape-X" in text
+            or "Not in the paper" in text
+            or ("algorithm 1" in text)
         ), field.name

@@ -8,11 +8,9 @@ import pytest
 
 from common import environments
 from common.cluster import setting_flags
-from reproductions.d4pg import experiments
-from reproductions.d4pg import settings
+from reproductions.d4pg import experiments, settings
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
-
 
 FIGURE_2 = experiments.PAPER.experiment("figure 2")
 FIGURE_8 = experiments.PAPER.experiment("figure 8")
@@ -66,8 +64,12 @@ def test_the_rest_is_as_the_paper_says_for_the_control_suite(setting):
 
 def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
     config = D4PGConfig(
-        importance_exponent=0.0, noise="ou", removal="priority", policy_gradient_state="last",
-        min_replay_size=2_000, samples_per_insert=64.0,
+        importance_exponent=0.0,
+        noise="ou",
+        removal="priority",
+        policy_gradient_state="last",
+        min_replay_size=2_000,
+        samples_per_insert=64.0,
     )
     assert settings.name_of(config) == (
         "d4pg_prioritized_n5_ou_gradient_at_last_beta0_remove_by_priority"

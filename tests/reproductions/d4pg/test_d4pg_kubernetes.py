@@ -65,11 +65,21 @@ def start(tmp_path):
         if resolvable:
             script = script.replace(NAMES, "for host in localhost")
         (tmp_path / "start.sh").write_text(script)
-        processes.append(subprocess.Popen(
-            ["bash", tmp_path / "start.sh"], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-            start_new_session=True,
-            env={**os.environ, **variables(pod), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-                 **others}))
+        processes.append(
+            subprocess.Popen(
+                ["bash", tmp_path / "start.sh"],
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    **variables(pod),
+                    "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+                    **others,
+                },
+            )
+        )
         return processes[-1]
 
     yield start_one
@@ -130,9 +140,19 @@ def test_the_flags_are_flags_of_the_program(tmp_path):
     path = tmp_path / "run.flags"
     path.write_text(item("ConfigMap", "d4pg")["data"]["run.flags"])
     result = subprocess.run(
-        [sys.executable, "-m", "binaries.d4pg", f"--flagfile={path}",
-         "--environment=control:no:no"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        [
+            sys.executable,
+            "-m",
+            "binaries.d4pg",
+            f"--flagfile={path}",
+            "--environment=control:no:no",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "control:no:no" in result.stderr, result.stderr  # nothing else was wrong
 
 
@@ -166,15 +186,24 @@ def test_the_parts_fit_together(role):
     assert secret["defaultMode"] == 0o440
 
 
-@pytest.mark.parametrize("role, environments", [
-    ("learner", 0), ("replay", 0), ("actor", 8), ("evaluator", 10)])
+@pytest.mark.parametrize(
+    "role, environments", [("learner", 0), ("replay", 0), ("actor", 8), ("evaluator", 10)]
+)
 def test_the_memory_is_what_the_role_needs(role, environments):
     assert run_flags()["environment"] == "control:humanoid:run"
-    need = resources.needs(sizes(D4PGConfig(), EnvironmentSpec(67, 21)), resources.Plan(
-        processes=1, environments=environments, learner=role == "learner",
-        replay=role == "replay")).memory
+    need = resources.needs(
+        sizes(D4PGConfig(), EnvironmentSpec(67, 21)),
+        resources.Plan(
+            processes=1,
+            environments=environments,
+            learner=role == "learner",
+            replay=role == "replay",
+        ),
+    ).memory
     given = SETS[role]["template"]["spec"]["containers"][0]["resources"]
     units = {"Mi": 2**20, "Gi": 2**30}
-    request, limit = (int(given[kind]["memory"][:-2]) * units[given[kind]["memory"][-2:]]
-                      for kind in ("requests", "limits"))
+    request, limit = (
+        int(given[kind]["memory"][:-2]) * units[given[kind]["memory"][-2:]]
+        for kind in ("requests", "limits")
+    )
     assert need <= request <= limit < 3 * need

@@ -4,6 +4,7 @@ The gradients of the twin are finite differences of what equations 10 and 11 dif
 share nothing with those of TensorFlow.
 """
 
+from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
 import sonnet as snt
@@ -14,10 +15,8 @@ from common.learning.transition import Transition
 from common.learning.update_loop import Batch, UpdateLoop
 from common.networks import packing
 from common.replay.memory import Sample
-from common.values import categorical
-from common.values import gaussian_mixture
+from common.values import categorical, gaussian_mixture
 from common.values.prioritization import importance_weights
-from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.config import D4PGConfig
@@ -30,9 +29,18 @@ SEED = tf.constant([0, 0])
 
 def make_config(**values):
     defaults = dict(
-        n_step=N, discount=GAMMA, batch_size=M, num_atoms=5, v_min=-1.0, v_max=2.0,
-        policy_sizes=(5, 4), critic_sizes=(6, 5), learning_rate=1e-2, num_components=C,
-        num_target_samples=J, min_variance=MIN_VARIANCE,
+        n_step=N,
+        discount=GAMMA,
+        batch_size=M,
+        num_atoms=5,
+        v_min=-1.0,
+        v_max=2.0,
+        policy_sizes=(5, 4),
+        critic_sizes=(6, 5),
+        learning_rate=1e-2,
+        num_components=C,
+        num_target_samples=J,
+        min_variance=MIN_VARIANCE,
     )
     return D4PGConfig(**{**defaults, **values})
 
@@ -383,8 +391,12 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(critic):
     joined = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *[b.steps for b in batches])
     p = tf.concat([b.probabilities for b in batches], 0)
     sample = Sample(
-        tf.range(3 * M, dtype=tf.int64), tf.cast(p, tf.float64), tf.constant(1.0, tf.float64),
-        tf.constant(R, tf.int64), tf.ones([3 * M], tf.int32), joined,
+        tf.range(3 * M, dtype=tf.int64),
+        tf.cast(p, tf.float64),
+        tf.constant(1.0, tf.float64),
+        tf.constant(R, tf.int64),
+        tf.ones([3 * M], tf.int32),
+        joined,
     )
     priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(sample)
     # A mixture's samples are others without XLA.

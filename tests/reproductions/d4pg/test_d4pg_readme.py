@@ -1,6 +1,7 @@
 """The reproduction's README says what the code says."""
 
 from reproduction_readme import Readme
+
 from reproductions.d4pg import config as config_lib
 from reproductions.d4pg import settings
 

@@ -12,11 +12,22 @@ from reproductions.d4pg.sizes import sizes
 
 SPECS = [EnvironmentSpec(5, 1), EnvironmentSpec(67, 21)]
 CONFIGS = {
-    **{name: settings.configuration(name) for name in
-       ("d4pg_prioritized_n5", "d3pg_uniform_n1", "d4pg_mixture_prioritized_n5", "ddpg")},
+    **{
+        name: settings.configuration(name)
+        for name in (
+            "d4pg_prioritized_n5",
+            "d3pg_uniform_n1",
+            "d4pg_mixture_prioritized_n5",
+            "ddpg",
+        )
+    },
     "other_sizes": D4PGConfig(
-        policy_sizes=(30,), critic_sizes=(20, 30, 10), layer_norm=False, num_atoms=101,
-        replay_capacity=20_000),
+        policy_sizes=(30,),
+        critic_sizes=(20, 30, 10),
+        layer_norm=False,
+        num_atoms=101,
+        replay_capacity=20_000,
+    ),
 }
 
 

@@ -2,12 +2,12 @@
 
 import dm_env
 import numpy as np
+from one_process import OneProcessRun
 from scipy.optimize import linprog
 
 from common import environments
 from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
-from one_process import OneProcessRun
 from reproductions.d4pg import own_environment
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
@@ -63,9 +63,20 @@ def make_environments(seed, count):
 
 def test_d4pg_learns_it():
     config = D4PGConfig(
-        n_step=5, discount=0.95, batch_size=64, learning_rate=1e-3, num_atoms=41, v_min=-20.0,
-        v_max=20.0, policy_sizes=(32, 32), critic_sizes=(32, 32), replay_capacity=20_000,
-        min_replay_size=500, updates_per_call=8, send_batch=1, samples_per_insert=16.0,
+        n_step=5,
+        discount=0.95,
+        batch_size=64,
+        learning_rate=1e-3,
+        num_atoms=41,
+        v_min=-20.0,
+        v_max=20.0,
+        policy_sizes=(32, 32),
+        critic_sizes=(32, 32),
+        replay_capacity=20_000,
+        min_replay_size=500,
+        updates_per_call=8,
+        send_batch=1,
+        samples_per_insert=16.0,
     )
     run = OneProcessRun(D4PG(config), make_environments(0, NUM_ACTORS))
 
