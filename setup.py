@@ -78,7 +78,15 @@ setuptools.setup(
     ],
     extras_require={
         "peers": ["cpprb==11.0.0"],
-        "test": ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis"],
+        "test": [
+            "pytest",
+            "pytest-timeout",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "pre-commit",
+        ],
     },
     ext_modules=[
         setuptools.Extension(
