@@ -35,7 +35,7 @@ results: setup
 
 # Ten minutes of training whose roles are killed at random.
 soak: setup
-	$(RUN) tests/cluster/soak.py
+	$(RUN) tests/roles/soak.py
 
 # What `python -m binaries.benchmark --peers` compares with.
 peers: setup

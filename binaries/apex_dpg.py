@@ -6,8 +6,8 @@ python -m binaries.apex_dpg --setting=dpg_uniform ...
 
 from absl import flags
 
-from common.cluster import program
-from common.cluster.setting_flags import define_config
+from common.program import main as program
+from common.program.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.apex.dpg import config as config_lib
 from reproductions.apex.dpg import settings, sizes

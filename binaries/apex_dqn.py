@@ -6,8 +6,8 @@ python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 
 from absl import flags
 
-from common.cluster import program
-from common.cluster.setting_flags import define_config
+from common.program import main as program
+from common.program.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.apex.dqn import config as config_lib
 from reproductions.apex.dqn import settings, sizes

@@ -6,8 +6,8 @@ python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
 
 from absl import flags
 
-from common.cluster import program
-from common.cluster.setting_flags import define_config
+from common.program import main as program
+from common.program.setting_flags import define_config
 from common.reporting.command_line import fail
 from reproductions.d4pg import config as config_lib
 from reproductions.d4pg import settings, sizes

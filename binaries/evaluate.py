@@ -96,9 +96,9 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
 
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
+    from common.agents import trained
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
-    from common.learning import trained
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import

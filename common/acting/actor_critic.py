@@ -14,7 +14,7 @@ class ActorCriticActor:
     With each action it buffers two outputs of its copy of the critic, from which Ape-X (appendix F)
     computes initial priorities without running the networks again: of the action taken, and of the
     policy's own. A paper's actor inherits it and adds `initial_priorities`, see
-    `common.agent.Actor`.
+    `common.agents.agent.Actor`.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import numpy as np
 import tree
 
 from common.acting.n_step import Transitions
-from common.agent import Actor, Agent
+from common.agents.agent import Actor, Agent
 from common.replay import keys
 
 Nest = Any

@@ -7,7 +7,7 @@ import numpy as np
 
 from common.acting.n_step import NStepAdder, Transitions
 from common.acting.policy import Nest, Policy, reset_rows
-from common.agent import Actor, Agent
+from common.agents.agent import Actor, Agent
 from common.environments.batch import EnvironmentBatch
 
 _FIRST = int(dm_env.StepType.FIRST)

@@ -11,7 +11,7 @@ import tree
 
 from common.acting import n_step
 from common.acting.items import as_items
-from common.agent import Actor, Agent, schedule_for
+from common.agents.agent import Actor, Agent, schedule_for
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.replay.service import RemoteMemory

@@ -18,7 +18,7 @@ from common import environments
 from common.acting.loop import loop_of
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.benchmarks.report import Row, interleave, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc

@@ -15,13 +15,13 @@ import tensorflow as tf
 from common import environments
 from common.acting.items import as_items
 from common.acting.loop import loop_of
-from common.agent import Agent, EnvironmentSpec, schedule_for
+from common.agents.agent import Agent, EnvironmentSpec, schedule_for
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import Batch, UpdateLoop
 from common.replay.memory import Memory
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 
 _ENVIRONMENT = "atari:pong"
 _PEER = "TensorFlow alone, one fixed batch"

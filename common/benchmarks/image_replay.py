@@ -16,7 +16,7 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
 from common.benchmarks.loops import INSERTED, SAMPLED, Batch

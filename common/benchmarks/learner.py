@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agent import Agent, EnvironmentSpec, Learner, schedule_for
+from common.agents.agent import Agent, EnvironmentSpec, Learner, schedule_for
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc
@@ -24,8 +24,8 @@ from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import Batch, UpdateLoop
 from common.networks import packing
 from common.replay import memory as memory_lib
-from common.replay.process import make_memory
 from common.replay.service import ReplayService
+from common.roles.replay import make_memory
 
 WALKER, WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PEER = "XLA loop on one fixed batch"

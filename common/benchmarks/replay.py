@@ -16,14 +16,14 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
 from common.benchmarks.loops import INSERTED, SAMPLED, Batch
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
 from common.replay import memory as memory_lib
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 
 HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
 CARTPOLE = EnvironmentSpec(5, 1)

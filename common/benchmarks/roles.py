@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from common.agent import Agent
+from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError

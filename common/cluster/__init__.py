@@ -1,1 +1,1 @@
-"""Roles and addresses, services and clients over TensorFlow's RPC, parameters, local launcher."""
+"""Transport: RPC, token, handshake, topology, probes, parameters and the launcher."""

@@ -11,7 +11,8 @@ from common.experiments import scales, selection
 from common.experiments.captions import caption
 from common.experiments.registry import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
 from common.experiments.runs import KeptRun, frames_per_step
-from common.reporting import bars, palette, panels, reported
+from common.figures import bars, palette, panels
+from common.reporting import reported
 
 ALL_RUNS = "runs"
 """The name of the figure of all that was run at a scale."""

@@ -59,7 +59,7 @@ Loss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
 class ActorCriticLearner(tf.Module):
     """Online and target networks, an optimiser for each of policy and critic.
 
-    A paper's learner inherits it and adds `update`, see `common.agent.Learner`.
+    A paper's learner inherits it and adds `update`, see `common.agents.agent.Learner`.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import time
 from absl import logging
 import tensorflow as tf
 
-from common.agent import Agent, Learner
+from common.agents.agent import Agent, Learner
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
 from common.learning.checkpoint import Checkpoints

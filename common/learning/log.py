@@ -1,6 +1,6 @@
 """learner.csv and TensorBoard."""
 
-from common.agent import Agent
+from common.agents.agent import Agent
 from common.learning import metrics as metrics_lib
 from common.learning.counters import Counters
 from common.learning.update_loop import Metrics

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from common.cluster.resources import Sizes
+from common.program.resources import Sizes
 
 _FLOAT = 4
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.reporting import palette
+from common.figures import palette
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
 

@@ -15,7 +15,7 @@ _Judge = Callable[[list[dict], dict], tuple[bool | None, str]]
 
 
 def _check(role: str, judge: _Judge, rule: str) -> Check:
-    """By the kills of a role that tests/cluster/soak.py has recorded; undecided without any."""
+    """By the kills of a role that tests/roles/soak.py has recorded; undecided without any."""
 
     def find(evidence: Evidence) -> tuple[bool | None, str]:
         soak = evidence.benchmark(_RECORD)

@@ -1,8 +1,8 @@
 """How large D4PG's networks and transitions are, without TensorFlow: the launcher asks."""
 
-from common.cluster.resources import Sizes
 from common.environments.spec import EnvironmentSpec
 from common.networks import sizes as network_sizes
+from common.program.resources import Sizes
 from reproductions.d4pg.config import D4PGConfig
 
 

@@ -9,14 +9,14 @@ import pytest
 from common.acting.items import as_items
 from common.acting.n_step import Transitions
 from common.acting.sender import Sender
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
 from common.replay import key_layout, keys
 from common.replay.memory import Statistics
-from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
+from common.roles.replay import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 

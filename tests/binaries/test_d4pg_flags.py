@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from common.cluster import available
+from common.program import available
 from common.reporting.run_directory import RunDirectory
 from reproductions.d4pg.config import D4PGConfig
 

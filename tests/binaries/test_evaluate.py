@@ -41,7 +41,7 @@ def assert_refused(process, *words):
 def workdirs(tmp_path_factory):
     """A run of each environment as a program leaves it, before the first update."""
     from common import environments
-    from common.agent import EnvironmentSpec
+    from common.agents.agent import EnvironmentSpec
     from common.learning.checkpoint import Checkpoints
     from common.reporting.run_directory import RunDirectory
     from reproductions.d4pg.agent import D4PG
@@ -62,7 +62,7 @@ def workdirs(tmp_path_factory):
 def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, capsys):
     """In this process, where half an hour can be 10 steps."""
     from common import environments
-    from common.agent import EnvironmentSpec
+    from common.agents.agent import EnvironmentSpec
     from common.environments import atari_suite
     from common.learning.checkpoint import Checkpoints
     from common.reporting.run_directory import RunDirectory

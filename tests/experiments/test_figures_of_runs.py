@@ -11,7 +11,7 @@ from common.experiments import figures, registry, selection
 from common.experiments.captions import caption
 from common.experiments.registry import Band, OverTasks, Returns
 from common.experiments.runs import KeptRuns
-from common.reporting import bars, panels
+from common.figures import bars, panels
 
 D4PG = registry.paper("d4pg")
 FIGURE_2 = D4PG.experiment("figure 2")

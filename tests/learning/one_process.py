@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from common.acting.items import as_items
 from common.acting.loop import loop_of
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 
 
 class OneProcessRun:

@@ -6,17 +6,17 @@ import time
 import numpy as np
 import pytest
 
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.cluster import parameters, rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
-from common.replay.process import make_memory
 from common.replay.service import ReplayService
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
+from common.roles.replay import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 

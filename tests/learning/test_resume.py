@@ -9,16 +9,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.cluster import rpc
 from common.cluster.topology import free_ports
 from common.learning.checkpoint import Checkpoints
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay.keys import transition_keys
-from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
+from common.roles.replay import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agent import schedule_for
+from common.agents.agent import schedule_for
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
 from common.replay.schedule import Schedule

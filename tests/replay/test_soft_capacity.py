@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.agent import EnvironmentSpec
-from common.agents import ActorCriticAgent
-from common.learning import trained
+from common.agents import trained
+from common.agents.actor_critic_agent import ActorCriticAgent
+from common.agents.agent import EnvironmentSpec
 from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib
 from reproductions.apex.dpg import learner as learner_lib
@@ -18,7 +18,7 @@ from reproductions.apex.dpg.config import DPGConfig
 
 
 class ApexDPG(ActorCriticAgent):
-    """See `common.agent.Agent`."""
+    """See `common.agents.agent.Agent`."""
 
     name = "apex"
 
@@ -62,6 +62,6 @@ def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
     """The policy of a run's newest checkpoint, `policy(observation) -> action`, without noise.
 
     Raises:
-      As `common.learning.trained.load`.
+      As `common.agents.trained.load`.
     """
     return trained.TrainedPolicy(trained.load(workdir, from_config))

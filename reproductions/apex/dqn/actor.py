@@ -8,7 +8,7 @@ import tensorflow as tf
 from common.acting import epsilon_greedy
 from common.acting.n_step import Transitions
 from common.acting.policy import Nest
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.networks import packing
 from reproductions.apex.dqn import networks as networks_lib
 from reproductions.apex.dqn.config import DQNConfig

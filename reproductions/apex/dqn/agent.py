@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from common.agent import EnvironmentSpec
-from common.agents import ConfiguredAgent
+from common.agents import trained
+from common.agents.actor_critic_agent import ConfiguredAgent
+from common.agents.agent import EnvironmentSpec
 from common.environments.requirements import require_images
-from common.learning import trained
 from common.learning.transition import Transition
 from common.replay import distributions, png
 from common.replay.memory import Bytes
@@ -21,7 +21,7 @@ from reproductions.apex.dqn.config import DQNConfig
 
 
 class ApexDQN(ConfiguredAgent):
-    """See `common.agent.Agent`. Observations are sent and kept as PNG files (section 4.1)."""
+    """See `common.agents.agent.Agent`. Observations are sent and kept as PNG files (section 4.1)."""
 
     name = "apex"
     metrics = learner_lib.METRICS
@@ -97,6 +97,6 @@ def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
     """The policy of a run's newest checkpoint, `policy(observation) -> action`.
 
     Raises:
-      As `common.learning.trained.load`.
+      As `common.agents.trained.load`.
     """
     return trained.TrainedPolicy(trained.load(workdir, from_config))

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers, targets
 from common.learning.transition import Transition
 from common.learning.update_loop import Batch

@@ -1,8 +1,8 @@
 """How large Ape-X DQN's network and transitions are, without TensorFlow: the launcher asks."""
 
-from common.cluster.resources import Sizes
 from common.environments.spec import EnvironmentSpec
 from common.networks import atari_shapes
+from common.program.resources import Sizes
 from common.replay.footprint import BYTES_A_VALUE
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.apex.dqn.image_bytes import image_bytes

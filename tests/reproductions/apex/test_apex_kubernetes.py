@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from common import environments
-from common.cluster import resources
 from common.environments.spec import EnvironmentSpec
+from common.program import resources
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
 from reproductions.apex.dqn.sizes import sizes
 

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.learning.update_loop import Batch
 from common.networks import packing
 from reproductions.apex.dpg.agent import ApexDPG

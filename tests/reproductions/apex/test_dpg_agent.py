@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 from common.values import prioritization
 from reproductions.apex.dpg.agent import ApexDPG, from_config
 from reproductions.apex.dpg.config import DPGConfig

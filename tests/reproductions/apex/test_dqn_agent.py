@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from common.acting.n_step import NStepAdder, Transitions
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay import png
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 from reproductions.apex.dqn.agent import ApexDQN, from_config
 from reproductions.apex.dqn.config import DQNConfig
 

@@ -9,7 +9,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers
 from common.learning.transition import Transition
 from common.learning.update_loop import Batch

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.agent import EnvironmentSpec
-from common.cluster import setting_flags
+from common.agents.agent import EnvironmentSpec
 from common.environments.atari_games import GAMES
 from common.networks import packing
+from common.program import setting_flags
 from common.replay import png
 from reproductions.apex.dqn import image_bytes, settings
 from reproductions.apex.dqn.agent import ApexDQN

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from common.acting.n_step import Transitions
-from common.agent import EnvironmentSpec, schedule_for
+from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.transition import Transition
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
-from common.replay.process import make_memory
+from common.roles.replay import make_memory
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib

@@ -7,7 +7,7 @@ from ml_collections import config_flags
 import pytest
 
 from common import environments
-from common.cluster import setting_flags
+from common.program import setting_flags
 from reproductions.d4pg import experiments, settings
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig

@@ -11,9 +11,9 @@ import time
 import pytest
 import yaml
 
-from common.cluster import resources
 from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
+from common.program import resources
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.sizes import sizes
 

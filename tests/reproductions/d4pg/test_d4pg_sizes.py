@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.networks import packing
 from common.replay.memory import Signature
 from reproductions.d4pg import settings

@@ -8,8 +8,7 @@ import time
 from absl import logging
 import tensorflow as tf
 
-from common.acting.in_process import InProcessActors
-from common.agent import Agent, EnvironmentSpec, schedule_for
+from common.agents.agent import Agent, EnvironmentSpec, schedule_for
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.handshake import Credentials
@@ -20,10 +19,11 @@ from common.learning.bookkeeping import Bookkeeping
 from common.learning.counters import Counters
 from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
-from common.replay.process import make_memory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
 from common.reporting.run_directory import RunDirectory
+from common.roles.in_process import InProcessActors
+from common.roles.replay import make_memory
 
 FAREWELL_SECONDS = 1800.0
 """How long the learner stays for the evaluator's last evaluation, at most."""

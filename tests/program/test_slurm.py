@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from common.cluster import slurm
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology
+from common.program import slurm
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -86,7 +86,7 @@ def test_the_command_gets_its_role_and_tf_config():
         [
             sys.executable,
             "-m",
-            "common.cluster.slurm",
+            "common.program.slurm",
             "--replay_shards=2",
             sys.executable,
             "-c",
@@ -109,7 +109,7 @@ def test_the_command_gets_its_role_and_tf_config():
 def run(*command, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     return subprocess.run(
-        [sys.executable, "-m", "common.cluster.slurm", *command],
+        [sys.executable, "-m", "common.program.slurm", *command],
         cwd=ROOT,
         env={**clean, **environment},
         capture_output=True,

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from common.cluster import local_run
 from common.cluster.launcher import LocalCluster, Role
-from common.cluster.local_run import LocalRun
 from common.cluster.processes import StopRequest
+from common.program import local as local_run
+from common.program.local import LocalRun
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
@@ -108,7 +108,7 @@ def test_the_second_ctrl_c_ends_a_run_whose_learner_does_not_stop(tmp_path):
     code = f"""
 import sys
 from common.cluster.launcher import LocalCluster, Role
-from common.cluster.local_run import LocalRun
+from common.program.local import LocalRun
 from common.cluster.processes import StopRequest
 from common.reporting.run_directory import RunDirectory
 stop = StopRequest().install()

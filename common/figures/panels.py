@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from common.reporting.palette import Style
+from common.figures.palette import Style
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
     that show other curves each have a legend beside them, else there is one for all.
     """
     # Here, because drawing is no business of most processes that import this package.
-    from common.reporting import figure_page
+    from common.figures import figure_page
 
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
@@ -146,7 +146,7 @@ def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
     """Draws the panels of a part, adds to `marks`, and returns {label: line}."""
     from matplotlib.ticker import MaxNLocator
 
-    from common.reporting import figure_page
+    from common.figures import figure_page
 
     axes = part.axes
     unit, size = _unit(part)

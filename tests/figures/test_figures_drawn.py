@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from common.experiments import registry
-from common.reporting import bars, figure_page, palette, panels
+from common.figures import bars, figure_page, palette, panels
 
 X = np.linspace(0, 300, 50)
 

@@ -1,7 +1,7 @@
 """Gives each task of a Slurm step a role, and becomes that role.
 
-    srun python -m common.cluster.slurm python -m binaries.d4pg --environment=... --workdir=...
-    srun python -m common.cluster.slurm --replay_shards=2 python -m binaries.d4pg ...
+    srun python -m common.program.slurm python -m binaries.d4pg --environment=... --workdir=...
+    srun python -m common.program.slurm --replay_shards=2 python -m binaries.d4pg ...
 
 Of the step's tasks one is the learner, one the evaluator, one the replay, or so many of them share
 it; the others are actor processes. A token for all comes from the environment, see
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
             f"--replay_shards must be a whole number in [1, {MAX_SHARDS}], is {shards or repr('')}"
         )
     if not command:
-        raise ClusterError("there is no command: srun python -m common.cluster.slurm COMMAND ...")
+        raise ClusterError("there is no command: srun python -m common.program.slurm COMMAND ...")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     task = topology(int(shards))
     os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)

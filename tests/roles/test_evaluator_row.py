@@ -3,9 +3,9 @@ import types
 import numpy as np
 import pytest
 
-from common.acting import evaluator_process
 from common.cluster.parameters import Snapshot, Status
 from common.reporting import columns
+from common.roles import evaluator as evaluator_process
 
 
 @pytest.mark.parametrize(

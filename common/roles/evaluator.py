@@ -10,7 +10,7 @@ import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials

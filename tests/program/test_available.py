@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from common.cluster import available
+from common.program import available
 
 MEMINFO = """MemTotal:       16000000 kB
 MemFree:         1000000 kB

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 
-from common.reporting.palette import Style
+from common.figures.palette import Style
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ def draw(
       lines: reported numbers, as (value, label).
     """
     # Here, because drawing is no business of most processes that import this package.
-    from common.reporting import figure_page
+    from common.figures import figure_page
 
     page = figure_page.Page([figure_page.Block(1, 1, share=True)], wide=len(groups) > 3)
     ((place,),) = page.blocks

@@ -8,7 +8,7 @@ from common.acting import episodes
 from common.acting.loop import loop_of
 from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.parameters import ParameterClient

@@ -1,11 +1,11 @@
-"""What the agents of several papers have in common; `common.agent` says what an agent is."""
+"""What the agents of several papers have in common; `common.agents.agent` says what an agent is."""
 
 from collections.abc import Callable
 from typing import Any
 
 from common.acting.actor_critic import ActorCriticEvaluator
 from common.acting.n_step import Transitions
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.environments import requirements
 from common.learning import actor_critic
 from common.learning.transition import Transition, control_specs

@@ -1,4 +1,4 @@
-"""Tests of common.replay.process: how it ends."""
+"""Tests of common.roles.replay: how it ends."""
 
 import dataclasses
 import threading
@@ -7,13 +7,13 @@ import time
 import numpy as np
 import pytest
 
-from common.agent import EnvironmentSpec
+from common.agents.agent import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.replay.process import run_replay
 from common.replay.service import RemoteMemory
 from common.replay.shards import ShardedMemory
+from common.roles.replay import run_replay
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 

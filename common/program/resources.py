@@ -9,8 +9,8 @@ import dataclasses
 import math
 import pathlib
 
-from common.cluster import available
 from common.cluster.errors import ClusterError
+from common.program import available
 from common.replay.footprint import HARD_CAPACITY, WITH_REMOVALS, memory_bytes
 
 _MB = 10**6

@@ -10,7 +10,7 @@ from common.cluster import rpc
 from common.cluster.parameters import EVALUATOR, ParameterClient, ParameterService
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
-from common.learning import process
+from common.roles import learner as process
 
 TOKEN = "a token of the tests"
 

@@ -1,8 +1,8 @@
 """Trains with kills: a run, D4PG's quickstart by default, whose roles are killed with -9.
 
     make soak
-    .venv/bin/python tests/cluster/soak.py --minutes=10 --json=soak.json
-    .venv/bin/python tests/cluster/soak.py --module=binaries.apex_dqn \\
+    .venv/bin/python tests/roles/soak.py --minutes=10 --json=soak.json
+    .venv/bin/python tests/roles/soak.py --module=binaries.apex_dqn \\
         --flagfile=reproductions/apex/dqn/ten_minutes.flags --replay_shards=2 \\
         --actor_kills=20 --replay_kills=3 --learner_kills=0
 
@@ -42,7 +42,7 @@ in the replay's account and its own: if both die before the learner is back, nob
 
 
 def _arguments() -> argparse.Namespace:
-    parser = Parser(prog="python tests/cluster/soak.py", description=__doc__)
+    parser = Parser(prog="python tests/roles/soak.py", description=__doc__)
     parser.add_argument(
         "--module", default="binaries.d4pg", help="the agent's program, default %(default)s"
     )

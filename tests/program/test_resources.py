@@ -3,8 +3,8 @@ import pathlib
 
 import pytest
 
-from common.cluster import resources
 from common.cluster.errors import ClusterError
+from common.program import resources
 from common.replay.footprint import memory_bytes
 
 GB, MB = 10**9, 10**6

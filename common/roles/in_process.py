@@ -8,7 +8,7 @@ from common.acting import episodes
 from common.acting.items import as_items
 from common.acting.loop import loop_of
 from common.acting.n_step import Transitions
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.replay.service import ReplayService
 

@@ -110,7 +110,7 @@ def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
         shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}")
     )
     assert variables["REPLAY_RL_TOKEN_FILE"] == token
-    begin = ["-m", "common.cluster.slurm", *before, ".venv/bin/python", "-m", program]
+    begin = ["-m", "common.program.slurm", *before, ".venv/bin/python", "-m", program]
     assert arguments[: len(begin)] == begin
     check_flags(arguments[len(begin) :], tmp_path, program)
 

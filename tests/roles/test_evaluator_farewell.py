@@ -9,7 +9,6 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.acting import evaluator_process
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.parameters import EVALUATOR, ParameterService
@@ -17,6 +16,7 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology, free_ports
 from common.environments.batch import BatchedEnvironment
 from common.reporting.csv_rows import last_row, read_rows
+from common.roles import evaluator as evaluator_process
 
 TOKEN = "a token of the tests"
 

@@ -14,13 +14,14 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from common.cluster import probe, processes, resources
+from common.cluster import probe, processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
 from common.cluster.launcher import GIVE_UP_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.program import resources
 from common.replay.key_layout import MAX_ACTORS, MAX_SHARDS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -398,7 +399,7 @@ def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
 
 
 def _learner(paper, agent, spec, topology, credentials, directory, stop):
-    from common.learning.process import Limits, run_learner
+    from common.roles.learner import Limits, run_learner
 
     limits = Limits(_MAX_MINUTES.value, _MAX_ACTOR_STEPS.value, _MAX_LEARNER_STEPS.value)
     with RunDirectory(directory).hold_checkpoints():
@@ -419,7 +420,7 @@ def _learner(paper, agent, spec, topology, credentials, directory, stop):
 
 def _replay(paper, agent, spec, topology, credentials, directory, stop):
     del paper, directory  # the memory leaves nothing behind
-    from common.replay.process import run_replay
+    from common.roles.replay import run_replay
 
     run_replay(agent, spec, topology, credentials, _SEED.value, stop)
 
@@ -427,7 +428,7 @@ def _replay(paper, agent, spec, topology, credentials, directory, stop):
 def _actor(paper, agent, spec, topology, credentials, directory, stop):
     del spec  # it builds its own environments
     actors = _actors_of(paper, topology)
-    from common.acting.process import run_actor
+    from common.roles.actor import run_actor
 
     run_actor(
         agent,
@@ -444,7 +445,7 @@ def _actor(paper, agent, spec, topology, credentials, directory, stop):
 
 def _evaluator(paper, agent, spec, topology, credentials, directory, stop):
     del paper, spec  # it builds its own environments
-    from common.acting.evaluator_process import run_evaluator
+    from common.roles.evaluator import run_evaluator
 
     run_evaluator(
         agent,
@@ -479,7 +480,7 @@ def _run_config(paper: Paper) -> dict:
 
 def _run_local(paper: Paper) -> None:
     from common.cluster.launcher import LocalCluster, Role
-    from common.cluster.local_run import LocalRun
+    from common.program.local import LocalRun
 
     stop = StopRequest().install()
     environment, spec = _make_environment(paper)

@@ -3,7 +3,7 @@
 import math
 import time
 
-from common.agent import Agent, EnvironmentSpec
+from common.agents.agent import Agent, EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.processes import Patience, StopRequest

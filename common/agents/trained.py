@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import environments
-from common.agent import Actor, Agent, EnvironmentSpec
+from common.agents.agent import Actor, Agent, EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError

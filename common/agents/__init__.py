@@ -1,0 +1,1 @@
+"""The contracts of agents, and what agents of several papers share."""

@@ -1,0 +1,1 @@
+"""Drawing: pages, panels, bars and colours."""
