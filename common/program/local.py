@@ -7,6 +7,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, State
 from common.cluster.processes import StopRequest
 from common.reporting import csv_rows
+from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
@@ -47,12 +48,9 @@ class LocalRun:
         Raises:
           ClusterError: a role failed for good; the message ends with the last lines of its log.
         """
-        progress = ProgressLine(
-            self._max_seconds,
-            max_learner_steps=self._max_learner_steps,
-            max_actor_steps=self._max_actor_steps,
-            min_replay_size=self._min_replay_size,
-        )
+        minutes = None if self._max_seconds is None else self._max_seconds / 60
+        budget = Budget(minutes, self._max_actor_steps, self._max_learner_steps)
+        progress = ProgressLine(budget, self._min_replay_size)
         progress.print(f"{title}; run directory {self._directory.path}")
         failure = result = None
         outcome = "failed"

@@ -15,7 +15,8 @@ from common.experiments.registry import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
+from common.reporting.budget import Budget
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
 
