@@ -19,9 +19,10 @@ from common.agents.agent import Agent, EnvironmentSpec, schedule_for
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
 from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import Batch, UpdateLoop
+from common.learning.update_loop import UpdateLoop
 from common.replay.memory import Memory
 from common.roles.replay import make_memory
+from common.types import Batch
 
 _ENVIRONMENT = "atari:pong"
 _PEER = "TensorFlow alone, one fixed batch"

@@ -21,11 +21,12 @@ from common.cluster import token as token_lib
 from common.cluster.parameters import ParameterService
 from common.cluster.topology import Topology
 from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import Batch, UpdateLoop
+from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay import memory as memory_lib
 from common.replay.service import ReplayService
 from common.roles.replay import make_memory
+from common.types import Batch
 
 WALKER, WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PEER = "XLA loop on one fixed batch"

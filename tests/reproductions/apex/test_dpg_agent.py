@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
 from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.roles.replay import make_memory
+from common.types import NStepTransitions
 from common.values import prioritization
 from reproductions.apex.dpg.agent import ApexDPG, from_config
 from reproductions.apex.dpg.config import DPGConfig
@@ -38,7 +38,7 @@ def make_steps(agent, size=4):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
     return agent.steps(
-        Transitions(
+        NStepTransitions(
             environment_index=np.zeros(size, np.int32),
             step=np.arange(size),
             observation_tm1=normal(3),
