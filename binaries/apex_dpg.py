@@ -15,14 +15,14 @@ from reproductions.apex.dpg import settings, sizes
 _NUM_ACTORS = flags.DEFINE_integer(
     "num_actors", config_lib.NUM_ACTORS, "N, actors (section 4.2); figure 3 varies it."
 )
-_CONFIG = define_config(list(settings.SETTINGS), settings.DEFAULT, settings.configuration)
+_CONFIG = define_config(settings.SETTINGS)
 flags.adopt_module_key_flags(program)
 
 
 def _make_agent(config: config_lib.DPGConfig):
     from reproductions.apex.dpg.agent import ApexDPG
 
-    return ApexDPG(config)
+    return ApexDPG(config, settings.SETTINGS.name_of(flags.FLAGS.setting, config))
 
 
 def _require(spec) -> None:

@@ -18,14 +18,14 @@ _NUM_ACTORS = flags.DEFINE_integer(
     f"N, actors: {config_lib.NUM_ACTORS} (section 4.1), the default, but with the settings for two "
     f"cores {settings.num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it.",
 )
-_CONFIG = define_config(list(settings.SETTINGS), settings.DEFAULT, settings.configuration)
+_CONFIG = define_config(settings.SETTINGS)
 flags.adopt_module_key_flags(program)
 
 
 def _make_agent(config: config_lib.DQNConfig):
     from reproductions.apex.dqn.agent import ApexDQN
 
-    return ApexDQN(config)
+    return ApexDQN(config, settings.SETTINGS.name_of(flags.FLAGS.setting, config))
 
 
 def _require(spec) -> None:

@@ -18,14 +18,14 @@ _NUM_ACTORS = flags.DEFINE_integer(
     f"K, actors: {config_lib.NUM_ACTORS} on the control suite, the default; 64 beyond it (sections "
     "4.1 to 4.3); 1 in a single process (DDPG).",
 )
-_CONFIG = define_config(list(settings.SETTINGS), settings.DEFAULT, settings.configuration)
+_CONFIG = define_config(settings.SETTINGS)
 flags.adopt_module_key_flags(program)
 
 
 def _make_agent(config: config_lib.D4PGConfig):
     from reproductions.d4pg.agent import D4PG
 
-    return D4PG(config)
+    return D4PG(config, settings.SETTINGS.name_of(flags.FLAGS.setting, config))
 
 
 def _require(spec) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from common import environments
 from common.agents.agent import Actor, Agent, EnvironmentSpec
+from common.config import from_values
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -21,7 +22,7 @@ AgentFactory = Callable[[Mapping[str, Any]], Agent]
 A reproduction's agent.py has one called `from_config`. It raises ValueError on what cannot be.
 """
 
-_Config = TypeVar("_Config")
+configuration = from_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,24 +127,6 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
         )
     parameters = packing.pack(tuple(learner.actor_variables)).numpy()
     return TrainedRun(agent, name, spec, int(learner.steps), parameters)
-
-
-def configuration(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
-    """A dataclass from its fields in JSON: lists become tuples, absent fields their defaults.
-
-    Raises:
-      TypeError or ValueError: an unknown field, or a value that cannot be.
-    """
-    names = {field.name for field in dataclasses.fields(cls)}
-    for name in values:
-        if name not in names:
-            raise ValueError(f"it knows no hyperparameter {name}")
-    return cls(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-    )
 
 
 def _restore_newest(directory: pathlib.Path, learner: tf.Module) -> bool:

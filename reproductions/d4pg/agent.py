@@ -22,8 +22,8 @@ class D4PG(ActorCriticAgent):
 
     name = "d4pg"
 
-    def __init__(self, config: D4PGConfig):
-        super().__init__(config, settings.name_of(config), networks_lib.make_networks)
+    def __init__(self, config: D4PGConfig, setting: str = ""):
+        super().__init__(config, setting or settings.SETTINGS.default, networks_lib.make_networks)
         self.single_process = config.single_process
 
     def distributions(self):

@@ -22,8 +22,8 @@ class ApexDPG(ActorCriticAgent):
 
     name = "apex"
 
-    def __init__(self, config: DPGConfig):
-        super().__init__(config, settings.name_of(config), networks_lib.make_networks)
+    def __init__(self, config: DPGConfig, setting: str = ""):
+        super().__init__(config, setting or settings.SETTINGS.default, networks_lib.make_networks)
         self.removal_period = config.removal_period
         # So many batches, in whole calls.
         self.prefetch = -(-config.prefetch // config.updates_per_call)

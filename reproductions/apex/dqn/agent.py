@@ -28,8 +28,8 @@ class ApexDQN(ConfiguredAgent):
     updates_per_call = 1
     jit_compile = False  # XLA slows convolutions on a CPU
 
-    def __init__(self, config: DQNConfig):
-        super().__init__(config, settings.name_of(config))
+    def __init__(self, config: DQNConfig, setting: str = ""):
+        super().__init__(config, setting or settings.SETTINGS.default)
         self.removal_period = config.removal_period
         self.prefetch = config.prefetch
         self.reward_clip = config.reward_clip or None
