@@ -6,11 +6,19 @@ This module imports neither TensorFlow nor NumPy: the launcher stays light.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import math
+import operator
 import typing
 from typing import Any, Generic, TypeVar
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
 _PLURALS = {int: "whole numbers", float: "numbers"}
+_BOUNDS = {
+    "minimum": (operator.ge, "at least", "["),
+    "above": (operator.gt, "above", "("),
+    "maximum": (operator.le, "at most", "]"),
+    "below": (operator.lt, "below", ")"),
+}
+"""By the argument of `field`: the comparison, its words and the bracket of an interval."""
 
 
 def field(
@@ -38,8 +46,9 @@ def field(
       suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
         None where another value is no other algorithm (sizes of memory, speeds).
     """
-    limits = _Range(minimum, above, maximum, below)
-    metadata = {"help": help, "range": limits, "choices": tuple(choices), "suffix": suffix}
+    given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
+    bounds = {name: bound for name, bound in given.items() if bound is not None}
+    metadata = {"help": help, "bounds": bounds, "choices": tuple(choices), "suffix": suffix}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -58,7 +67,7 @@ class Config:
         for each in dataclasses.fields(self):
             self._check(each)
 
-    def require(self, condition: bool, name: str, wanted: str) -> None:
+    def require(self, condition: object, name: str, wanted: str) -> None:
         """Raises ValueError unless `condition`: "--config.NAME must be WANTED, is VALUE"."""
         if not condition:
             raise ValueError(f"--config.{name} must be {wanted}, is {getattr(self, name)}")
@@ -70,20 +79,21 @@ class Config:
             self.require(getattr(self, name) <= most, name, f"at most {bound} ({most})")
 
     def _check(self, each: dataclasses.Field) -> None:
-        value, name, kind = getattr(self, each.name), each.name, each.type
-        limits, choices = each.metadata["range"], each.metadata["choices"]
+        kind: Any = each.type
+        value, name = getattr(self, each.name), each.name
+        bounds, choices = each.metadata["bounds"], each.metadata["choices"]
         if choices:
             self.require(value in choices, name, " or ".join(choices))
         elif typing.get_origin(kind) is tuple:
             kind = typing.get_args(kind)[0]
-            wanted = f"{_PLURALS[kind]} {limits}".rstrip()
+            wanted = f"{_PLURALS[kind]} {_words(bounds)}".rstrip()
             if each.default:
                 wanted = f"one or more {wanted}, as in {each.default}"
-            valid = isinstance(value, tuple) and all(_is(kind, v) and v in limits for v in value)
-            self.require(valid and bool(value or not each.default), name, wanted)
+            self.require(isinstance(value, tuple) and (value or not each.default), name, wanted)
+            self.require(all(_is(kind, v) and _is_within(bounds, v) for v in value), name, wanted)
         else:
             self.require(_is(kind, value), name, _KINDS[kind])
-            self.require(value in limits, name, str(limits))
+            self.require(_is_within(bounds, value), name, _words(bounds))
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -141,33 +151,16 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
-@dataclasses.dataclass(frozen=True)
-class _Range:
-    """The bounds of a number; as text, the words of an error line."""
+def _is_within(bounds: Mapping[str, float], value: float) -> bool:
+    return all(_BOUNDS[name][0](value, bound) for name, bound in bounds.items())
 
-    minimum: float | None
-    above: float | None
-    maximum: float | None
-    below: float | None
 
-    def __contains__(self, value: float) -> bool:
-        return (
-            (self.minimum is None or value >= self.minimum)
-            and (self.above is None or value > self.above)
-            and (self.maximum is None or value <= self.maximum)
-            and (self.below is None or value < self.below)
-        )
-
-    def __str__(self) -> str:
-        lower, opening, least = (self.minimum, "[", "at least")
-        if lower is None:
-            lower, opening, least = (self.above, "(", "above")
-        upper, closing, most = (self.maximum, "]", "at most")
-        if upper is None:
-            upper, closing, most = (self.below, ")", "below")
-        if lower is None:
-            return "" if upper is None else f"{most} {upper}"
-        return f"{least} {lower}" if upper is None else f"in {opening}{lower}, {upper}{closing}"
+def _words(bounds: Mapping[str, float]) -> str:
+    """Returns "at least 1", "in (0, 1]" or the like."""
+    if len(bounds) == 2:
+        (lower, low), (upper, high) = bounds.items()
+        return f"in {_BOUNDS[lower][2]}{low}, {high}{_BOUNDS[upper][2]}"
+    return "".join(f"{_BOUNDS[name][1]} {bound}" for name, bound in bounds.items())
 
 
 def _is(kind: type, value: Any) -> bool:

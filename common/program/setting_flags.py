@@ -15,7 +15,7 @@ from ml_collections import config_flags
 from common.config import Settings
 from common.reporting.command_line import fail
 
-flags.disclaim_key_flags()  # they are those of the program that defines them
+flags.disclaim_key_flags()  # --help lists them as the program's own
 
 
 def define_config(
