@@ -123,7 +123,7 @@ def test_sixteen_batches_are_drawn_ahead_however_many_a_call_holds():
 
 def test_what_the_programs_ask_it_for():
     agent = from_config({"n_step": 3, "policy_sizes": [30, 20]})
-    assert (agent.name, agent.setting, agent.n_step) == ("apex", "dpg_n3", 3)
+    assert (agent.name, agent.setting, agent.n_step) == ("apex", "dpg", 3)
     assert (agent.removal_period, agent.reward_clip, agent.num_copies) == (100, None, 1)
     assert (agent.samples_per_insert, agent.single_process) == (None, False)
     with pytest.raises(ValueError, match="discrete actions"):
