@@ -150,7 +150,7 @@ class Sender:
         try:
             while (item := self._queue.get()) is not None:
                 self._until_available(lambda: self._insert(item), self._is_late)
-            self._until_available(self._memory.declare, self._is_late)
+            self._until_available(self._memory.report_accepted, self._is_late)
         except Exception as error:  # pylint: disable=broad-except
             self._error = error  # raised again where the acting loop can see it
 

@@ -172,6 +172,6 @@ def _wait_for_evaluator(parameters: ParameterService, version: int, stop: StopRe
 
 def _leave(memory: RemoteMemory | ShardedMemory, finished: bool) -> None:
     try:
-        memory.leave(finished)
+        memory.disconnect(finished)
     except ServiceUnavailableError as error:
         logging.warning("the replay was not told that this learner ends: %s", error)

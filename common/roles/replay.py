@@ -8,8 +8,7 @@ from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.processes import Patience, StopRequest
 from common.cluster.topology import Topology
-from common.replay.footprint import HARD_CAPACITY
-from common.replay.memory import Memory
+from common.replay.memory import HARD_CAPACITY, Memory
 from common.replay.service import ReplayService
 
 FAREWELL_SECONDS = 50.0

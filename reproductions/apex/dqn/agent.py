@@ -13,7 +13,6 @@ from common.agents.agent import EnvironmentSpec
 from common.environments.requirements import require_images
 from common.learning.transition import Transition
 from common.replay import distributions, png
-from common.replay.memory import Bytes
 from reproductions.apex.dqn import actor as actor_lib
 from reproductions.apex.dqn import learner as learner_lib
 from reproductions.apex.dqn import settings
@@ -54,7 +53,7 @@ class ApexDQN(ConfiguredAgent):
 
     def step_specs(self, spec: EnvironmentSpec) -> Transition:
         """An n-step transition; both observations are stored (appendix F)."""
-        image = Bytes(png.max_bytes(spec.image_shape))
+        image = png.column(spec.image_shape)
         return Transition(
             observation_tm1=image,
             action_tm1=tf.TensorSpec([], tf.int32),
