@@ -143,7 +143,7 @@ class Sender:
         try:
             while (items := self._queue.get()) is not None:
                 self._until_available(lambda items=items: self._insert(items), self._is_late)
-            self._until_available(self._memory.declare, self._is_late)
+            self._until_available(self._memory.report_accepted, self._is_late)
         except Exception as error:
             self._error = error  # raised again where the acting loop can see it
 

@@ -95,7 +95,7 @@ def learn(
     bookkeeping.settle(memory.statistics)
     if not is_local:
         try:
-            memory.leave(finished)
+            memory.disconnect(finished)
         except ServiceUnavailableError as error:
             logging.warning("the replay was not told that this learner ends: %s", error)
     server.close()
