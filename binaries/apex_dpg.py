@@ -25,42 +25,6 @@ PROGRAM = main.AgentProgram(
     require=require_control,
     bytes_per_step=control_bytes_per_step,
 )
-<<<<<<< HEAD
-=======
-_CONFIG = define_config(settings.SETTINGS)
-flags.adopt_module_key_flags(program)
-
-
-def _make_agent(config: config_lib.DPGConfig):
-    from reproductions.apex.dpg.agent import ApexDPG
-
-    return ApexDPG(config, settings.SETTINGS.name_of(flags.FLAGS.setting, config))
-
-
-def _require(spec) -> None:
-    from common.environments.requirements import require_control
-
-    require_control(spec)
-
-
-def main(argv: list[str]) -> None:
-    """Runs the role that the flags name."""
-    if len(argv) > 1:
-        fail(f'unknown argument "{argv[1]}": flags start with --')
-    program.run(
-        program.Paper(
-            name="apex",
-            agent="apex_dpg",
-            module="binaries.apex_dpg",
-            config=_CONFIG.value,
-            num_actors=_NUM_ACTORS.value,
-            make_agent=_make_agent,
-            sizes=sizes.sizes,
-            require=_require,
-        )
-    )
-
->>>>>>> config
 
 if __name__ == "__main__":
     main.start(PROGRAM)

@@ -26,46 +26,6 @@ PROGRAM = main.AgentProgram(
     require=require_control,
     bytes_per_step=control_bytes_per_step,
 )
-<<<<<<< HEAD
-=======
-_CONFIG = define_config(settings.SETTINGS)
-flags.adopt_module_key_flags(program)
-
-
-def _make_agent(config: config_lib.D4PGConfig):
-    from reproductions.d4pg.agent import D4PG
-
-    return D4PG(config, settings.SETTINGS.name_of(flags.FLAGS.setting, config))
-
-
-def _require(spec) -> None:
-    from common.environments.requirements import require_control
-
-    require_control(spec)
-
-
-def main(argv: list[str]) -> None:
-    """Runs the role that the flags name."""
-    if len(argv) > 1:
-        fail(f'unknown argument "{argv[1]}": flags start with --')
-    config = _CONFIG.value
-    num_actors = _NUM_ACTORS.value
-    if num_actors is None:
-        num_actors = 1 if config.single_process else config_lib.NUM_ACTORS
-    program.run(
-        program.Paper(
-            name="d4pg",
-            module="binaries.d4pg",
-            config=config,
-            num_actors=num_actors,
-            make_agent=_make_agent,
-            sizes=sizes.sizes,
-            single_process=config.single_process,
-            require=_require,
-        )
-    )
-
->>>>>>> config
 
 if __name__ == "__main__":
     main.start(PROGRAM)

@@ -121,20 +121,12 @@ def limits() -> Budget:
 
 
 def changed() -> dict[str, Any]:
-    """Returns the flags that were given a value, by name, but for those recorded elsewhere.
-
-    Hyperparameters are called "config.NAME".
-    """
-    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE}
-    values = {}
-    for name in flags.FLAGS:
-        flag = flags.FLAGS[name]
-        if flag.present and name not in elsewhere and _is_ours(name):
-            values[name] = flag.value
-    return values
+    """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
+    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE} | {"setting", "config"}
+    ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
+    return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
 
 
 def _is_ours(name: str) -> bool:
-    """Returns whether a flag is not one of absl's own."""
-    module = flags.FLAGS.find_module_defining_flag(name) or ""
-    return not module.startswith("absl") and name not in ("config", "setting")
+    """Returns whether a flag is defined by this project, not by absl."""
+    return (flags.FLAGS.find_module_defining_flag(name) or "").startswith("common.")

@@ -103,6 +103,17 @@ class _Run:
             },
         }
 
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Flags whose values are the user's, for run.json; hyperparameters as "config.NAME"."""
+        chosen = self.program.settings.configuration(flags.FLAGS.setting)
+        values = dataclasses.asdict(self.config)
+        return flags_lib.changed() | {
+            f"config.{name}": value
+            for name, value in values.items()
+            if value != getattr(chosen, name)
+        }
+
 
 def start(program: AgentProgram) -> None:
     """Runs the program of an agent with the flags of the command line, and ends the process."""
@@ -235,7 +246,7 @@ def _run_local(run: _Run) -> None:
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
             scale_changes=flags_lib.SCALE_CHANGES.value,
             budget=flags_lib.limits(),
-            changed=flags_lib.changed(),
+            changed=run.changed,
         )
         local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 import os
 from typing import Any
 
-from common.config import from_values
 import tensorflow as tf
 
 from common.agents import trained
 from common.agents.actor_critic import ActorCriticAgent
+from common.config import from_values
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib

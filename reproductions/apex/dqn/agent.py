@@ -4,12 +4,12 @@ from collections.abc import Mapping
 import os
 from typing import Any
 
-from common.config import from_values
 import numpy as np
 import tensorflow as tf
 
 from common.agents import trained
 from common.agents.replay_agent import ReplayAgent
+from common.config import from_values
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, png
