@@ -28,8 +28,8 @@ _ERROR = "error: "
 
 
 @dataclasses.dataclass(frozen=True)
-class Role:
-    """A process to start.
+class Process:
+    """A role's process to start.
 
     Attributes:
         name: the role, for example `actor`.
@@ -83,7 +83,7 @@ class LocalCluster:
 
     def __init__(
         self,
-        roles: Iterable[Role],
+        roles: Iterable[Process],
         log_directory: str | os.PathLike,
         give_up_after: int = 5,
         life_seconds: float = 60.0,
@@ -256,7 +256,7 @@ class LocalCluster:
 class _Supervised:
     """A role with what the supervising thread knows of it."""
 
-    def __init__(self, role: Role, lives: float):
+    def __init__(self, role: Process, lives: float):
         self.role = role
         self.lives = lives
         self.process: subprocess.Popen | None = None

@@ -52,9 +52,9 @@ class StopRequest:
         """
 
     def install(self) -> "StopRequest":
-        """Takes over SIGTERM and SIGINT; returns itself."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        """Takes over SIGTERM, SIGHUP (a closed terminal) and SIGINT; returns itself."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, self._on_signal)
         return self
 
     @property

@@ -27,7 +27,7 @@ _SUITES = {
 }
 
 
-def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
+def make(name: str, seed: int, evaluation: bool = False, num_frames=None) -> dm_env.Environment:
     """Builds the environment called `name`.
 
     Args:
@@ -45,7 +45,9 @@ def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
     return suite.make(rest, seed, evaluation)
 
 
-def make_batch(name: str, seeds: Sequence[int], evaluation: bool = False) -> EnvironmentBatch:
+def make_batch(
+    name: str, seeds: Sequence[int], evaluation: bool = False, num_frames=None
+) -> EnvironmentBatch:
     """Builds an environment for each of the seeds, as one batch; raises as `make` does."""
     suite, rest = _find(name)
     if hasattr(suite, "make_batch"):

@@ -10,7 +10,7 @@ from common.experiments import bootstrap, selection
 from common.experiments.figures import panel_title
 from common.experiments.registry import EPISODE_RETURN
 from common.experiments.runs import KeptRun
-from common.experiments.scales import duration
+from common.reporting.budget import duration
 
 MARGIN = 0.05
 """Smaller differences count as none: a part of the scale, see `Unit`."""

@@ -38,3 +38,9 @@ def _places(capacity: int) -> int:
     while places < capacity + capacity // 2:
         places *= 2
     return places
+
+
+def control_bytes_per_step(config, spec, environment) -> float:
+    """Returns the bytes of a stored n-step transition of flat observations, float32."""
+    del config, environment
+    return 4 * (2 * spec.observation_size + spec.action_size + 2)

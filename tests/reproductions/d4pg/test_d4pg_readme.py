@@ -14,7 +14,7 @@ def test_table_of_hyperparameters_is_the_configuration():
 
 
 def test_flags_in_the_text_exist():
-    README.check_flags(config_lib.D4PGConfig, settings.SETTINGS)
+    README.check_flags(config_lib.D4PGConfig, settings.SETTINGS.names)
 
 
 def test_every_place_in_the_maps_exists():

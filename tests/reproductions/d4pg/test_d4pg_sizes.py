@@ -13,7 +13,7 @@ from reproductions.d4pg.sizes import sizes
 SPECS = [EnvironmentSpec(5, 1), EnvironmentSpec(67, 21)]
 CONFIGS = {
     **{
-        name: settings.configuration(name)
+        name: settings.SETTINGS.configuration(name)
         for name in (
             "d4pg_prioritized_n5",
             "d3pg_uniform_n1",
