@@ -21,7 +21,7 @@ def make_environments(
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:
-    """Returns the seed of an actor's environment or noise, in its first start (0) or a later one."""
+    """Returns the seed of an actor's environment or noise in its n-th start, from 0."""
     return int(np.random.SeedSequence([seed, actor, start]).generate_state(1)[0])
 
 

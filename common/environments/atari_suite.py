@@ -174,7 +174,8 @@ class AtariBatch:
 
 class AtariEnvironment(dm_env.Environment):
     """One game. Observation: uint8 [84, 84, 4], the newest frame last. Action: int32, an index
-    into ALE's full set."""
+    into ALE's full set.
+    """
 
     def __init__(self, batch: AtariBatch):
         """Shows a batch of one as its environment."""

@@ -12,7 +12,7 @@ FlagValues = Mapping[str, Any]
 
 
 class LayoutError(ValueError):
-    """Flags or a cluster that a layout cannot have; the message is one line that says what to do."""
+    """Flags or a cluster that a layout cannot have; one line that says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,6 +78,8 @@ class _Run:
       num_actors: of the whole run.
       layout: of the configuration.
       values: of the layout's own flags.
+      environment: its name.
+      directory: of the run.
     """
 
     program: AgentProgram
@@ -86,6 +88,8 @@ class _Run:
     num_actors: int
     layout: Layout
     values: FlagValues
+    environment: str
+    directory: RunDirectory
 
     @property
     def record(self) -> dict[str, Any]:
@@ -94,7 +98,7 @@ class _Run:
             "paper": self.program.paper,
             "agent": self.program.agent,
             "setting": self.setting,
-            "environment": flags_lib.ENVIRONMENT.value,
+            "environment": self.environment,
             "seed": flags_lib.SEED.value,
             "num_actors": self.num_actors,
             "config": {
@@ -174,7 +178,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
             f"{values['actor_processes']}"
         )
     name = program.settings.name_of(setting, config)
-    return _Run(program, config, name, num_actors, layout, values)
+    environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
+    assert environment and workdir  # checked above
+    directory = RunDirectory(workdir)
+    return _Run(program, config, name, num_actors, layout, values, environment, directory)
 
 
 def _make_environment(run: _Run):
@@ -186,7 +193,7 @@ def _make_environment(run: _Run):
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         environment = environments.make(
-            flags_lib.ENVIRONMENT.value, flags_lib.SEED.value, num_frames=run.program.num_frames
+            run.environment, flags_lib.SEED.value, num_frames=run.program.num_frames
         )
     except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None
@@ -208,24 +215,22 @@ def _require(condition: Callable[[Any], None], spec) -> None:
 
 def _check_resources(run: _Run, bytes_per_step: float, share: float) -> str:
     """Returns a line that says what this process needs; ClusterError if there is not enough."""
-    steps = share * run.config.replay_capacity
+    steps = share * getattr(run.config, "replay_capacity", 0)
     return resources.check(
-        round(steps * bytes_per_step),
-        RunDirectory(flags_lib.WORKDIR.value).path,
-        flags_lib.IGNORE_RESOURCES.value,
+        round(steps * bytes_per_step), run.directory.path, flags_lib.IGNORE_RESOURCES.value
     )
 
 
 def _run_local(run: _Run) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
     stop = StopRequest().install()
-    directory = RunDirectory(flags_lib.WORKDIR.value)
+    directory = run.directory
     local_run = LocalRun(
         directory,
         run.layout,
         flags_lib.limits(),
         getattr(run.config, "min_replay_size", 0),
-        f"{run.program.agent} on {flags_lib.ENVIRONMENT.value}",
+        f"{run.program.agent} on {run.environment}",
         stop,
     )
     _, bytes_per_step = _make_environment(run)
@@ -259,7 +264,7 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
         for index in range(len(addresses)):
             command = [
                 *(sys.executable, "-m", run.program.module, *sys.argv[1:], *resolved),
-                *(f"--role={job}", f"--workdir={flags_lib.WORKDIR.value}", "--ignore_resources"),
+                *(f"--role={job}", f"--workdir={run.directory.path}", "--ignore_resources"),
             ]
             environment = {
                 "TF_CONFIG": topology.to_tf_config(job, index),
@@ -311,8 +316,7 @@ def _run_role(run: _Run) -> None:
     processes.Patience.default_seconds = patience_seconds
     for address in partners:
         probe.check(address, patience_seconds=min(10.0, patience_seconds))
-    directory = RunDirectory(flags_lib.WORKDIR.value)
-    directory.open(run.record)
+    run.directory.open(run.record)
     try:
         processes.limit_threads(threads)
     except RuntimeError:
@@ -336,11 +340,11 @@ def _run_role(run: _Run) -> None:
         _greet(partners, credentials)
         context = RunContext(
             agent,
-            flags_lib.ENVIRONMENT.value,
+            run.environment,
             spec,
             topology,
             credentials,
-            directory,
+            run.directory,
             flags_lib.SEED.value,
             actors,
             run.num_actors,
@@ -351,7 +355,7 @@ def _run_role(run: _Run) -> None:
             stop,
         )
         if role is layout.keeper:
-            with directory.hold_checkpoints():
+            with run.directory.hold_checkpoints():
                 role.function()(context)
         else:
             role.function()(context)

@@ -2,5 +2,5 @@
 
 
 def bytes_per_step(config, spec, environment) -> float:
-    """shim"""
+    """Shim"""
     return 2 * spec.observation_size * 0.2
