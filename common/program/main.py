@@ -124,10 +124,11 @@ def start(program: AgentProgram) -> None:
     logging.use_absl_handler()
     num_actors = flags.DEFINE_integer("num_actors", None, program.num_actors_help)
     config = define_config(program.settings)
-    flags.adopt_module_key_flags(flags_lib)
-    for layout in program.layouts:
-        for name in layout.flags:
-            flags.declare_key_flag(name)
+    ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
+    ours += [name for layout in program.layouts for name in layout.flags]
+    for name in (*ours, "num_actors", "setting", "config"):
+        # --help shows those of the main module, which absl calls by its file.
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
     def main(argv: Sequence[str]) -> None:
         if len(argv) > 1:
@@ -270,7 +271,8 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
             }
-            found.append(Process(job, index, command, environment, restart=True))
+            keeps_run = job == run.layout.keeper.name
+            found.append(Process(job, index, command, environment, keeps_run))
     return found
 
 
