@@ -8,9 +8,10 @@ from absl import flags
 
 from common.program import main as program
 from common.program.setting_flags import define_config
+from common.replay import footprint
 from common.reporting.command_line import fail
 from reproductions.apex.dpg import config as config_lib
-from reproductions.apex.dpg import settings, sizes
+from reproductions.apex.dpg import settings
 
 _NUM_ACTORS = flags.DEFINE_integer(
     "num_actors", config_lib.NUM_ACTORS, "N, actors (section 4.2); figure 3 varies it."
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> None:
             config=_CONFIG.value,
             num_actors=_NUM_ACTORS.value,
             make_agent=_make_agent,
-            sizes=sizes.sizes,
+            bytes_per_step=footprint.control_bytes_per_step,
             require=_require,
         )
     )

@@ -8,9 +8,10 @@ from absl import flags
 
 from common.program import main as program
 from common.program.setting_flags import define_config
+from common.replay import footprint
 from common.reporting.command_line import fail
 from reproductions.d4pg import config as config_lib
-from reproductions.d4pg import settings, sizes
+from reproductions.d4pg import settings
 
 _NUM_ACTORS = flags.DEFINE_integer(
     "num_actors",
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> None:
             config=config,
             num_actors=num_actors,
             make_agent=_make_agent,
-            sizes=sizes.sizes,
+            bytes_per_step=footprint.control_bytes_per_step,
             single_process=config.single_process,
             require=_require,
         )

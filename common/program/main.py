@@ -138,7 +138,7 @@ _REPLAY_SHARDS = flags.DEFINE_integer(
 _IGNORE_RESOURCES = flags.DEFINE_boolean(
     "ignore_resources",
     False,
-    "Starts also where the estimated needs of memory or disk exceed what this machine has left.",
+    "Starts even if the machine has too little memory for the full replay, or too little disk.",
 )
 
 
@@ -150,7 +150,8 @@ class Paper:
     config: the hyperparameters, a dataclass with `validate()`.
     num_actors: K.
     make_agent: builds the agent; imports TensorFlow, so only roles call it.
-    sizes: of a config, an `EnvironmentSpec` and an environment by its name; without TensorFlow.
+    bytes_per_step: estimates the memory for each step of the replay's capacity from a config, an
+      `EnvironmentSpec` and an environment, without TensorFlow; see `common.replay.footprint`.
     single_process: whether the learner's process also acts, and keeps the replay.
     agent: its name where the paper has several.
     require: as `Agent.require`, without TensorFlow, so that the launcher refuses what the agent
@@ -162,7 +163,7 @@ class Paper:
     config: object
     num_actors: int
     make_agent: Callable
-    sizes: Callable[[Any, Any, str], resources.Sizes]
+    bytes_per_step: Callable[[Any, Any, Any], int]
     single_process: bool = False
     agent: str | None = None
     require: Callable[[Any], None] | None = None
@@ -271,37 +272,17 @@ def _require(condition: Callable[[Any], None], spec) -> None:
         raise UsageError(str(error)) from None
 
 
-def _environments_of(paper: Paper, topology: Topology) -> int:
-    """How many this process steps."""
-    if topology.job == "actor":
-        return len(_actors_of(paper, topology))
-    if paper.single_process and topology.job == "learner":
-        return paper.num_actors
-    return _evaluation_environments() if topology.job == "evaluator" else 0
-
-
-def _evaluation_environments() -> int:
-    from common.acting.evaluate import num_environments
-
-    return num_environments(_EVALUATION_EPISODES.value)
-
-
-def _check_resources(paper: Paper, spec, **plan) -> str:
-    """What is needed here and what there is; ClusterError if that is not enough."""
-    from common import environments
-
-    sizes = paper.sizes(paper.config, spec, _ENVIRONMENT.value)
-    hours = None if _MAX_MINUTES.value is None else _MAX_MINUTES.value / 60
+def _check_resources(paper: Paper, spec, environment, share: float) -> str:
+    """Returns what a share of the replay needs here; raises ClusterError if that is not there."""
+    steps = paper.config.replay_capacity
+    if _MAX_ACTOR_STEPS.value is not None:
+        copies = getattr(paper.config, "num_copies", 1)
+        steps = min(steps, copies * _MAX_ACTOR_STEPS.value)
+    replay_bytes = 0
+    if share:
+        replay_bytes = share * steps * paper.bytes_per_step(paper.config, spec, environment)
     return resources.check(
-        sizes,
-        resources.Plan(
-            max_actor_steps=_MAX_ACTOR_STEPS.value,
-            hours=hours,
-            environment_bytes=environments.environment_bytes(_ENVIRONMENT.value),
-            **plan,
-        ),
-        pathlib.Path(_WORKDIR.value),
-        _IGNORE_RESOURCES.value,
+        round(replay_bytes), pathlib.Path(_WORKDIR.value), _IGNORE_RESOURCES.value
     )
 
 
@@ -334,15 +315,8 @@ def _run_role(paper: Paper) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # only the learner is worth a GPU
     os.environ.update(processes.thread_environment(threads.get(role, 1)))  # before NumPy
     environment, spec = _make_environment(paper)
-    needed = _check_resources(
-        paper,
-        spec,
-        processes=1,
-        learner=role == "learner",
-        replay=int(role == ("learner" if topology.replay_in_learner else "replay")),
-        shards=shards,
-        environments=_environments_of(paper, topology),
-    )
+    keeps_replay = role == ("learner" if topology.replay_in_learner else "replay")
+    needed = _check_resources(paper, spec, environment, keeps_replay / max(1, shards))
     stop = StopRequest().install()
     processes.Patience.default_seconds = 60 * _PATIENCE_MINUTES.value
     for address in partners:
@@ -493,16 +467,7 @@ def _run_local(paper: Paper) -> None:
         _check_shards(shards, actor_processes, f"--replay_shards is {shards}")
         in_process = _REPLAY.value == "process"
         counts |= {"replay": shards if in_process else 0, "actor": actor_processes}
-    needed = _check_resources(
-        paper,
-        spec,
-        processes=sum(counts.values()),
-        learner=True,
-        replay=shards,
-        shards=shards,
-        environments=paper.num_actors + _evaluation_environments(),
-        launcher=True,
-    )
+    needed = _check_resources(paper, spec, environment, 1.0)
     environment.close()
     directory = RunDirectory(_WORKDIR.value)
     directory.open(_run_config(paper))

@@ -1,22 +1,13 @@
-"""Tests of Ape-X DQN's settings and of its sizes."""
+"""Tests of Ape-X DQN's settings."""
 
 from absl import flags
 from ml_collections import config_flags
-import numpy as np
 import pytest
 
-from common import environments
-from common.agents.agent import EnvironmentSpec
-from common.environments.atari_games import GAMES
-from common.networks import packing
 from common.program import setting_flags
-from common.replay import png
-from reproductions.apex.dqn import image_bytes, settings
+from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
-from reproductions.apex.dqn.sizes import sizes
-
-ATARI = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
 
 
 @pytest.mark.parametrize("setting", settings.SETTINGS)
@@ -107,38 +98,3 @@ def test_epsilons_as_a_flag():
     )
     values(argv)
     assert config.value.epsilons == (0.4, 0.1)
-
-
-def test_sizes_are_those_of_the_agent():
-    config = DQNConfig()
-    learner = ApexDQN(config).make_learner(ATARI, seed=0)
-    found = sizes(config, ATARI, "atari:ms_pacman")
-    assert found.parameters == 3_300_019
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
-    stored = sum(v.shape.num_elements() * v.dtype.size for v in learner.variables)
-    assert found.learner_bytes == pytest.approx(stored, abs=1000)
-    assert (found.replay_capacity, found.soft_capacity) == (2_000_000, True)
-    # 16 batches ahead and one at work, each of 512 pairs of 28,224 bytes.
-    assert found.ahead_bytes == 17 * 512 * 2 * 28_224
-    # Between the 2,973 bytes an image of random play and a quarter of the raw ones.
-    assert 2 * 2_973 < found.bytes_per_step < 2 * 7_056
-
-
-@pytest.mark.parametrize("game", ["pong", "yars_revenge"])
-def test_images_are_as_large_as_they_are_taken_to_be(game):
-    batch, rng = environments.make_batch(f"atari:{game}", range(2)), np.random.default_rng(0)
-    batch.reset()
-    found = [png.encode(batch.step(rng.integers(0, 18, 2)).observation) for _ in range(400)]
-    batch.close()
-    measured = np.mean([len(image) for step in found for image in step])
-    assert image_bytes.RANDOM_PLAY[game] == pytest.approx(measured, rel=0.25)
-    assert 1.1 * measured < image_bytes.image_bytes(f"atari:{game}", ATARI) < 2 * measured
-
-
-def test_images_of_unknown_environments_count_as_raw():
-    assert set(image_bytes.RANDOM_PLAY) == set(GAMES)
-    own = EnvironmentSpec(36 * 40, 4, image_shape=(36, 40, 1), is_discrete=True)
-    found = sizes(DQNConfig(num_copies=8), own, "python:my_game:make")
-    assert 2 * 36 * 40 < found.bytes_per_step < 2 * 36 * 40 + 200 and found.copies == 8
-    learner = ApexDQN(DQNConfig()).make_learner(own, seed=0)
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
