@@ -194,7 +194,7 @@ def _make_environment(run: _Run):
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         environment = environments.make(
-            run.environment, flags_lib.SEED.value, num_frames=run.program.num_frames
+            run.environment, flags_lib.SEED.value, frames=run.program.num_frames
         )
     except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None

@@ -41,7 +41,7 @@ class _Evaluator:
             context.environment,
             environment_seeds(context.seed, episodes),
             evaluation=True,
-            num_frames=context.agent.num_frames,
+            frames=context.agent.num_frames,
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
