@@ -322,6 +322,7 @@ def _run_role(run: _Run) -> None:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
+    from common.environments import UnusableEnvironmentError
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -359,7 +360,7 @@ def _run_role(run: _Run) -> None:
             _keep(run, context, role.function())
         else:
             role.function()(context)
-    except (ReplayLibraryError, CheckpointError) as error:
+    except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
         print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
