@@ -1,7 +1,7 @@
-"""Starts the roles of a local cluster as processes, restarts those that may die, stops them all.
+"""Supervisor of a local cluster: starts roles as processes, restarts some of them, stops them all.
 
-Plain `subprocess` on purpose: the library supervisor reports a program that dies in its first
-second with exit status 0, any death by a signal as -1, and does not count restarts.
+It uses plain `subprocess`: the library supervisor tried before reports status 0 for a program that
+dies in its first second, -1 for every death by a signal, and does not count restarts.
 This module does not import TensorFlow.
 """
 
@@ -19,7 +19,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.processes import set_parent_death_signal
 
 GIVE_UP_CODE = 2
-"""Exit code of a role whose error another start would not mend: a person has to."""
+"""Exit code of a role whose error a restart cannot fix: a person has to act."""
 _POLL_SECONDS = 0.05
 _MAX_RESTART_DELAY_SECONDS = 10.0
 _FAILURE_LINES = 15
@@ -29,15 +29,15 @@ _ERROR = "error: "
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A role's process to start.
+    """A process to start.
 
     Attributes:
-        name: the role, for example `actor`.
-        index: which of them.
-        command: program and arguments; no shell reads them.
-        environment: variables on top of the launcher's own.
-        restart: whether to start it again when it ends with a code other than 0 or by a signal;
-            0 says that it has done all there was to do, GIVE_UP_CODE that trying is of no use.
+      name: its role, for example `actor`.
+      index: its index among the processes of that role.
+      command: program and arguments, run without a shell.
+      environment: variables in addition to the launcher's own.
+      restart: whether to restart the process when a signal ends it or its exit code is neither 0
+        (all work is done) nor GIVE_UP_CODE (a restart would be useless).
     """
 
     name: str
@@ -48,15 +48,15 @@ class Process:
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
-    """What a role's process does.
+class ProcessState:
+    """State of a supervised process.
 
     Attributes:
-        running: whether it runs; False also while it waits to be started again.
-        exit_code: of its last end: minus the signal's number for a death by signal, None if it
-            has not ended yet.
-        restarts: how often it was started again.
-        pid: of its process, the last one if it does not run; None before the first start.
+      running: whether it runs; False also while it waits for a restart.
+      exit_code: its last exit code: minus the signal's number after a death by a signal, None if
+        it has not ended yet.
+      restarts: number of restarts.
+      pid: its process id, the last one if it does not run; None before the first start.
     """
 
     running: bool
@@ -66,41 +66,46 @@ class State:
 
 
 class LocalCluster:
-    """The processes of `roles`, from `start` to `stop`; a context manager does both.
+    """Supervised processes, from `start` to `stop`; as a context manager it calls both.
 
-    Every process leads a session of its own, so that Ctrl-C reaches only the launcher, which
-    stops them in order. If the launcher dies by whatever cause, Linux kills them.
+    Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
+    stops the processes in order. If the launcher dies for any reason, Linux kills them.
 
-    Args:
-        roles: what to start, in this order.
-        log_directory: gets `ROLE-INDEX.log`, appended to across restarts.
-        give_up_after: so many deaths right after the start end the restarts of a role. A role has
-            so many lives: a death costs one, running gives them back, up to as many.
-        life_seconds: running for so long gives a life back. Whoever is killed now and then is
-            started for ever, what crashes again and again is not.
-        restart_delay_seconds: before a restart; doubles with each life that is missing, up to 10 s.
+    A process that is killed now and then is restarted for ever; one that keeps crashing is not.
+    It may die `give_up_after` times in quick succession: each death uses up one of these attempts,
+    and every `recovery_seconds` of running restore one.
     """
 
     def __init__(
         self,
-        roles: Iterable[Process],
+        processes: Iterable[Process],
         log_directory: str | os.PathLike,
         give_up_after: int = 5,
-        life_seconds: float = 60.0,
+        recovery_seconds: float = 60.0,
         restart_delay_seconds: float = 0.5,
     ):
+        """Prepares the processes.
+
+        Args:
+          processes: started in this order.
+          log_directory: gets a log `ROLE-INDEX.log` per process; restarts append to it.
+          give_up_after: number of deaths in quick succession that ends the restarts of a process.
+          recovery_seconds: time of running that restores one attempt.
+          restart_delay_seconds: delay before a restart; doubles with each attempt used up, to at
+            most 10 s.
+        """
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
-        self._life_seconds = life_seconds
+        self._recovery_seconds = recovery_seconds
         self._restart_delay_seconds = restart_delay_seconds
         self._supervised = {
-            (role.name, role.index): _Supervised(role, give_up_after) for role in roles
+            (spec.name, spec.index): _Supervised(spec, give_up_after) for spec in processes
         }
         self._failure: str | None = None
         self._lock = threading.Lock()
         self._started = threading.Event()
         self._stop_deadline: float | None = None
-        # One thread starts all processes: the parent-death signal follows the thread's life.
+        # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     def __enter__(self) -> "LocalCluster":
@@ -111,10 +116,10 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Starts every role; call it once.
+        """Starts every process; call it once.
 
         Raises:
-            ClusterError: a command cannot be started; those that could are stopped again.
+          ClusterError: a command cannot be started. Processes that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
         self._thread.start()
@@ -125,29 +130,29 @@ class LocalCluster:
             raise ClusterError(failure)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every role, after the timeout SIGKILL; returns when all are gone."""
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
         if self._thread.ident is None:
             return
         if self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + timeout_seconds
         self._thread.join()
 
-    def states(self) -> dict[tuple[str, int], State]:
-        """Returns the state of each role, by (name, index)."""
+    def states(self) -> dict[tuple[str, int], ProcessState]:
+        """Returns the state of each process by (name, index)."""
         with self._lock:
             return {key: one.state() for key, one in self._supervised.items()}
 
     def failure(self) -> str | None:
-        """Returns what went wrong first, with the end of that role's log; None if nothing did.
+        """Returns the first failure with the end of that process's log, None without a failure.
 
-        A failure is a role with `restart=False` that ended with a code other than 0, or one with
-        `restart=True` that was given up. What `stop` ends is none.
+        A process fails if it ends with a code other than 0 and is not restarted, either because of
+        `restart=False` or because the launcher gave up. Ends caused by `stop` are no failures.
         """
         with self._lock:
             return self._failure
 
     def log_path(self, name: str, index: int) -> pathlib.Path:
-        """Returns the path of a role's log."""
+        """Returns the path of a process's log."""
         return self._log_directory / f"{name}-{index}.log"
 
     def _supervise(self) -> None:
@@ -163,17 +168,17 @@ class LocalCluster:
         except Exception as error:  # pylint: disable=broad-except
             with self._lock:
                 self._failure = self._failure or f"the supervisor failed: {error!r}"
-            while self._stop_deadline is None:  # this thread's end would kill the roles
+            while self._stop_deadline is None:  # the end of this thread would kill the processes
                 time.sleep(_POLL_SECONDS)
         self._end_all()
 
     def _spawn(self, one: "_Supervised") -> None:
-        role = one.role
+        spec = one.spec
         try:
-            with open(self.log_path(role.name, role.index), "ab") as log:
+            with open(self.log_path(spec.name, spec.index), "ab") as log:
                 process = subprocess.Popen(
-                    role.command,
-                    env={**os.environ, **role.environment},
+                    spec.command,
+                    env={**os.environ, **spec.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -184,7 +189,7 @@ class LocalCluster:
             with self._lock:
                 one.restart_at = None
                 self._failure = self._failure or (
-                    f"{role.name} {role.index} cannot be started: {error}"
+                    f"{spec.name} {spec.index} cannot be started: {error}"
                 )
             return
         with self._lock:
@@ -193,7 +198,7 @@ class LocalCluster:
             one.restart_at = None
 
     def _attend(self, one: "_Supervised") -> None:
-        """Notices a process that has ended, and starts it again when its time has come."""
+        """Records the end of a process, and restarts it once its delay is over."""
         now = time.monotonic()
         if one.restart_at is not None:
             if now >= one.restart_at:
@@ -208,10 +213,10 @@ class LocalCluster:
             return
         with self._lock:
             one.exit_code = code
-            regained = (now - one.started_at) / self._life_seconds
-            one.lives = min(one.lives + regained, self._give_up_after) - 1
-            if code not in (0, GIVE_UP_CODE) and one.role.restart and one.lives >= 1:
-                delay = self._restart_delay_seconds * 2 ** (self._give_up_after - one.lives - 1)
+            restored = (now - one.started_at) / self._recovery_seconds
+            one.attempts = min(one.attempts + restored, self._give_up_after) - 1
+            if code not in (0, GIVE_UP_CODE) and one.spec.restart and one.attempts >= 1:
+                delay = self._restart_delay_seconds * 2 ** (self._give_up_after - one.attempts - 1)
                 one.restart_at = now + min(delay, _MAX_RESTART_DELAY_SECONDS)
                 return
             one.ended = True
@@ -219,16 +224,16 @@ class LocalCluster:
                 self._failure = self._failure or self._describe(one)
 
     def _describe(self, one: "_Supervised") -> str:
-        role, code = one.role, one.exit_code
-        path = self.log_path(role.name, role.index)
+        spec, code = one.spec, one.exit_code
+        path = self.log_path(spec.name, spec.index)
         tail = _tail(path)
         last = tail.splitlines()[-1] if tail else ""
         if code == GIVE_UP_CODE and last.startswith(_ERROR):
-            return f"{role.name} {role.index}: {last.removeprefix(_ERROR)} (its log is {path})"
+            return f"{spec.name} {spec.index}: {last.removeprefix(_ERROR)} (its log is {path})"
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        if role.restart and code != GIVE_UP_CODE:
-            how += f" after {one.restarts} restarts, too many in so short a time; given up"
-        return f"{role.name} {role.index} ended with {how}; {path} ends with:\n{tail}"
+        if spec.restart and code != GIVE_UP_CODE:
+            how += f" after {one.restarts} restarts, too many in a short time; given up"
+        return f"{spec.name} {spec.index} ended with {how}; {path} ends with:\n{tail}"
 
     def _end_all(self) -> None:
         self._signal_all(signal.SIGTERM)
@@ -250,15 +255,15 @@ class LocalCluster:
     def _signal_all(self, number: int) -> None:
         for one in self._supervised.values():
             if one.process is not None and one.process.poll() is None:
-                os.killpg(one.process.pid, number)  # it leads its group, and is not reaped yet
+                os.killpg(one.process.pid, number)  # it leads its group and is not reaped yet
 
 
 class _Supervised:
-    """A role with what the supervising thread knows of it."""
+    """A process with the supervising thread's records of it."""
 
-    def __init__(self, role: Process, lives: float):
-        self.role = role
-        self.lives = lives
+    def __init__(self, spec: Process, attempts: float):
+        self.spec = spec
+        self.attempts = attempts
         self.process: subprocess.Popen | None = None
         self.exit_code: int | None = None
         self.ended = False
@@ -266,9 +271,9 @@ class _Supervised:
         self.started_at = 0.0
         self.restart_at: float | None = None
 
-    def state(self) -> State:
+    def state(self) -> ProcessState:
         running = self.process is not None and self.process.returncode is None
-        return State(
+        return ProcessState(
             running,
             self.exit_code,
             self.restarts,
