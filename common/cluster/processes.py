@@ -1,5 +1,6 @@
 """Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -8,6 +9,8 @@ import time
 
 from common.cluster.errors import ClusterError
 
+READY_VARIABLE = "REPLAY_RL_READY"
+"""Environment variable with the descriptor on which a process reports to its launcher."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -37,6 +40,18 @@ def set_parent_death_signal(
         raise OSError(number, f"cannot set the parent-death signal: {os.strerror(number)}")
     if os.getppid() != parent_before:
         os.kill(os.getpid(), signal_number)
+
+
+def report_ready() -> None:
+    """Tells the launcher, if there is one, that this process is ready; repeated calls do nothing.
+
+    A process is ready once its service runs and the first answers of its partners have arrived.
+    """
+    number = os.environ.pop(READY_VARIABLE, None)
+    if number is not None:
+        with contextlib.suppress(OSError):
+            os.write(int(number), b"1")
+            os.close(int(number))
 
 
 class StopRequest:

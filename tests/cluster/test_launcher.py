@@ -127,7 +127,7 @@ def test_deaths_after_a_long_life_are_not_counted(tmp_path):
         [Role("actor", 0, python(code), restart=True)],
         tmp_path,
         give_up_after=2,
-        recovery_seconds=0.1,
+        life_seconds=0.1,
         restart_delay_seconds=0.01,
     ) as cluster:
         assert wait_for(lambda: cluster.states()["actor", 0].restarts >= 3)
@@ -140,7 +140,7 @@ def test_many_kills_are_survived_by_who_runs_in_between(tmp_path):
         [Role("actor", 0, SLEEP, restart=True)],
         tmp_path,
         give_up_after=3,
-        recovery_seconds=0.2,
+        life_seconds=0.2,
         restart_delay_seconds=0.01,
     ) as cluster:
         for kill in range(8):
