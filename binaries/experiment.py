@@ -21,8 +21,8 @@ from common.experiments import keep, registry
 from common.experiments.execute import execute
 from common.experiments.plan import DEFAULT_SCALE, Plan, PlanError, check_disk, disk_line, make_plan
 from common.experiments.registry import Paper, UnknownError
-from common.experiments.scales import duration
 from common.experiments.status import State
+from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
 
 _KEPT = registry.RESULTS / "runs"

@@ -1,6 +1,6 @@
-"""Which roles a cluster has, where they listen, and which of them this process is.
+"""The jobs of a cluster, their addresses, and the task of this process.
 
-The source is `TF_CONFIG`, as for TensorFlow's own clusters, with this project's job names:
+They are read from `TF_CONFIG`, as in TensorFlow's own clusters, but with this project's job names:
 `{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`.
 """
 
@@ -14,17 +14,14 @@ import socket
 
 from common.cluster.errors import ClusterError
 
-JOBS = ("learner", "replay", "actor", "evaluator", "parameter_server", "worker")
-# These only call others, so they may come and go without standing in the cluster's list.
-CALLING_JOBS = ("actor", "evaluator", "worker")
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Returns (host, port) of `host:port` or `[IPv6]:port`; the host comes without brackets.
+    """Returns (host, port) of `host:port` or `[IPv6]:port`, the host without brackets.
 
     Raises:
-        ClusterError: it is neither.
+      ClusterError: the address has another form.
     """
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -40,14 +37,14 @@ def split_address(address: str) -> tuple[str, int]:
     )
     if not well_formed:
         raise ClusterError(
-            f"{address!r} is not an address: write host:port with a port from 1 to 65535, "
-            "an IPv6 host in [brackets]"
+            f"{address!r} is not an address: write host:port with a port from 1 to 65535, and an "
+            "IPv6 host in [brackets]"
         )
     return bare, int(port)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or number means this machine only."""
+    """Returns whether a host name or IP address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -57,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns `count` different TCP ports that are free on the loopback at this moment."""
+    """Returns `count` different TCP ports that are free on the loopback interface right now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -66,16 +63,41 @@ def free_ports(count: int) -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Topology:
-    """The addresses of every job, and the task that this process has.
+class Job:
+    """A job of a cluster, reduced to the facts that the transport needs.
 
     Attributes:
-        cluster: job -> its addresses, by index, as others call them.
-        job: this process's job.
-        index: its index in the job, from 0.
-        bind_host: the host to listen at, where it differs from the advertised one.
+      name: its name in `TF_CONFIG` and in `--role=NAME`.
+      calls: names of the jobs whose services it calls.
+      is_called: whether other jobs call it, so that the cluster has to list its tasks.
+      host: name of the job that offers this job's service in its own process if the cluster lists
+        no task of this job; "" if the cluster has to list one.
+      max_tasks: largest number of tasks; None for no limit.
     """
 
+    name: str
+    calls: tuple[str, ...] = ()
+    is_called: bool = False
+    host: str = ""
+    max_tasks: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """The addresses of every job, and the task of this process.
+
+    Attributes:
+      jobs: the jobs that the cluster may have. The first one keeps the run.
+      cluster: maps the name of a job to the advertised addresses of its tasks, by index.
+      job: name of this process's job.
+      index: this process's index in the job, from 0.
+      bind_host: host to listen at, if it differs from the advertised one.
+
+    Raises:
+      ClusterError: jobs, addresses and task do not fit together.
+    """
+
+    jobs: tuple[Job, ...]
     cluster: Mapping[str, tuple[str, ...]]
     job: str
     index: int
@@ -83,17 +105,22 @@ class Topology:
 
     def __post_init__(self):
         seen: dict[str, str] = {}
-        for job, addresses in self.cluster.items():
-            _check_job(job)
+        for name, addresses in self.cluster.items():
+            most = self._job(name).max_tasks
+            if most is not None and len(addresses) > most:
+                raise ClusterError(
+                    f"the cluster lists {len(addresses)} tasks of {name}, but can have only "
+                    f"{most}: remove addresses"
+                )
             for address in addresses:
                 split_address(address)
                 if address in seen:
                     raise ClusterError(
-                        f"{address} serves both {seen[address]} and {job}: give each task an "
+                        f"{address} serves both {seen[address]} and {name}: give each task an "
                         "address of its own"
                     )
-                seen[address] = job
-        _check_job(self.job)
+                seen[address] = name
+        job = self._job(self.job)
         if self.index < 0:
             raise ClusterError(f"the task index {self.index} is negative: count from 0")
         if self.job in self.cluster:
@@ -101,20 +128,24 @@ class Topology:
             if self.index >= count:
                 raise ClusterError(
                     f"the task is {self.job} {self.index}, but the cluster lists {count} of that "
-                    "job: correct the index or add its address"
+                    "job, counted from 0: correct the index or add an address"
                 )
-        elif self.job not in CALLING_JOBS:
+        elif job.is_called:
             raise ClusterError(
                 f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
-                "add its address, others have to reach it"
+                "add its address, because other jobs have to reach it"
             )
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Topology":
-        """Reads `TF_CONFIG`, and `REPLAY_RL_BIND_HOST` where it is set (for example 0.0.0.0).
+    def from_environment(
+        cls, jobs: tuple[Job, ...], environment: Mapping[str, str] = os.environ
+    ) -> "Topology":
+        """Reads the topology from `TF_CONFIG`, and `bind_host` from `REPLAY_RL_BIND_HOST`.
+
+        `REPLAY_RL_BIND_HOST` is optional; 0.0.0.0 for example.
 
         Raises:
-            ClusterError: the variable is missing or malformed; one line that names it.
+          ClusterError: `TF_CONFIG` is missing or malformed. The message names it.
         """
         text = environment.get("TF_CONFIG")
         if not text:
@@ -123,23 +154,27 @@ class Topology:
                 '"task": {"type": job, "index": 0}}; --role=local needs none'
             )
         try:
-            return cls(*_parse(text), bind_host=environment.get(BIND_HOST_VARIABLE) or None)
+            bind_host = environment.get(BIND_HOST_VARIABLE) or None
+            return cls(jobs, *_parse(text), bind_host=bind_host)
         except ClusterError as error:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
     @classmethod
-    def local(cls, counts: Mapping[str, int], job: str = "learner", index: int = 0) -> "Topology":
-        """Returns a cluster of `counts[job]` tasks a job, on free ports of the loopback."""
+    def local(cls, jobs: tuple[Job, ...], counts: Mapping[str, int]) -> "Topology":
+        """Returns a cluster with `counts[job]` tasks of each job on free ports of the loopback.
+
+        The task of this process is the first one of the job that keeps the run.
+        """
         ports = iter(free_ports(sum(counts.values())))
         cluster = {
             name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
             for name, count in counts.items()
             if count
         }
-        return cls(cluster, job, index)
+        return cls(jobs, cluster, jobs[0].name, 0)
 
     def to_tf_config(self, job: str, index: int) -> str:
-        """Returns the `TF_CONFIG` text for one task of this cluster."""
+        """Returns the value of `TF_CONFIG` for a task of this cluster."""
         task = dataclasses.replace(self, job=job, index=index)
         return json.dumps(
             {
@@ -149,72 +184,84 @@ class Topology:
         )
 
     def addresses(self, job: str) -> tuple[str, ...]:
-        """Returns the addresses of a job, none where the cluster does not have it."""
+        """Returns the addresses of a job's tasks; empty if the cluster lists none."""
         return tuple(self.cluster.get(job, ()))
 
     def address(self, job: str, index: int = 0) -> str:
-        """Returns one task's advertised address.
+        """Returns the advertised address of a task.
 
         Raises:
-            ClusterError: the cluster does not list that task.
+          ClusterError: the cluster does not list that task.
         """
         addresses = self.addresses(job)
         if not 0 <= index < len(addresses):
             raise ClusterError(f"the cluster has no {job} {index}: add its host:port to TF_CONFIG")
         return addresses[index]
 
-    @property
-    def replay_in_learner(self) -> bool:
-        """Whether the replay lives in the learner's process: the cluster has no `replay` job."""
-        return not self.addresses("replay")
+    def service(self, job: str) -> tuple[str, ...]:
+        """Returns the addresses that offer a job's service: its tasks', or else its host's."""
+        return self.addresses(job) or self.addresses(self._job(job).host)
+
+    def hosts(self, job: str) -> bool:
+        """Returns whether this process also offers the service of a job without tasks."""
+        return self._job(job).host == self.job and not self.addresses(job)
+
+    def service_index(self, job: str) -> int:
+        """Returns the position in `service(job)` of the address that this task uses, or has.
+
+        Tasks are assigned to addresses in turn.
+        """
+        return self.index % len(self.service(job))
 
     @property
-    def replay_addresses(self) -> tuple[str, ...]:
-        """The addresses that serve the replay, one a shard."""
-        return self.addresses("learner" if self.replay_in_learner else "replay")
-
-    @property
-    def shard(self) -> int:
-        """Which of `replay_addresses` this task adds to, or is: tasks take them in turns."""
-        return self.index % len(self.replay_addresses)
+    def keeper_address(self) -> str:
+        """The address of the job that keeps the run."""
+        return self.address(self.jobs[0].name)
 
     @property
     def partners(self) -> tuple[str, ...]:
         """The addresses that this task calls.
 
         Raises:
-            ClusterError: the cluster lacks one.
+          ClusterError: the cluster lacks the address of a job that this task calls.
         """
-        replay = () if self.replay_in_learner else self.addresses("replay")
-        if self.job == "replay":
-            return ()
-        if self.job == "learner":
-            return replay
-        learner = self.address("learner")
-        return (learner,) if self.job == "evaluator" else (learner, *replay)
+        found: dict[str, None] = {}
+        for name in self._job(self.job).calls:
+            addresses = self.service(name)
+            if not addresses:
+                self.address(name)  # raises
+            found |= dict.fromkeys(addresses)
+        if self.job in self.cluster:
+            found.pop(self.own_address, None)
+        return tuple(found)
 
     @property
     def own_address(self) -> str:
-        """The address under which others reach this task."""
+        """The address at which others reach this task."""
         return self.address(self.job, self.index)
 
     @property
     def bind_address(self) -> str:
-        """The address at which this task listens; a loopback address stays on the loopback."""
+        """The address at which this task listens.
+
+        `bind_host` does not apply to a loopback address.
+        """
         host, port = split_address(self.own_address)
         if self.bind_host is None or is_loopback(host):
             return self.own_address
         bind_host = f"[{self.bind_host}]" if ":" in self.bind_host else self.bind_host
         return f"{bind_host}:{port}"
 
-
-def _check_job(job: str) -> None:
-    if job not in JOBS:
-        raise ClusterError(f"unknown job {job!r}: the jobs are {', '.join(JOBS)}")
+    def _job(self, name: str) -> Job:
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        names = ", ".join(job.name for job in self.jobs)
+        raise ClusterError(f"unknown job {name!r}: the jobs of this layout are {names}")
 
 
 def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
-    """Returns (cluster, job, index) of a TF_CONFIG text of the right shape."""
+    """Returns (cluster, job, index) of the text of TF_CONFIG; raises ClusterError if malformed."""
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
@@ -230,13 +277,13 @@ def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
             or not addresses
             or not all(isinstance(address, str) for address in addresses)
         ):
-            raise ClusterError(f'job {job!r} needs a list of addresses, as ["host:port"]')
+            raise ClusterError(f'job {job!r} needs a list of addresses, such as ["host:port"]')
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):
         raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
     index = task.get("index", 0)
     if isinstance(index, str) and index.isascii() and index.isdigit():
-        index = int(index)  # a shell template quotes it easily, and TensorFlow takes it too
+        index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too
     if not isinstance(index, int) or isinstance(index, bool):
         raise ClusterError(f'the task\'s "index" is {index!r}: write a whole number from 0')
     return {job: tuple(addresses) for job, addresses in cluster.items()}, task["type"], index

@@ -14,7 +14,7 @@ from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.comparison import nothing
 from common.experiments.registry import EPISODE_RETURN, Experiment, Paper, Returns
 from common.experiments.runs import KeptRun
-from common.experiments.scales import Budget
+from common.reporting.budget import Budget
 
 _COLUMNS = ("score", "seeds", "frames")
 _MARGIN = 0.05

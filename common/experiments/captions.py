@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from common.experiments import selection
 from common.experiments.registry import Band, Experiment, OverTasks, Paper, UnknownError
 from common.experiments.runs import KeptRun
-from common.experiments.scales import Budget, duration
+from common.reporting.budget import Budget, duration
 
 _SHADED = {
     Band.UNSTATED: "lowest to highest seed (the paper does not say what it shades)",

@@ -13,8 +13,9 @@ from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.pairs import Measure, Pair
 from common.experiments.registry import Experiment, Paper
 from common.experiments.runs import KeptRun
-from common.experiments.scales import PAPER, Budget
+from common.experiments.scales import PAPER
 from common.experiments.shares import Share
+from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
 _INFINITE = math.inf

@@ -10,7 +10,7 @@ from common.experiments import bootstrap, selection
 from common.experiments.figures import panel_title
 from common.experiments.registry import EPISODE_RETURN
 from common.experiments.runs import KeptRun
-from common.experiments.scales import duration
+from common.reporting.budget import duration
 
 MARGIN = 0.05
 """Smaller differences count as none: a part of the scale, see `Unit`."""
@@ -28,7 +28,8 @@ Lines = Mapping[tuple[str, str], Sequence[pandas.Series]]
 @dataclasses.dataclass(frozen=True)
 class Unit:
     """What differences are counted in: returns of the Control Suite, whose largest is 1000, percent
-    of a human's score on Atari, percent of the larger of both values elsewhere."""
+    of a human's score on Atari, percent of the larger of both values elsewhere.
+    """
 
     name: str
     largest: float

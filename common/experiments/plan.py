@@ -7,9 +7,10 @@ import sys
 
 from common.experiments import registry, status
 from common.experiments.registry import Experiment, Paper, Run, UnknownError
-from common.experiments.scales import Budget, Scale
+from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.program import available, resources
+from common.reporting.budget import Budget
 from common.reporting.provenance import as_typed
 from common.reporting.run_directory import RunDirectoryError
 

@@ -15,7 +15,8 @@ import pathlib
 import re
 from typing import Any
 
-from common.experiments.scales import Budget, Scale
+from common.experiments.scales import Scale
+from common.reporting.budget import Budget
 import reproductions
 
 RESULTS = pathlib.Path(reproductions.__file__).resolve().parents[1] / "results"

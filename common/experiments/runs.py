@@ -16,8 +16,8 @@ import pandas
 from common.experiments import checked_rows, registry
 from common.experiments.checked_rows import Once, Warn
 from common.experiments.registry import EPISODE_RETURN, Returns, run_path
-from common.experiments.scales import Budget
 from common.experiments.status import IN_ORDER
+from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row
 from common.reporting.differences import differences
 from common.reporting.run_directory import RunDirectory

@@ -6,56 +6,7 @@ Runs of different scales live in different directories and never meet in a figur
 from collections.abc import Sequence
 import dataclasses
 
-_UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
-"""Name, minutes in it, and from how many minutes on it is used."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """When a run is over, whichever limit comes first; None is never.
-
-    minutes: of wall-clock time, over all starts of the run. actor_steps: of all actors together.
-    learner_steps: updates.
-    """
-
-    minutes: float | None = None
-    actor_steps: int | None = None
-    learner_steps: int | None = None
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The limits as arguments of a paper's program."""
-        limits = {
-            "max_minutes": self.minutes,
-            "max_actor_steps": self.actor_steps,
-            "max_learner_steps": self.learner_steps,
-        }
-        return tuple(
-            f"--{name}={limit:.12g}" for name, limit in limits.items() if limit is not None
-        )
-
-    def covers(self, other: "Budget") -> bool:
-        """Whether a run of this budget is one of the other as well, if it is cut there."""
-        return all(
-            (ours is None) == (theirs is None) and (ours is None or ours >= theirs)
-            for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other))
-        )
-
-    def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
-        """Whether a run that is so far is over."""
-        done = (wall_seconds / 60, actor_steps, learner_steps)
-        return any(
-            limit is not None and value >= limit
-            for limit, value in zip(dataclasses.astuple(self), done)
-        )
-
-    def __str__(self) -> str:
-        """For people: "12 hours", "10,000,000 actor steps", "1 minute or 100 learner steps"."""
-        parts = [] if self.minutes is None else [duration(self.minutes)]
-        for limit, what in ((self.actor_steps, "actor"), (self.learner_steps, "learner")):
-            if limit is not None:
-                parts.append(f"{limit:,} {what} steps")
-        return " or ".join(parts) or "no limit"
+from common.reporting.budget import Budget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +77,3 @@ SMOKE = "smoke"
 def flag_name(flag: str) -> str:
     """ "num_actors" of "--num_actors=8"."""
     return flag.removeprefix("--").partition("=")[0]
-
-
-def duration(minutes: float) -> str:
-    """Minutes for people: "40 minutes", "1 hour", "4.5 days"."""
-    unit, size = next((unit, size) for unit, size, least in _UNITS if minutes >= least)
-    number = f"{minutes / size:.3g}"
-    return f"{number} {unit.removesuffix('s') if number == '1' else unit}"

@@ -7,8 +7,8 @@ import json
 import pathlib
 from typing import Any
 
-from common.experiments.scales import Budget
 from common.reporting import csv_rows
+from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")

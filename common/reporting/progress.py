@@ -1,4 +1,4 @@
-"""One live line that says how a run is doing."""
+"""The live progress line of a run."""
 
 from collections.abc import Iterator, Mapping
 import sys
@@ -8,34 +8,26 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from common.reporting.budget import Budget
+
 _SECONDS_BETWEEN_LINES = 15.0
 _BAR_WIDTHS = (24, 16, 10)
 
 
 class ProgressLine:
-    """Time or steps left, speeds and the last evaluation, redrawn in place.
+    """What is left of a run, its speeds and its last evaluation, on one line redrawn in place.
 
-    Where the stream is no terminal, a whole line is printed every 15 s instead. Of the limits
-    given, the one that is nearest to its end is shown.
+    A stream that is no terminal gets a whole line every 15 s instead. Of the budget's limits the
+    line shows the one that the run is nearest to.
 
     Args:
-      max_seconds: when the run ends, on the clock of `elapsed_seconds`.
-      max_learner_steps: after which learner step it ends.
-      max_actor_steps: after which environment step, over all actors, it ends.
-      min_replay_size: how many items the memory needs before learning starts.
-      stream: where to; standard error if not given.
+      budget: the run's.
+      min_replay_size: items in the replay before learning starts.
+      stream: where to print; standard error by default.
     """
 
-    def __init__(
-        self,
-        max_seconds: float | None,
-        *,
-        max_learner_steps: int | None = None,
-        max_actor_steps: int | None = None,
-        min_replay_size: int = 0,
-        stream: TextIO | None = None,
-    ):
-        self._limits = (max_seconds, max_learner_steps, max_actor_steps)
+    def __init__(self, budget: Budget, min_replay_size: int = 0, stream: TextIO | None = None):
+        self._budget = budget
         self._min_replay_size = min_replay_size
         self._stream = sys.stderr if stream is None else stream
         self._state: tuple[dict, dict, float, str] = ({}, {}, 0.0, "")
@@ -56,10 +48,10 @@ class ProgressLine:
         """Shows a new state.
 
         Args:
-          learner_row: the last row of learner.csv (`csv_rows.last_row`), None before the first.
-          evaluator_row: the last row of evaluator.csv, likewise.
-          elapsed_seconds: now, on the clock of the rows' wall_seconds.
-          note: a few words to add, e.g. "actor 1 restarted".
+          learner_row: the last row of learner.csv (`csv_rows.last_row`); None before the first.
+          evaluator_row: the last row of evaluator.csv; None before the first.
+          elapsed_seconds: the run's time so far, on the clock of the rows' wall_seconds.
+          note: words to add, such as "actor 1 restarted".
         """
         self._state = (dict(learner_row or {}), dict(evaluator_row or {}), elapsed_seconds, note)
         if self._live is not None:
@@ -71,14 +63,14 @@ class ProgressLine:
             self.print(self.line(None))
 
     def print(self, text: str) -> None:
-        """Prints a line of its own; on a terminal, above the live one."""
+        """Prints a line of its own, on a terminal above the live one."""
         if self._live is not None:
             self._live.console.print(Text(text))
         else:
             print(_encodable(text, self._stream.encoding), file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Leaves the line as it is and gives the terminal back."""
+        """Stops redrawing; the line stays."""
         if self._live is not None:
             self._live.stop()
 
@@ -89,7 +81,7 @@ class ProgressLine:
         self.close()
 
     def line(self, width: int | None) -> str:
-        """The fullest form of the line that fits `width` characters; without a bar if None."""
+        """Returns the fullest form of the line that fits `width` characters; if None, without a bar."""
         forms = list(self._forms())
         if width is None:
             return forms[0]
@@ -108,7 +100,7 @@ class ProgressLine:
         yield Text(_encodable(line, options.encoding), no_wrap=True, overflow="crop", end="")
 
     def _forms(self) -> Iterator[str]:
-        """The line without its bar, the longest wording first, then with ever less in it."""
+        """Yields the line without its bar, from the longest wording to the shortest."""
         note = [self._state[3]] if self._state[3] else []
         for long in (True, False):
             yield _join([self._left()[1], *self._speeds(long), *self._evaluation(long), *note])
@@ -117,11 +109,16 @@ class ProgressLine:
         yield _join([self._left()[1], *note])
 
     def _left(self) -> tuple[float | None, str]:
-        """The fraction done (None without limits), and what is left as text."""
+        """Returns the fraction done, None without limits, and what is left as text."""
         learner, _, elapsed, _ = self._state
-        done = (elapsed, learner.get("learner_steps") or 0, learner.get("actor_steps") or 0)
+        budget = self._budget
+        limits = (
+            (elapsed, None if budget.minutes is None else 60 * budget.minutes, ""),
+            (learner.get("learner_steps") or 0, budget.learner_steps, "learner steps"),
+            (learner.get("actor_steps") or 0, budget.actor_steps, "actor steps"),
+        )
         nearest: tuple[float | None, str] = (None, f"{_clock(elapsed)} elapsed")
-        for at, limit, unit in zip(done, self._limits, ("", "learner steps", "actor steps")):
+        for at, limit, unit in limits:
             if limit is None:
                 continue
             fraction = min(1.0, at / limit) if limit > 0 else 1.0
@@ -173,14 +170,14 @@ def _bar(fraction: float, width: int) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """1:23:45, or 23:45 within the hour."""
+    """Returns "1:23:45", or "23:45" within the hour."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def _age(seconds: float) -> str:
-    """A length of time to one unit: 42s, 7m, 3h."""
+    """Returns a length of time in one unit: "42s", "7m", "3h"."""
     seconds = max(0, int(seconds))
     if seconds < 60:
         return f"{seconds}s"
@@ -200,7 +197,7 @@ def _short(value: float) -> str:
 
 
 def _encodable(text: str, encoding: str | None) -> str:
-    """The text with plain letters where the stream cannot show the others."""
+    """Returns the text, in plain characters if the stream cannot show others."""
     encoding = encoding or "utf-8"
     plain = text.translate(str.maketrans("━╌·±–…", "#.|~-~"))
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 import fcntl
 import json
 import os
@@ -139,6 +139,8 @@ class RunDirectory:
         seed: int,
         scale: str,
         scale_changes: str = "",
+        budget=None,
+        changed=None,
         command: Sequence[str] | None = None,
     ) -> None:
         """Adds the entry of this start to run.json; one process of a run does so.
@@ -157,6 +159,8 @@ class RunDirectory:
             "seed": seed,
             "scale": scale,
             "scale_changes": scale_changes,
+            "budget": budget and budget.to_json(),
+            "changed": changed,
             "command": provenance.as_typed(sys.orig_argv if command is None else command),
             "git": provenance.git(),
             "versions": provenance.versions(),
@@ -229,7 +233,7 @@ class RunDirectory:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _read_json(path: Path) -> Any:

@@ -15,7 +15,8 @@ from common.experiments.registry import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
+from common.reporting.budget import Budget
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
 
@@ -67,7 +68,7 @@ DPG_VARIANTS = (
 """Appendix E; Ape-X DPG has an exponent of 0.6, 1e-4 and 256."""
 
 
-_SETTINGS = {**dqn.SETTINGS, **dpg.SETTINGS}
+_SETTINGS = {**dqn.SETTINGS.overrides, **dpg.SETTINGS.overrides}
 _CAPACITY = "--config.replay_capacity"
 _TWO_CORES = "two_cores"
 
@@ -357,7 +358,7 @@ def _preset() -> tuple[Change, ...]:
         number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
         return "no limit" if name == "samples_per_insert" and not value else number
 
-    default, ours = dqn.configuration(dqn.DEFAULT), dqn.TWO_CORES["dqn_two_cores"]
+    default, ours = dqn.SETTINGS.configuration("dqn"), dqn.TWO_CORES["dqn_two_cores"]
     return tuple(
         Change(
             f"--config.{name}={value}",

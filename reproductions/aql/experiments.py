@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from common.experiments.registry import Band, Experiment, OverTasks, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget
+from common.reporting.budget import Budget
 
 # DeepMind Lab: ResNet, LSTM and both heads.
 PROGRAM = Program("AQL", "binaries.aql", parameters=2_500_000)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from common.experiments.registry import Experiment, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
+from common.reporting.budget import Budget
 from reproductions.d4pg import settings
 
 CONTROL_SUITE = tuple(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.registry import Experiment, OverTasks, Paper, Part, Program, Reference, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget
+from common.reporting.budget import Budget
 
 PROGRAM = Program("Reactor", "binaries.reactor", parameters=908_235)  # 18 actions
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from common.experiments.registry import Band, Experiment, Paper, Part, Program, Returns, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget
+from common.reporting.budget import Budget
 
 # Humanoid: two networks of 376-128-128 and what follows them, with targets' room to spare.
 PROGRAM = Program("ReF-ER", "binaries.refer", parameters=200_000)

@@ -12,7 +12,8 @@ from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
 from common.experiments.plan import make_plan
 from common.experiments.registry import Experiment, Run
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
+from common.reporting.budget import Budget
 from reproductions.d4pg.experiments import PROGRAM
 
 TINY = Scale(

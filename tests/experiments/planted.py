@@ -4,8 +4,9 @@ import pathlib
 
 from common.experiments.registry import Experiment, Paper, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
 from common.reporting import columns
+from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 

@@ -5,7 +5,7 @@ import pytest
 
 from common.experiments.registry import Returns
 from common.experiments.runs import KeptRuns
-from common.experiments.scales import Budget
+from common.reporting.budget import Budget
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
 

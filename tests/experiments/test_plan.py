@@ -12,8 +12,9 @@ from common.experiments import registry, status
 from common.experiments.keep import keep
 from common.experiments.plan import PlanError, check_disk, disk_line, make_plan
 from common.experiments.registry import Run, Substitute
-from common.experiments.scales import PAPER, Budget, Scale
+from common.experiments.scales import PAPER, Scale
 from common.experiments.status import State
+from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
 

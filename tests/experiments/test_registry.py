@@ -6,8 +6,9 @@ from common import environments
 from common.environments.spec import EnvironmentSpec
 from common.experiments import registry, scales
 from common.experiments.registry import Run, UnknownError
-from common.experiments.scales import Budget, Change, Scale
+from common.experiments.scales import Change, Scale
 from common.reporting import reported
+from common.reporting.budget import Budget
 from reproductions.apex.dqn import settings as dqn_settings
 from reproductions.d4pg import config as d4pg_config
 from reproductions.d4pg import experiments as d4pg
@@ -173,26 +174,6 @@ def test_run_path():
     assert (registry.RESULTS / "runs").is_dir()
 
 
-def test_budget():
-    budget = Budget(minutes=1.5, learner_steps=100)
-    assert budget.flags == ("--max_minutes=1.5", "--max_learner_steps=100")
-    assert str(budget) == "1.5 minutes or 100 learner steps"
-    assert budget.reached(90, 0, 0) and budget.reached(0, 0, 100)
-    assert not budget.reached(89, 10**9, 99)
-    assert Budget(actor_steps=200_000_000).flags == ("--max_actor_steps=200000000",)
-    assert not Budget().reached(1e9, 1e9, 1e9)
-    assert Budget(minutes=7200).covers(Budget(minutes=2100))
-    assert not Budget(minutes=60).covers(Budget(minutes=2100))
-    assert not Budget(minutes=7200, actor_steps=9).covers(Budget(minutes=2100))
-    assert not Budget(minutes=7200).covers(Budget(actor_steps=9))
-    assert [str(Budget(minutes)) for minutes in (1, 60, 2100, 7200)] == [
-        "1 minute",
-        "1 hour",
-        "35 hours",
-        "5 days",
-    ]
-
-
 def test_a_runs_own_flags_win_over_its_scales():
     scale = Scale(
         "s",
@@ -227,10 +208,10 @@ def test_d4pgs_settings_and_size_are_those_of_its_agent():
     for name in ("figure 2", "figure 8", "section 4"):
         for run in registry.paper("d4pg").experiment(name).runs:
             setting = run.flags[0].removeprefix("--setting=")
-            config = d4pg_settings.configuration(setting)
+            config = d4pg_settings.SETTINGS.configuration(setting)
             if "--config.noise=ou" in run.flags:
                 config.noise = "ou"
-            assert d4pg_settings.name_of(config) == run.setting
+            assert d4pg_settings.SETTINGS.name_of(setting, config) == run.setting
     humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), EnvironmentSpec(67, 21))
     assert d4pg.PROGRAM.parameters == humanoid.parameters
 

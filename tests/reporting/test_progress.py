@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 
 LEARNER = {
@@ -20,8 +21,8 @@ LEARNER = {
 EVALUATOR = {"episode_return_mean": 812.34, "episode_return_std": 34.2, "wall_seconds": 1700.0}
 
 
-def _progress(**limits) -> ProgressLine:
-    return ProgressLine(limits.pop("max_seconds", 3600.0), stream=io.StringIO(), **limits)
+def _progress(minutes=60.0, *, min_replay_size=0, **limits) -> ProgressLine:
+    return ProgressLine(Budget(minutes, **limits), min_replay_size, io.StringIO())
 
 
 def test_wide_line_has_everything():
@@ -67,18 +68,18 @@ def test_before_data_it_says_what_it_waits_for():
 
 
 def test_nearest_limit_is_shown():
-    progress = _progress(max_seconds=36_000.0, max_learner_steps=150_000)
+    progress = _progress(600.0, learner_steps=150_000)
     progress.update(LEARNER, None, 1800.0)
     assert "30,000 learner steps left" in progress.line(120)
     progress.update(LEARNER, None, 35_000.0)
     assert "16:40 left" in progress.line(120)
-    endless = _progress(max_seconds=None)
+    endless = _progress(None)
     endless.update(LEARNER, None, 3723.0)
     assert endless.line(120).startswith("1:02:03 elapsed")
 
 
 def test_bar_grows():
-    progress = _progress(max_seconds=100.0)
+    progress = _progress(100 / 60)
     full = []
     for elapsed in (0.0, 50.0, 100.0, 130.0):
         progress.update(None, None, elapsed)
@@ -89,7 +90,7 @@ def test_bar_grows():
 
 def test_without_a_terminal_whole_lines_come_now_and_then():
     stream = io.StringIO()
-    with ProgressLine(600.0, stream=stream) as progress:
+    with ProgressLine(Budget(minutes=10), stream=stream) as progress:
         for second in range(61):
             progress.update(LEARNER, EVALUATOR, float(second))
     lines = stream.getvalue().splitlines()
@@ -100,7 +101,9 @@ def test_without_a_terminal_whole_lines_come_now_and_then():
 
 def test_stream_of_few_letters_gets_plain_ones():
     raw = io.BytesIO()
-    with ProgressLine(600.0, stream=io.TextIOWrapper(raw, encoding="ascii")) as progress:
+    with ProgressLine(
+        Budget(minutes=10), stream=io.TextIOWrapper(raw, encoding="ascii")
+    ) as progress:
         progress.update(LEARNER, EVALUATOR, 1.0, note="Reactor’s")
         assert b"812 ~ 34.2" in raw.getvalue()
 
@@ -108,8 +111,9 @@ def test_stream_of_few_letters_gets_plain_ones():
 @pytest.mark.parametrize("columns", [80, 120])
 def test_terminal_shows_one_line_redrawn(columns):
     code = f"""
+from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
-with ProgressLine(3600.0) as progress:
+with ProgressLine(Budget(minutes=60)) as progress:
     for second in (1800.0, 1830.0, 1860.0):
         progress.update({LEARNER}, {EVALUATOR}, second)
     progress.print("actor 1 ended")

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import pytest
 import yaml
 
 from common import environments

@@ -12,14 +12,14 @@ from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
 
 @pytest.mark.parametrize("setting", settings.SETTINGS)
 def test_a_setting_is_named_by_its_configuration(setting):
-    config = settings.configuration(setting)
-    assert settings.name_of(config) == setting
+    config = settings.SETTINGS.configuration(setting)
+    assert settings.SETTINGS.name_of(settings.SETTINGS.default, config) == setting
     assert ApexDQN(config).setting == setting
 
 
 def test_the_default_is_the_papers():
     """Section 4.1 and appendix C."""
-    c = settings.configuration("dqn")
+    c = settings.SETTINGS.configuration("dqn")
     assert (c.n_step, c.batch_size, c.learning_rate) == (3, 512, 6.25e-5)
     assert (c.rmsprop_decay, c.rmsprop_epsilon, c.max_gradient_norm) == (0.95, 1.5e-7, 40.0)
     assert (c.target_period, c.replay_capacity, c.removal_period) == (2500, 2_000_000, 100)
@@ -64,11 +64,14 @@ def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
         prefetch=2,
         removal_period=10,
     )
-    assert settings.name_of(config) == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    assert (
+        settings.SETTINGS.name_of(settings.SETTINGS.default, config)
+        == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    )
     values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}
     assert settings.name_of(DQNConfig(**values)) == "dqn_two_cores_lr0.0003"
     uniform = DQNConfig(priority_exponent=0.0, learning_rate=0.00025, importance_exponent=0.0)
-    assert settings.name_of(uniform) == "dqn_uniform"
+    assert settings.SETTINGS.name_of("dpg_uniform", uniform) == "dqn_uniform"
 
 
 def test_small_settings_have_few_actors_and_the_papers_360():
@@ -83,7 +86,7 @@ def test_a_flag_changes_one_value_of_a_setting(setting, monkeypatch):
     assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_dataclass(
-        "config", settings.configuration(setting), flag_values=values, sys_argv=argv
+        "config", settings.SETTINGS.configuration(setting), flag_values=values, sys_argv=argv
     )
     flags.DEFINE_string("setting", None, "", flag_values=values)
     values(argv)

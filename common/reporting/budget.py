@@ -1,0 +1,82 @@
+"""The limits of a run."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+_UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
+"""Unit, its length in minutes, and the duration in minutes from which on it is used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """The limits of a run, which ends at the first that it reaches; None is no limit.
+
+    Attributes:
+      minutes: wall-clock time over all starts of the run.
+      actor_steps: steps of all actors together.
+      learner_steps: updates.
+    """
+
+    minutes: float | None = None
+    actor_steps: int | None = None
+    learner_steps: int | None = None
+
+    @classmethod
+    def from_json(cls, values: Any) -> "Budget":
+        """Returns the budget of a JSON object as `to_json` makes it.
+
+        Raises:
+          ValueError: it is not such an object.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not (
+            isinstance(values, Mapping)
+            and set(values) == names
+            and all(one is None or isinstance(one, int | float) for one in values.values())
+        ):
+            raise ValueError(f"a budget has {', '.join(sorted(names))}, each a number or null")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """Returns {"minutes": ..., "actor_steps": ..., "learner_steps": ...}."""
+        return dataclasses.asdict(self)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The limits as command-line flags of an agent's program."""
+        return tuple(
+            f"--max_{name}={limit:.12g}"
+            for name, limit in self.to_json().items()
+            if limit is not None
+        )
+
+    def covers(self, other: "Budget") -> bool:
+        """Returns whether a run with this budget, cut where `other` ends, is one with `other`."""
+        return all(
+            (ours is None) == (theirs is None) and (ours is None or ours >= theirs)
+            for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other))
+        )
+
+    def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
+        """Returns whether a run that has done so much has reached a limit."""
+        done = (wall_seconds / 60, actor_steps, learner_steps)
+        return any(
+            limit is not None and value >= limit
+            for limit, value in zip(dataclasses.astuple(self), done)
+        )
+
+    def __str__(self) -> str:
+        """Returns "12 hours", "10,000,000 actor steps" or "1 minute or 100 learner steps"."""
+        parts = [] if self.minutes is None else [duration(self.minutes)]
+        for limit, steps in ((self.actor_steps, "actor"), (self.learner_steps, "learner")):
+            if limit is not None:
+                parts.append(f"{limit:,} {steps} steps")
+        return " or ".join(parts) or "no limit"
+
+
+def duration(minutes: float) -> str:
+    """Returns minutes in words: "40 minutes", "1 hour", "4.5 days"."""
+    unit, length = next((unit, length) for unit, length, least in _UNITS if minutes >= least)
+    number = f"{minutes / length:.3g}"
+    return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
