@@ -113,7 +113,7 @@ class LocalRun:
         from common.reporting import curves
 
         picture = self._directory.path / "learning_curve.png"
-        curves.learning_curve([self._directory.path], picture, title)
+        curves.learning_curve(self._directory, picture, title)
         return (
             f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
             f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
