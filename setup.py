@@ -48,7 +48,7 @@ class BuildOps(build_ext.build_ext):
 
 setuptools.setup(
     name="replay-rl-reproductions",
-    version="0.1.0",
+    version="0.2.0",
     description="Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2",
     license="Apache-2.0",
     python_requires=">=3.11",

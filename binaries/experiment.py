@@ -59,8 +59,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--scale",
         metavar="NAME",
         default=DEFAULT_SCALE,
-        help=f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's run.json "
-        "say what it changes from the paper",
+        help=f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's "
+        "run.json say what it changes from the paper",
     )
     parser.add_argument(
         "--runs",

@@ -1,8 +1,7 @@
-"""What the actors of a process have in common, wherever their transitions go."""
+"""Environments, seeds and records of the actors of a process."""
 
 from collections.abc import Callable
 import csv
-import pathlib
 
 import numpy as np
 
@@ -14,26 +13,26 @@ from common.reporting.run_directory import RunDirectory
 
 
 def make_environments(
-    environment_name: str, actors: range, seed: int, life: int
+    environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
 ) -> EnvironmentBatch:
-    """Builds the environments of these actors; none repeats what another one, or life, does."""
-    return environments.make_batch(
-        environment_name, [actor_seed(seed, actor, life) for actor in actors]
-    )
+    """Builds the environments of these actors; none repeats those of another actor or start."""
+    seeds = [actor_seed(seed, actor, start) for actor in actors]
+    return environments.make_batch(environment_name, seeds, frames=num_frames)
 
 
-def actor_seed(seed: int, actor: int, life: int) -> int:
-    """Of an actor's environment or noise, in its first life (0) or a later one."""
-    return int(np.random.SeedSequence([seed, actor, life]).generate_state(1)[0])
+def actor_seed(seed: int, actor: int, start: int) -> int:
+    """Returns the seed of an actor's environment or noise in its n-th start, from 0."""
+    return int(np.random.SeedSequence([seed, actor, start]).generate_state(1)[0])
 
 
-def begin_life(directory: pathlib.Path, actors: range) -> int:
-    """Notes in lives.csv that these actors begin one; returns how many lives any of them had.
+def record_start(directory: RunDirectory, actors: range) -> int:
+    """Appends a start of these actors to lives.csv and returns how many earlier starts there were.
 
     Args:
       directory: of the run.
+      actors: those of this process.
     """
-    path, former = RunDirectory(directory).lives_csv, 0
+    path, former = directory.lives_csv, 0
     if path.exists():
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
             for first, last in (row for row in csv.reader(file) if len(row) == 2):
@@ -44,10 +43,10 @@ def begin_life(directory: pathlib.Path, actors: range) -> int:
 
 
 class EpisodeLog:
-    """Writes acting.csv."""
+    """Rows of acting.csv, one an episode."""
 
     def __init__(
-        self, directory: pathlib.Path, actors: range, status: Callable[[], dict[str, float]]
+        self, directory: RunDirectory, actors: range, status: Callable[[], dict[str, float]]
     ):
         """Opens the file of a run.
 
@@ -57,7 +56,7 @@ class EpisodeLog:
           status: gives the columns that are not about the episode: wall_seconds, incarnation,
             parameter_version and parameter_age_steps of this moment.
         """
-        self._rows = CsvRows(RunDirectory(directory).acting_csv, columns.ACTING)
+        self._rows = CsvRows(directory.acting_csv, columns.ACTING)
         self._actors = actors
         self._status = status
         self._acted = np.zeros(len(actors), np.int64)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import dm_env
 import numpy as np
 
-from common.acting.policy import Nest, Policy, reset_rows
+from common.acting.policy import Policy, reset_rows
 from common.environments.batch import EnvironmentBatch
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -31,7 +31,6 @@ def run_episodes(
     environment: EnvironmentBatch,
     policy: Policy,
     num_episodes: int,
-    initial_state: Nest = (),
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
@@ -42,10 +41,8 @@ def run_episodes(
 
     Args:
       environment: K environments, which are reset first.
-      policy: see `Policy`; pass it without exploration noise.
+      policy: without exploration noise.
       num_episodes: at least 1.
-      initial_state: nest of [K, ...], the policy's recurrent state at the start of an episode; ()
-        for a feedforward policy.
       is_stopped: asked at each step; the evaluation ends early when it says so.
 
     Returns:
@@ -62,7 +59,7 @@ def run_episodes(
     current = np.zeros(k, np.float64)
     remaining = num_episodes
 
-    state = initial_state
+    state = initial_state = policy.initial_state(k)
     timestep = environment.reset()
     while remaining and not is_stopped():
         state = reset_rows(state, initial_state, timestep.step_type == _FIRST)

@@ -1,48 +1,18 @@
 """n-step transitions from a batch of environments (Ape-X appendix F)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import dm_env
 import numpy as np
 import tree
 
-from common.acting.policy import Nest
+from common.types import Nest, NStepTransitions
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
 
-class Transitions(NamedTuple):
-    """M n-step transitions from S_t to S_{t+k}, k <= n.
-
-    In the names, as everywhere here, `tm1` is where a transition begins and `t` where it ends.
-
-    environment_index: int32 [M], the row of the batch that each came from.
-    step: int64 [M], which of that environment's acting steps it begins at: 0, 1, 2, ... over the
-      life of the adder, across episodes, without gaps. Unique per environment: made for replay
-      keys.
-    observation_tm1: nest of [M, ...], S_t.
-    action_tm1: [M, A] (or [M]), A_t.
-    n_step_reward: float32 [M], R_{t:t+k}.
-    n_step_discount: float32 [M], gamma_{t:t+k}, what the value of S_{t+k} is multiplied by.
-    observation_t: nest of [M, ...], S_{t+k}.
-    extras_tm1: named arrays [M, ...], the policy's extras at S_t.
-    extras_t: named arrays [M, ...], the policy's extras at S_{t+k}.
-    """
-
-    environment_index: np.ndarray
-    step: np.ndarray
-    observation_tm1: Nest
-    action_tm1: np.ndarray
-    n_step_reward: np.ndarray
-    n_step_discount: np.ndarray
-    observation_t: Nest
-    extras_tm1: dict[str, np.ndarray]
-    extras_t: dict[str, np.ndarray]
-
-
-def concatenate(batches: Sequence[Transitions]) -> Transitions:
+def concatenate(batches: Sequence[NStepTransitions]) -> NStepTransitions:
     """Joins batches of the same structure, in order. Raises ValueError if there are none."""
     if not batches:
         raise ValueError("there are no transitions to concatenate")
@@ -66,7 +36,7 @@ class NStepAdder:
 
     Once for each timestep, with the policy's output on its observation:
 
-        finished = adder.observe(timestep, extras)      # Transitions, or None
+        finished = adder.observe(timestep, extras)      # NStepTransitions, or None
         adder.act(timestep, action, extras)
 
     `observe` adds the timestep's reward to the open elements and returns those that it completes,
@@ -113,7 +83,7 @@ class NStepAdder:
 
     def observe(
         self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
-    ) -> Transitions | None:
+    ) -> NStepTransitions | None:
         """Adds a timestep to the open elements and returns those that it completes.
 
         Args:
@@ -145,7 +115,7 @@ class NStepAdder:
             slots = by_age[ages]
         else:
             environments = np.flatnonzero(self._is_open[oldest])
-            slots = oldest
+            slots = np.full(environments.size, oldest)
         if not environments.size:
             return None
 
@@ -153,7 +123,7 @@ class NStepAdder:
         observation_tm1, action_tm1, extras_tm1 = tree.unflatten_as(
             self._ring, [leaf[slots, environments] for leaf in self._ring_leaves]
         )
-        return Transitions(
+        return NStepTransitions(
             environment_index=environments.astype(np.int32),
             step=self._steps[slots, environments],
             observation_tm1=observation_tm1,

@@ -1,30 +1,65 @@
-"""What a policy is."""
+"""The contracts of policies and adders, as the acting loop calls them."""
 
-from typing import Any, Protocol
+import abc
+from typing import Protocol
 
+import dm_env
 import numpy as np
 import tree
 
-Nest = Any  # a tree of NumPy arrays, as the `tree` library understands it
+from common.types import Nest, NStepTransitions
 
 
-class Policy(Protocol):
-    """Acts for K environments at once.
+class Policy(abc.ABC):
+    """A policy for K environments at once, with parameters that are loaded from outside."""
 
-    Calls are `policy(observation, state) -> action, state, extras`:
-      observation: nest of [K, ...], as the environment's spec.
-      state: nest of [K, ...], the recurrent state; () for a feedforward policy. The caller starts
-        from an initial state and puts its rows back where an episode begins (`reset_rows`).
-      action: [K, A] for continuous actions, [K] for discrete ones.
-      extras: named arrays [K, ...] that the learner or the initial priority needs (q, mu, V, ...).
-        They belong to the state that was observed, so they are asked for at the last state of an
-        episode too.
-    """
+    @abc.abstractmethod
+    def load(self, flat: np.ndarray) -> None:
+        """Takes over published parameters, [P] float32."""
 
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the recurrent state before an episode, [K, ...]; () for a feedforward policy."""
+        del num_environments
+        return ()
+
+    @abc.abstractmethod
     def __call__(
         self, observation: Nest, state: Nest
     ) -> tuple[np.ndarray, Nest, dict[str, np.ndarray]]:
-        """Returns the action, the next state and the extras."""
+        """Returns the action, the next state and the extras.
+
+        Args:
+          observation: nest of [K, ...], as the environment's spec.
+          state: nest of [K, ...], the recurrent state. The caller starts from `initial_state` and
+            puts its rows back where an episode begins (`reset_rows`).
+
+        Returns:
+          action: [K, A] for continuous actions, [K] for discrete ones.
+          state: nest of [K, ...].
+          extras: named arrays [K, ...] that the learner or the initial priority needs (q, mu, V).
+            They belong to the state that was observed, so the loop asks for them at the last state
+            of an episode too.
+        """
+
+
+class ExploringPolicy(Policy):
+    """A policy of training actors, which also gives the first priorities of what they add."""
+
+    @abc.abstractmethod
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+        """Returns raw priorities [M] float32, from values buffered in the transitions' extras."""
+
+
+class Adder(Protocol):
+    """A converter of a batch of environments' timesteps into what is added to a replay."""
+
+    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Nest | None:
+        """Takes a timestep with the policy's extras; returns what it completes, None if nothing."""
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Takes the action at the timestep that `observe` was just given."""
 
 
 def reset_rows(state: Nest, initial_state: Nest, first: np.ndarray) -> Nest:

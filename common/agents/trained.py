@@ -1,36 +1,40 @@
-"""What a run has learnt: its newest checkpoint as a policy."""
+"""The newest checkpoint of a run, as a policy."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from common import environments
-from common.agents.agent import Actor, Agent, EnvironmentSpec
+from common.acting.policy import Policy, reset_rows
+from common.agents.agent import Agent
+from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 AgentFactory = Callable[[Mapping[str, Any]], Agent]
-"""Builds a paper's agent from the "config" of a run's config.json.
+"""Builds a paper's agent, given a run's config.json.
 
-A reproduction's agent.py has one called `from_config`. It raises ValueError on what cannot be.
+A reproduction's agent.py has one called `from_config`. It raises KeyError, TypeError or ValueError
+if that is no configuration of the agent.
 """
-
-_Config = TypeVar("_Config")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
     """The newest checkpoint of a run.
 
-    environment: its name, as given to `common.environments.make`.
-    learner_steps: updates behind the parameters.
-    parameters: [P] float32, as they are published to actors.
+    Attributes:
+      agent: of the run.
+      environment: its name, as given to `common.environments.make`.
+      spec: of the environment.
+      learner_steps: updates behind the parameters.
+      parameters: [P] float32, as they are published to actors.
     """
 
     agent: Agent
@@ -39,18 +43,20 @@ class TrainedRun:
     learner_steps: int
     parameters: np.ndarray
 
-    def make_policy(self, num_environments: int) -> Actor:
-        """The policy as it is evaluated, for a batch of environments."""
+    def make_policy(self, num_environments: int) -> Policy:
+        """Returns the policy as it is evaluated, for a batch of environments."""
         policy = self.agent.make_evaluator(self.spec, num_environments)
         policy.load(self.parameters)
         return policy
 
 
 class TrainedPolicy:
-    """A trained policy, as it is evaluated, as a function: `policy(observation) -> action`.
+    """A trained policy, as it is evaluated: `policy(observation) -> action`.
+
+    A recurrent policy keeps its state from call to call: call `reset()` where an episode begins.
 
     Attributes:
-      environment: the name of the one it was trained in.
+      environment: name of the environment that it was trained in.
       learner_steps: updates behind it.
     """
 
@@ -61,6 +67,20 @@ class TrainedPolicy:
         self._shape = image or (run.spec.observation_size,)
         self._dtype = np.uint8 if image else np.float32
         self._policy = run.make_policy(1)
+        self._state: Any = None
+        self._size = 0
+
+    def reset(self, first: np.ndarray | None = None) -> None:
+        """Forgets the recurrent state, as at the beginning of an episode.
+
+        Args:
+          first: bool [K], the rows of the batch whose episode begins; None: all.
+        """
+        if first is None or self._state is None:
+            self._state = None
+        else:
+            initial = self._policy.initial_state(self._size)
+            self._state = reset_rows(self._state, initial, np.asarray(first, bool))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Returns the action.
@@ -73,7 +93,8 @@ class TrainedPolicy:
           [A], or [K, A], float32 in [-1, 1]; of discrete actions [], or [K], int32.
 
         Raises:
-          ValueError: the observation has another shape, or an image is not of uint8.
+          ValueError: the observation has another shape, or an image is not of uint8, or K has
+            changed without a `reset`.
         """
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
@@ -86,7 +107,15 @@ class TrainedPolicy:
         if self._dtype == np.uint8 and given.dtype != np.uint8:
             raise ValueError(f"an image must be of uint8, got {given.dtype}: 0 to 255, not scaled")
         batch = given.astype(self._dtype).reshape(-1, *self._shape)
-        actions, _, _ = self._policy(batch, self._policy.initial_state(len(batch)))
+        if self._state is None:
+            self._state, self._size = self._policy.initial_state(len(batch)), len(batch)
+        has_state = not isinstance(self._state, tuple) or self._state
+        if has_state and len(batch) != self._size:
+            raise ValueError(
+                f"the policy was called with {self._size} observations and is called with "
+                f"{len(batch)}: call reset() between"
+            )
+        actions, self._state, _ = self._policy(batch, self._state)
         return actions if is_batch else actions[0]
 
 
@@ -106,12 +135,13 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     config = run.read_config()
     try:
         name = config["environment"]
-        agent = make_agent(config["config"])
-    except KeyError as error:
-        raise RunDirectoryError(f"{run.config_json} has no {error}: is it of a run?") from None
-    except (TypeError, ValueError) as error:
-        raise RunDirectoryError(f"{run.config_json} is not of this version: {error}") from None
-    environment = environments.make(name, seed=0)
+        agent = make_agent(config)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise RunDirectoryError(
+            f"{run.config_json} is not of this version of the program: {reason}"
+        ) from None
+    environment = environments.make(name, seed=0, frames=agent.num_frames)
     spec = EnvironmentSpec.of(environment)
     environment.close()
     try:
@@ -120,7 +150,7 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
         raise RunDirectoryError(f"{run.config_json} does not fit together: {error}") from None
 
     learner = agent.make_learner(spec, seed=0)
-    if not _restore_newest(run.checkpoints, learner):
+    if not restore_newest(run.checkpoints, {"learner": learner}):
         raise CheckpointError(
             f"{run.path} has no checkpoint yet: wait for the run's first one, or let it run longer"
         )
@@ -128,26 +158,8 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     return TrainedRun(agent, name, spec, int(learner.steps), parameters)
 
 
-def configuration(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
-    """A dataclass from its fields in JSON: lists become tuples, absent fields their defaults.
-
-    Raises:
-      TypeError or ValueError: an unknown field, or a value that cannot be.
-    """
-    names = {field.name for field in dataclasses.fields(cls)}
-    for name in values:
-        if name not in names:
-            raise ValueError(f"it knows no hyperparameter {name}")
-    return cls(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-    )
-
-
-def _restore_newest(directory: pathlib.Path, learner: tf.Module) -> bool:
-    """Restores the learner's part of the newest checkpoint; False if there is none.
+def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:
+    """Restores parts of the newest checkpoint; returns False if there is none.
 
     A run that goes on may remove files while they are read, but only when there are newer ones.
     """
@@ -155,7 +167,7 @@ def _restore_newest(directory: pathlib.Path, learner: tf.Module) -> bool:
     while True:
         before = names.read_bytes() if names.exists() else b""
         try:
-            return Checkpoints(directory, {"learner": learner}).restore()
+            return Checkpoints(directory, state).restore()
         except CheckpointError:
             if not names.exists() or names.read_bytes() == before:
                 raise

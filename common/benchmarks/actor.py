@@ -9,13 +9,13 @@ DQN is in `image_actor.py`.
 
 from collections.abc import Iterator
 import dataclasses
+import functools
 import itertools
 import time
 
 import numpy as np
 
 from common import environments
-from common.acting.loop import loop_of
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
 from common.agents.agent import EnvironmentSpec
@@ -26,6 +26,7 @@ from common.cluster import token as token_lib
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import EnvironmentBatch
+from common.program import layouts
 from common.replay.service import RemoteMemory
 
 _NOISE = 0.3
@@ -60,7 +61,10 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     """
     name = "actor/" + sizes.environment.partition(":")[2].replace(":", "_")
     agent = program.make_agent()
-    topology, token = Topology.local({"replay": 1}, "replay"), token_lib.new_token()
+    topology, token = (
+        Topology.local(layouts.DISTRIBUTED.roles, {"replay": 1}),
+        token_lib.new_token(),
+    )
     config = {"replay_capacity": _CAPACITY}
     with RoleProcess(program, "replay", topology, token, sizes.environment, config) as role:
         client = rpc.Client(topology.address("replay"), token)
@@ -70,9 +74,10 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
         actor = agent.make_actor(spec, actors, len(actors), seed=0)
         memory = RemoteMemory(client, agent.step_specs(spec))
         role.wait_until_available(client)
-        sender = Sender(agent, actor, memory, actors, StopRequest())
+        to_items = functools.partial(agent.items, actor, actors, 0)
+        sender = Sender(memory, to_items, agent.schedule(), agent.send_batch, StopRequest())
         sender.start()
-        loop = loop_of(agent, actor, acted, sender.add, lambda *_: None)
+        loop = agent.acting_loop(actor, acted, sender.add, lambda *_: None)
         simulated, actions = _make_batch(sizes), _random_actions(sizes, spec)
         simulated.reset()
 

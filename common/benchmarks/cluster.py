@@ -19,6 +19,7 @@ from common.benchmarks.report import Row, say
 from common.benchmarks.roles import Program, flag_text, last_words, role_variables, start_process
 from common.cluster import token as token_lib
 from common.cluster.topology import Topology
+from common.program import layouts
 from common.reporting.csv_rows import read_rows
 
 _ROLES = ("learner", "replay", "actor", "evaluator")
@@ -126,7 +127,10 @@ def _start_local(
 def _start_separately(
     command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
 ) -> dict[str, subprocess.Popen]:
-    topology, token = Topology.local(dict.fromkeys(_ROLES, 1)), token_lib.new_token()
+    topology, token = (
+        Topology.local(layouts.DISTRIBUTED.roles, dict.fromkeys(_ROLES, 1)),
+        token_lib.new_token(),
+    )
     return {
         role: _start(
             [*command, f"--role={role}"],

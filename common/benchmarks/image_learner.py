@@ -7,21 +7,17 @@ new priorities back, all of it part of what is timed. TensorFlow may use all cor
 
 from collections.abc import Callable
 import dataclasses
-import functools
 
-import numpy as np
 import tensorflow as tf
 
 from common import environments
-from common.acting.items import as_items
-from common.acting.loop import loop_of
-from common.agents.agent import Agent, EnvironmentSpec, schedule_for
+from common.agents.replay_agent import ReplayAgent
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
+from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import Batch, UpdateLoop
 from common.replay.memory import Memory
-from common.roles.replay import make_memory
+from common.types import Batch
 
 _ENVIRONMENT = "atari:pong"
 _PEER = "TensorFlow alone, one fixed batch"
@@ -73,19 +69,16 @@ def _rate_of(step: Callable[[], object], sizes: Sizes) -> Callable[[], float]:
     return lambda: rate(step, sizes.updates)
 
 
-def _filled_memory(agent: Agent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]:
+def _filled_memory(agent: ReplayAgent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]:
     """A memory with what untrained actors do in so many games."""
     games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
     spec, actors = EnvironmentSpec.of(games), range(sizes.games)
     actor = agent.make_actor(spec, actors, sizes.games, seed=0)
-    memory = make_memory(agent, spec, seed=0)
-    loop = loop_of(
-        agent,
+    memory = agent.make_memory(spec, seed=0)
+    loop = agent.acting_loop(
         actor,
         games,
-        lambda transitions: memory.insert(
-            *as_items(agent, actor, transitions, np.asarray(actors), 0, 0)
-        ),
+        lambda transitions: memory.insert(*agent.items(actor, actors, 0, transitions, 0)),
         lambda *_: None,
     )
     while memory.statistics().items < sizes.items:
@@ -94,21 +87,12 @@ def _filled_memory(agent: Agent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]
     return memory, spec
 
 
-def _replay_learner(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
+def _replay_learner(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
     learner = agent.make_learner(spec, seed=0)
-    loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile)
-    return ReplayLearner(
-        memory,
-        loop,
-        learner.steps,
-        schedule_for(agent),
-        agent.prefetch,
-        decode=functools.partial(agent.decode, spec=spec),
-        removal_period=agent.removal_period,
-    )
+    return agent.replay_learner(learner, memory, spec, 0, agent.schedule(), agent.prefetch)
 
 
-def _fixed_batch_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable:
+def _fixed_batch_step(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> Callable:
     sample = memory.sample(agent.batch_size)
     probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
     steps = agent.decode(sample.steps, spec)

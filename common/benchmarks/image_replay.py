@@ -22,8 +22,8 @@ from common.benchmarks import peers
 from common.benchmarks.loops import INSERTED, SAMPLED, Batch
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
-from common.learning.transition import Transition
 from common.replay.memory import Bytes, Memory
+from common.types import StoredTransition
 
 _ENVIRONMENT = "atari:pong"
 _FILL = 500
@@ -52,7 +52,7 @@ QUICK = Sizes(capacity=1000, loops=10, service_loops=16, transitions=1000, games
 class _Columns(NamedTuple):
     """One kind of columns: their specs, and batches of _FILL transitions that fill a memory."""
 
-    specs: Transition
+    specs: StoredTransition
     batches: Sequence[Batch]
 
 
@@ -128,7 +128,7 @@ def _columns(
     """The same transitions with PNG files and raw."""
     specs = agent.step_specs(spec)
     image = tf.TensorSpec(spec.image_shape, tf.uint8)
-    raw_specs = Transition(*(image if isinstance(one, Bytes) else one for one in specs))
+    raw_specs = StoredTransition(*(image if isinstance(one, Bytes) else one for one in specs))
     files = np.stack([agent.encode(stack) for stack in stacks])
     rng = np.random.default_rng(1)
     count = sizes.transitions
@@ -136,12 +136,12 @@ def _columns(
     rewards = rng.integers(-1, 2, count).astype(np.float32)
     discounts = np.full(count, agent.discount**agent.n_step, np.float32)
 
-    def columns(specs: Transition, observations: np.ndarray) -> _Columns:
+    def columns(specs: StoredTransition, observations: np.ndarray) -> _Columns:
         before, after = (
             one.reshape(-1, *observations.shape[2:])
             for one in (observations[: -agent.n_step], observations[agent.n_step :])
         )
-        steps = Transition(before, actions, rewards, discounts, after)
+        steps = StoredTransition(before, actions, rewards, discounts, after)
         return _Columns(
             specs,
             [

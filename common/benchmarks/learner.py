@@ -13,19 +13,22 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agents.agent import Agent, EnvironmentSpec, Learner, schedule_for
+from common.agents.replay_agent import ReplayAgent
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.parameters import ParameterService
 from common.cluster.topology import Topology
+from common.environments.spec import EnvironmentSpec
+from common.learning.learner import Learner
 from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import Batch, UpdateLoop
+from common.learning.update_loop import UpdateLoop
 from common.networks import packing
+from common.program import layouts
 from common.replay import memory as memory_lib
 from common.replay.service import ReplayService
-from common.roles.replay import make_memory
+from common.types import Batch
 
 WALKER, WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PEER = "XLA loop on one fixed batch"
@@ -50,7 +53,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     """Returns the rows of the learner suite."""
     agent = program.make_agent(min_replay_size=1)
     learner = agent.make_learner(WALKER, seed=0)
-    memory = make_memory(agent, WALKER, seed=0)
+    memory = agent.make_memory(WALKER, seed=0)
     _fill(agent, memory, sizes.items)
     rows, together = _alone(agent, learner, memory, sizes, repeats)
     if sizes.actor_seconds:
@@ -59,7 +62,7 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     return rows
 
 
-def _fill(agent: Agent, memory: memory_lib.Memory, items: int) -> None:
+def _fill(agent: ReplayAgent, memory: memory_lib.Memory, items: int) -> None:
     rng = np.random.default_rng(0)
     steps = tree.map_structure(
         lambda column: rng.random((items, *column.shape), np.float32), agent.step_specs(WALKER)
@@ -68,7 +71,7 @@ def _fill(agent: Agent, memory: memory_lib.Memory, items: int) -> None:
 
 
 def _alone(
-    agent: Agent, learner: Learner, memory: memory_lib.Memory, sizes: Sizes, repeats: int
+    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory, sizes: Sizes, repeats: int
 ) -> tuple[list[Row], ReplayLearner]:
     """Updates a second with nothing beside: in calls of the configured number, and one by one.
 
@@ -106,21 +109,21 @@ def _alone(
 
 
 def _replay_learner(
-    agent: Agent, learner: Learner, memory: memory_lib.Memory, num_updates: int
+    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory, num_updates: int
 ) -> ReplayLearner:
     """As the learner's process makes it for a memory of its own: no drawing ahead."""
     loop = UpdateLoop(learner.update, num_updates, agent.batch_size, agent.jit_compile)
-    return ReplayLearner(memory, loop, learner.steps, schedule_for(agent), prefetch=0)
+    return ReplayLearner(memory, loop, learner.steps, agent.schedule())
 
 
-def _batch(agent: Agent, memory: memory_lib.Memory) -> Batch:
+def _batch(agent: ReplayAgent, memory: memory_lib.Memory) -> Batch:
     sample = memory.sample(agent.batch_size)
     probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
     return Batch(sample.steps, probabilities, tf.cast(sample.count, tf.float32))
 
 
 def _fixed_batch_loop(
-    agent: Agent, learner: Learner, memory: memory_lib.Memory
+    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory
 ) -> Callable[[], tf.Tensor]:
     batch = _batch(agent, memory)
     n = agent.updates_per_call
@@ -153,7 +156,7 @@ def _products_per_second() -> float:
     return count * rate(lambda: _products(left, right, tf.constant(count)), 1)
 
 
-def _operations(agent: Agent, learner: Learner) -> int:
+def _operations(agent: ReplayAgent, learner: Learner) -> int:
     """Multiplications and additions in the matrix products of one update, from its graph."""
 
     def spec(column: tf.TensorSpec) -> tf.TensorSpec:
@@ -177,7 +180,7 @@ def _operations(agent: Agent, learner: Learner) -> int:
 
 def _with_actors(
     program: Program,
-    agent: Agent,
+    agent: ReplayAgent,
     learner: Learner,
     memory: memory_lib.Memory,
     replay_learner: ReplayLearner,
@@ -191,7 +194,10 @@ def _with_actors(
     memory as fast as it can, and pulls the parameters that the learner publishes after each call.
     The peers are the learner alone, earlier in the same run, and nothing.
     """
-    topology, token = Topology.local({"learner": 1}), token_lib.new_token()
+    topology, token = (
+        Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1}),
+        token_lib.new_token(),
+    )
     server = rpc.Server(topology.bind_address, token)
     ReplayService(server, memory)
     variables = tuple(learner.actor_variables)

@@ -147,7 +147,6 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: Batch) -> Cal
     """
     batch = tree.map_structure(tf.constant, batch)
     columns = memory.signature.flatten(batch.steps)
-    no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
     nobody, no_count = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
     priorities = tf.constant(np.random.default_rng(0).uniform(0.1, 1.0, SAMPLED), tf.float32)
 
@@ -156,10 +155,7 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: Batch) -> Cal
         samples = []
         for i in range(IN_FLIGHT):
             new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
-            client.call(
-                "replay_insert",
-                [nobody, no_count, new, no_keys, no_lengths, batch.priorities, *columns],
-            )
+            client.call("replay_insert", [nobody, no_count, new, batch.priorities, *columns])
             samples.append(memory.sample(SAMPLED))
             memory.update_priorities(drawn[i], priorities)
         return tf.stack([sample.keys for sample in samples])

@@ -23,7 +23,6 @@ from common.benchmarks.loops import INSERTED, SAMPLED, Batch
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
 from common.replay import memory as memory_lib
-from common.roles.replay import make_memory
 
 HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
 CARTPOLE = EnvironmentSpec(5, 1)
@@ -91,9 +90,9 @@ def _bytes_per_raw_byte(
     is keys, the index, two distributions (proportional and first in, first out).
     """
     batch = _batch(agent, spec, _FILL)
-    make_memory(agent, spec, seed=0).insert(np.arange(_FILL), *batch)  # what the first use loads
+    agent.make_memory(spec, seed=0).insert(np.arange(_FILL), *batch)  # what the first use loads
     before = loops_lib.resident_bytes()
-    memory = make_memory(agent, spec, seed=0)
+    memory = agent.make_memory(spec, seed=0)
     keys = loops_lib.key_ranges(_FILL)
     loops_lib.fill(memory, sizes.capacity, keys, [batch])
     raw = sizes.capacity * memory.signature.bytes_per_step

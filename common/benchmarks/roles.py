@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from common.agents.agent import Agent
+from common.agents.replay_agent import ReplayAgent
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError
@@ -31,10 +31,10 @@ class Program:
     """
 
     module: str
-    make: Callable[..., Agent]
+    make: Callable[..., ReplayAgent]
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def make_agent(self, **fields: Any) -> Agent:
+    def make_agent(self, **fields: Any) -> ReplayAgent:
         """Builds the agent, with these fields of the config besides."""
         return self.make(**{**self.config, **fields})
 

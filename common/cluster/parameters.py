@@ -16,8 +16,6 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 
 STATUS_METHOD = "parameters_status"
 READ_METHOD = "parameters_read"
-ACKNOWLEDGE_METHOD = "parameters_acknowledge"
-EVALUATOR = "evaluator"  # the role that the learner waits for at its end
 SLICE_SIZE = 500_000  # float32: 2 MB, half of what a message holds
 MAX_READ_ATTEMPTS = 20
 _HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
@@ -27,11 +25,11 @@ _UNSEEN_VERSIONS = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """Where the learner stands.
+    """The learner's progress at its newest publication.
 
     Attributes:
         version: of the newest snapshot; 0 before the first. It grows with every publication, also
-            from one life of the learner to the next.
+            from one start of the learner to the next.
         learner_steps: learner updates at its publication.
         actor_steps: environment steps of all actors at its publication.
         wall_seconds: since the run's first start, at its publication.
@@ -83,22 +81,11 @@ class ParameterService:
             tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False, shape=tf.TensorShape([None]))
             for _ in range(keep_versions)
         ]
-        self._acknowledged = tf.lookup.experimental.MutableHashTable(
-            tf.string, tf.int64, default_value=tf.constant(0, tf.int64)
-        )
-        self._asked = tf.lookup.experimental.MutableHashTable(
-            tf.string, tf.int64, default_value=tf.constant(0, tf.int64)
-        )
-        server.register(STATUS_METHOD, self._serve_status, [tf.TensorSpec([], tf.string)])
+        server.register(STATUS_METHOD, self._serve_status, [])
         server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
-        server.register(
-            ACKNOWLEDGE_METHOD,
-            self._serve_acknowledge,
-            [tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)],
-        )
 
     def go_on_after(self, version: int) -> None:
-        """Makes the next versions newer than one of a former life, and those shortly after it.
+        """Makes the next versions newer than one of a former start, and those shortly after it.
 
         Whatever the clock says: one that was put back would leave readers with old parameters.
         """
@@ -135,18 +122,8 @@ class ParameterService:
             self._version = version
         return version
 
-    def acknowledged(self, role_name: str) -> int:
-        """Returns the newest version that a role said it has seen, 0 if none."""
-        return int(self._acknowledged.lookup(tf.constant(role_name)))
-
-    def times_asked(self, role_name: str) -> int:
-        """Returns how often a role has asked where the learner stands: a sign that it is alive."""
-        return int(self._asked.lookup(tf.constant(role_name)))
-
-    def _serve_status(self, role_name: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        times = self._asked.lookup(role_name) + 1
-        with tf.control_dependencies([self._asked.insert(role_name, times)]):
-            return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
+    def _serve_status(self) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
 
     def _serve_slice(self, version: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """Returns the header, as floats, and `flat[offset:offset + size]`; none if it is gone."""
@@ -157,25 +134,19 @@ class ParameterService:
         begin = offset + _HEADER_FLOATS
         return tf.concat([packed[:_HEADER_FLOATS], packed[begin : begin + size]], axis=0)
 
-    def _serve_acknowledge(self, role_name: tf.Tensor, version: tf.Tensor) -> tf.Tensor:
-        with tf.control_dependencies([self._acknowledged.insert(role_name, version)]):
-            return tf.identity(version)
-
 
 class ParameterClient:
     """Reads the snapshots of a `ParameterService`.
 
     Args:
-        client: of the learner.
-        role_name: who reads, for `ParameterService.times_asked`.
+        client: of the job that publishes.
     """
 
-    def __init__(self, client: rpc.Client, role_name: str = ""):
+    def __init__(self, client: rpc.Client):
         self._client = client
-        self._role_name = role_name
 
     def latest(self) -> Status:
-        """Returns where the learner stands; raises what `rpc.Client.call` does."""
+        """Returns the learner's progress; raises what `rpc.Client.call` does."""
         return self._latest()[0]
 
     def read(self, if_newer_than: int = 0) -> Snapshot | None:
@@ -197,14 +168,8 @@ class ParameterClient:
             "read: publish less often, or keep more versions"
         )
 
-    def acknowledge(self, version: int) -> None:
-        """Tells the learner that this role is through with a version: no need to stay up for it."""
-        self._client.call(
-            ACKNOWLEDGE_METHOD, [tf.constant(self._role_name), tf.constant(version, tf.int64)]
-        )
-
     def _latest(self) -> tuple[Status, int]:
-        fields, num_parameters = self._client.call(STATUS_METHOD, [tf.constant(self._role_name)])
+        fields, num_parameters = self._client.call(STATUS_METHOD)
         version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
         status = Status(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)

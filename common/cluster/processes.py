@@ -1,5 +1,6 @@
 """What each role's process does at its start: die with its parent, stop in order, share cores."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -8,6 +9,8 @@ import time
 
 from common.cluster.errors import ClusterError
 
+READY_VARIABLE = "REPLAY_RL_READY"
+"""Number of the descriptor on which a process tells its launcher that it has come up."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -36,6 +39,15 @@ def set_parent_death_signal(
         os.kill(os.getpid(), signal_number)
 
 
+def report_ready() -> None:
+    """Tells the launcher, if there is one, that this process has come up; repeats do nothing."""
+    number = os.environ.pop(READY_VARIABLE, None)
+    if number is not None:
+        with contextlib.suppress(OSError):
+            os.write(int(number), b"1")
+            os.close(int(number))
+
+
 class StopRequest:
     """Whether SIGTERM or SIGINT asked this process to stop, for loops that end in good order.
 
@@ -52,9 +64,9 @@ class StopRequest:
         """
 
     def install(self) -> "StopRequest":
-        """Takes over SIGTERM and SIGINT; returns itself."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        """Takes over SIGTERM, SIGHUP (a closed terminal) and SIGINT; returns itself."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, self._on_signal)
         return self
 
     @property

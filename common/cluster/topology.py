@@ -1,4 +1,4 @@
-"""Which roles a cluster has, where they listen, and which of them this process is.
+"""The jobs of a cluster, their addresses, and the task of this process.
 
 The source is `TF_CONFIG`, as for TensorFlow's own clusters, with this project's job names:
 `{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`.
@@ -14,9 +14,6 @@ import socket
 
 from common.cluster.errors import ClusterError
 
-JOBS = ("learner", "replay", "actor", "evaluator", "parameter_server", "worker")
-# These only call others, so they may come and go without standing in the cluster's list.
-CALLING_JOBS = ("actor", "evaluator", "worker")
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 
 
@@ -47,7 +44,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or number means this machine only."""
+    """Returns whether a host name or number means this machine only."""
     if host == "localhost":
         return True
     try:
@@ -66,16 +63,38 @@ def free_ports(count: int) -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True)
+class Job:
+    """A job of a cluster, as the transport has to know it.
+
+    Attributes:
+        name: in `TF_CONFIG` and after `--role=`.
+        calls: names of the jobs whose services it calls.
+        is_called: whether others call it, so that the cluster has to list its tasks.
+        host: job whose process offers this one's service where the cluster lists no task of this
+            one; "" if the cluster has to list one.
+        max_tasks: how many tasks there can be; None is any number.
+    """
+
+    name: str
+    calls: tuple[str, ...] = ()
+    is_called: bool = False
+    host: str = ""
+    max_tasks: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """The addresses of every job, and the task that this process has.
 
     Attributes:
+        jobs: the jobs that the cluster may have, the one that keeps the run first.
         cluster: job -> its addresses, by index, as others call them.
         job: this process's job.
         index: its index in the job, from 0.
         bind_host: the host to listen at, where it differs from the advertised one.
     """
 
+    jobs: tuple[Job, ...]
     cluster: Mapping[str, tuple[str, ...]]
     job: str
     index: int
@@ -83,17 +102,21 @@ class Topology:
 
     def __post_init__(self):
         seen: dict[str, str] = {}
-        for job, addresses in self.cluster.items():
-            _check_job(job)
+        for name, addresses in self.cluster.items():
+            most = self._job(name).max_tasks
+            if most is not None and len(addresses) > most:
+                raise ClusterError(
+                    f"the cluster lists {len(addresses)} tasks of {name}: there can be {most}"
+                )
             for address in addresses:
                 split_address(address)
                 if address in seen:
                     raise ClusterError(
-                        f"{address} serves both {seen[address]} and {job}: give each task an "
+                        f"{address} serves both {seen[address]} and {name}: give each task an "
                         "address of its own"
                     )
-                seen[address] = job
-        _check_job(self.job)
+                seen[address] = name
+        job = self._job(self.job)
         if self.index < 0:
             raise ClusterError(f"the task index {self.index} is negative: count from 0")
         if self.job in self.cluster:
@@ -103,14 +126,16 @@ class Topology:
                     f"the task is {self.job} {self.index}, but the cluster lists {count} of that "
                     "job: correct the index or add its address"
                 )
-        elif self.job not in CALLING_JOBS:
+        elif job.is_called:
             raise ClusterError(
                 f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
                 "add its address, others have to reach it"
             )
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Topology":
+    def from_environment(
+        cls, jobs: tuple[Job, ...], environment: Mapping[str, str] = os.environ
+    ) -> "Topology":
         """Reads `TF_CONFIG`, and `REPLAY_RL_BIND_HOST` where it is set (for example 0.0.0.0).
 
         Raises:
@@ -123,20 +148,24 @@ class Topology:
                 '"task": {"type": job, "index": 0}}; --role=local needs none'
             )
         try:
-            return cls(*_parse(text), bind_host=environment.get(BIND_HOST_VARIABLE) or None)
+            bind_host = environment.get(BIND_HOST_VARIABLE) or None
+            return cls(jobs, *_parse(text), bind_host=bind_host)
         except ClusterError as error:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
     @classmethod
-    def local(cls, counts: Mapping[str, int], job: str = "learner", index: int = 0) -> "Topology":
-        """Returns a cluster of `counts[job]` tasks a job, on free ports of the loopback."""
+    def local(cls, jobs: tuple[Job, ...], counts: Mapping[str, int]) -> "Topology":
+        """Returns a cluster of `counts[job]` tasks a job, on free ports of the loopback.
+
+        Its task is the first one of the job that keeps the run.
+        """
         ports = iter(free_ports(sum(counts.values())))
         cluster = {
             name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
             for name, count in counts.items()
             if count
         }
-        return cls(cluster, job, index)
+        return cls(jobs, cluster, jobs[0].name, 0)
 
     def to_tf_config(self, job: str, index: int) -> str:
         """Returns the `TF_CONFIG` text for one task of this cluster."""
@@ -149,7 +178,7 @@ class Topology:
         )
 
     def addresses(self, job: str) -> tuple[str, ...]:
-        """Returns the addresses of a job, none where the cluster does not have it."""
+        """Returns the addresses of a job's tasks, none where the cluster lists none."""
         return tuple(self.cluster.get(job, ()))
 
     def address(self, job: str, index: int = 0) -> str:
@@ -163,20 +192,25 @@ class Topology:
             raise ClusterError(f"the cluster has no {job} {index}: add its host:port to TF_CONFIG")
         return addresses[index]
 
-    @property
-    def replay_in_learner(self) -> bool:
-        """Whether the replay lives in the learner's process: the cluster has no `replay` job."""
-        return not self.addresses("replay")
+    def service(self, job: str) -> tuple[str, ...]:
+        """Returns the addresses that offer a job's service: those of its tasks, or of its host."""
+        return self.addresses(job) or self.addresses(self._job(job).host)
+
+    def hosts(self, job: str) -> bool:
+        """Returns whether this process offers a job's service besides that of its own job."""
+        return self._job(job).host == self.job and not self.addresses(job)
+
+    def share(self, job: str) -> int:
+        """Returns the index of the task of a job's service that this task uses, or is.
+
+        Tasks use them in turns.
+        """
+        return self.index % len(self.service(job))
 
     @property
-    def replay_addresses(self) -> tuple[str, ...]:
-        """The addresses that serve the replay, one a shard."""
-        return self.addresses("learner" if self.replay_in_learner else "replay")
-
-    @property
-    def shard(self) -> int:
-        """Which of `replay_addresses` this task adds to, or is: tasks take them in turns."""
-        return self.index % len(self.replay_addresses)
+    def keeper(self) -> str:
+        """The address of the job that keeps the run."""
+        return self.address(self.jobs[0].name)
 
     @property
     def partners(self) -> tuple[str, ...]:
@@ -185,13 +219,15 @@ class Topology:
         Raises:
             ClusterError: the cluster lacks one.
         """
-        replay = () if self.replay_in_learner else self.addresses("replay")
-        if self.job == "replay":
-            return ()
-        if self.job == "learner":
-            return replay
-        learner = self.address("learner")
-        return (learner,) if self.job == "evaluator" else (learner, *replay)
+        found: dict[str, None] = {}
+        for name in self._job(self.job).calls:
+            addresses = self.service(name)
+            if not addresses:
+                self.address(name)  # raises
+            found |= dict.fromkeys(addresses)
+        if self.job in self.cluster:
+            found.pop(self.own_address, None)
+        return tuple(found)
 
     @property
     def own_address(self) -> str:
@@ -207,10 +243,12 @@ class Topology:
         bind_host = f"[{self.bind_host}]" if ":" in self.bind_host else self.bind_host
         return f"{bind_host}:{port}"
 
-
-def _check_job(job: str) -> None:
-    if job not in JOBS:
-        raise ClusterError(f"unknown job {job!r}: the jobs are {', '.join(JOBS)}")
+    def _job(self, name: str) -> Job:
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        names = ", ".join(job.name for job in self.jobs)
+        raise ClusterError(f"unknown job {name!r}: the jobs of this layout are {names}")
 
 
 def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:

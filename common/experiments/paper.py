@@ -201,7 +201,9 @@ class OwnNumbers(Protocol):
 
         Args:
           table: the paper's numbers.
-          experiment: as of `cells`, like `runs` and `numbers`.
+          experiment: the table.
+          runs: `KeptRun`s of one scale.
+          numbers: that papers report.
         """
 
 

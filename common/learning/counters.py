@@ -1,4 +1,4 @@
-"""What a run has behind it, over all lives of its learner, its replay and its actors."""
+"""Wall-clock time and actor steps of a run, over all starts of its learner, replay and actors."""
 
 from collections.abc import Mapping
 import time
@@ -6,13 +6,16 @@ import time
 import tensorflow as tf
 
 _UNKNOWN = 0
-"""In the place of incarnations that died with their accounts; a replay hands out larger ones."""
+"""Stands for incarnations that died with their counts; a replay hands out larger numbers."""
 
 
-class Progress(tf.Module):
+class SavedCounters(tf.Module):
     """The counters as a checkpoint keeps them.
 
-    wall_seconds: float64. incarnations, accepted: int64 [n], transitions accepted from each.
+    Attributes:
+      wall_seconds: float64.
+      incarnations: int64 [n], starts of actor processes, as the replay numbered them.
+      accepted: int64 [n], transitions accepted from each.
     """
 
     def __init__(self):
@@ -23,49 +26,49 @@ class Progress(tf.Module):
 
 
 class Counters:
-    """Wall time and actor steps of a run that goes on from `progress`.
+    """Wall-clock time and actor steps of a run that continues from saved counters.
 
-    A step of an actor counts when the replay has accepted the transition that begins with it. The
-    replay keeps the count of each incarnation of the actors, and forgets when it dies; here the
-    largest that was ever seen of each one stays, so every accepted transition counts once.
+    An actor's step counts when the replay has accepted the transition that begins with it. The
+    replay counts by incarnation and loses its counts when it dies. The largest count that was ever
+    reported for each incarnation is kept here, so that every accepted transition counts once.
+
+    Args:
+      saved: the restored counters; `store` writes to them.
+      wall_seconds: seconds known to have passed from elsewhere: a learner that was killed has
+        worked on after its last checkpoint.
+      actor_steps: actor steps known to have been accepted, likewise, until the replay reports them.
     """
 
-    def __init__(self, progress: Progress, wall_seconds: float = 0.0, actor_steps: int = 0):
-        """Goes on.
-
-        Args:
-          progress: as restored; `store` writes to it.
-          wall_seconds: that are known to have passed, from elsewhere: a learner that was killed has
-            worked on after its last checkpoint.
-          actor_steps: that are known to have been accepted, likewise: until the accounts are there
-            again, of a replay that was killed as well.
-        """
+    def __init__(self, saved: SavedCounters, wall_seconds: float = 0.0, actor_steps: int = 0):
         self._known_actor_steps = actor_steps
-        self._progress = progress
-        self._begin = time.monotonic() - max(float(progress.wall_seconds), wall_seconds)
+        self._saved = saved
+        self._begin = time.monotonic() - max(float(saved.wall_seconds), wall_seconds)
         self._accepted = dict(
-            zip(progress.incarnations.numpy().tolist(), progress.accepted.numpy().tolist())
+            zip(saved.incarnations.numpy().tolist(), saved.accepted.numpy().tolist(), strict=True)
         )
         self._stored = dict(self._accepted)
 
     @property
     def wall_seconds(self) -> float:
-        """Since the run's first start, without the time between its starts."""
+        """Seconds since the run's first start, without the time between its starts."""
         return time.monotonic() - self._begin
 
     @property
     def actor_steps(self) -> int:
-        """Transitions of all actors that were accepted, as far as `see` was told."""
+        """Transitions of all actors that were accepted, as far as `update` was told."""
         return max(sum(self._accepted.values()), self._known_actor_steps)
 
-    def book_unknown(self) -> None:
-        """Counts what is known but in no account, where nobody else is left to account for it."""
-        unknown = self.actor_steps - sum(self._accepted.values())
-        if unknown:
-            self._accepted[_UNKNOWN] = self._accepted.get(_UNKNOWN, 0) + unknown
+    def count_unreported(self) -> None:
+        """Adds steps that learner.csv recorded but no replay reports.
 
-    def see(self, accepted: Mapping[int, int]) -> bool:
-        """Takes in a replay's accounts: transitions accepted from each incarnation.
+        Call it only where actors and replay died with this process.
+        """
+        unreported = self.actor_steps - sum(self._accepted.values())
+        if unreported:
+            self._accepted[_UNKNOWN] = self._accepted.get(_UNKNOWN, 0) + unreported
+
+    def update(self, accepted: Mapping[int, int]) -> bool:
+        """Takes in a replay's counts: transitions accepted from each incarnation.
 
         Returns:
           Whether there are counts now that neither that replay nor the last `store` has: a replay
@@ -79,8 +82,8 @@ class Counters:
         )
 
     def store(self) -> None:
-        """Brings `progress` up to date, to be saved."""
-        self._progress.wall_seconds.assign(self.wall_seconds)
-        self._progress.incarnations.assign(list(self._accepted))
-        self._progress.accepted.assign(list(self._accepted.values()))
+        """Brings the saved counters up to date."""
+        self._saved.wall_seconds.assign(self.wall_seconds)
+        self._saved.incarnations.assign(list(self._accepted))
+        self._saved.accepted.assign(list(self._accepted.values()))
         self._stored = dict(self._accepted)

@@ -1,44 +1,59 @@
 """learner.csv and TensorBoard."""
 
-from common.agents.agent import Agent
+from collections.abc import Sequence
+
 from common.learning import metrics as metrics_lib
 from common.learning.counters import Counters
-from common.learning.update_loop import Metrics
 from common.replay.memory import Statistics
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Scalars
+from common.types import Metrics
 
 _SECONDS = 5.0
 """Between rows."""
 
 
 class LearnerLog:
-    """Rows of counters, metrics and speeds; speeds and metrics are of the time since the last."""
+    """Rows of counters, metrics and speeds; speeds and metrics cover the time since the last row.
 
-    def __init__(self, run: RunDirectory, agent: Agent, counters: Counters):
-        self._columns = columns.learner(agent.metrics)
+    Args:
+      run: the directory of the run.
+      metrics: names of what the learner's updates report.
+      batch_size: items of an update.
+      num_copies: items made of an actor's step.
+      counters: of the run.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        metrics: Sequence[str],
+        batch_size: int,
+        num_copies: int,
+        counters: Counters,
+    ):
+        self._columns = columns.learner(metrics)
         self._rows = CsvRows(run.learner_csv, self._columns)
         self._scalars = Scalars(run.tensorboard)
         self._counters = counters
-        self._batch_size = agent.batch_size
-        self._num_copies = agent.num_copies
+        self._batch_size = batch_size
+        self._num_copies = num_copies
         self._metrics: list[Metrics] = []
         self._before: tuple[float, int, int] | None = None
 
-    def see(self, metrics: Metrics | None) -> None:
-        """Takes the metrics of a call, None if it did nothing."""
-        if metrics is not None:
-            self._metrics.append(metrics)
+    def add(self, metrics: Metrics) -> None:
+        """Takes the metrics of a call."""
+        self._metrics.append(metrics)
 
     def is_due(self) -> bool:
-        """Whether it is time for a row."""
+        """Returns whether it is time for a row."""
         return self._before is None or self._counters.wall_seconds - self._before[0] >= _SECONDS
 
     def write(
         self,
-        wall: float,
+        wall_seconds: float,
         steps: int,
         version: int,
         statistics: Statistics | None,
@@ -47,21 +62,21 @@ class LearnerLog:
         """Writes a row.
 
         Args:
-          wall: the run's seconds.
-          steps: of the learner.
+          wall_seconds: since the run's first start.
+          steps: learner steps.
           version: of the newest published parameters.
           statistics: the memory's, None while it is gone.
           priority_lag: see results/README.md.
         """
         actor_steps = self._counters.actor_steps
-        before = self._before or (wall, steps, actor_steps)
-        seconds = max(wall - before[0], 1e-9)
-        self._before = (wall, steps, actor_steps)
+        before = self._before or (wall_seconds, steps, actor_steps)
+        seconds = max(wall_seconds - before[0], 1e-9)
+        self._before = (wall_seconds, steps, actor_steps)
         acted = actor_steps - before[2]
         inserted = acted * self._num_copies
         sampled = (steps - before[1]) * self._batch_size
         row = {
-            "wall_seconds": round(wall, 2),
+            "wall_seconds": round(wall_seconds, 2),
             "learner_steps": steps,
             "actor_steps": actor_steps,
             "learner_steps_per_second": round((steps - before[1]) / seconds, 2),
@@ -71,7 +86,7 @@ class LearnerLog:
             "priority_lag_steps": priority_lag,
             "replay_size": statistics.items if statistics else None,
         }
-        for name in self._metrics[0].keys() if self._metrics else ():
+        for name in self._metrics[0] if self._metrics else ():
             values = [float(metrics[name]) for metrics in self._metrics]
             row[name] = metrics_lib.reduce(name, values)
         self._metrics = []

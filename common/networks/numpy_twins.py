@@ -7,7 +7,7 @@ be no faster.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -80,8 +80,8 @@ class CriticTwin(_Twin):
         return outputs[:, 0] if self._is_scalar else outputs
 
 
-def twin(module: control.ControlPolicy | heads.Critic) -> PolicyTwin | CriticTwin:
-    """The NumPy twin of a built module, holding the module's parameters of this moment.
+def twin(module: control.ControlPolicy | heads.Critic) -> Any:
+    """Returns the NumPy twin, `PolicyTwin` or `CriticTwin`, of a built module, with its parameters.
 
     Raises:
         TypeError: there is no twin of such a module, or of one of its layers.

@@ -3,76 +3,91 @@
 This module imports neither TensorFlow nor NumPy: the launcher stays light.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable
 import dataclasses
 import difflib
 import re
 import sys
-from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
+from common.config import Settings
 from common.reporting.command_line import fail
 
-flags.disclaim_key_flags()  # they are those of the program that defines them
+flags.disclaim_key_flags()  # --help lists them as the program's own
 
 
 def define_config(
-    setting_names: Sequence[str], default: str, configuration: Callable[[str], Any]
+    settings: Settings, flag_values: flags.FlagValues = flags.FLAGS
 ) -> flags.FlagHolder:
-    """Defines `--setting`, and `--config.NAME` for each field of its dataclass.
+    """Defines `--setting`, and `--config.NAME` for each hyperparameter.
 
-    A setting is a configuration with a name; `--config.NAME` changes what it says. The fields'
-    metadata hold their `help`. Ends the program with one line if the command line names a setting
-    or a field that there is not.
+    Ends the program with one line if the command line names an unknown setting or hyperparameter.
+
+    Args:
+      settings: those of the paper; `--config.NAME` changes single values of the chosen one.
+      flag_values: the flags to add to.
+
+    Returns:
+      The holder of the configuration.
     """
-    setting = _setting_in_command_line(default)
-    if setting not in setting_names:
-        near = difflib.get_close_matches(setting, setting_names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        fail(f"unknown --setting={setting}: {hint}all are {', '.join(setting_names)}")
+    setting, others = _read_setting(settings.default)
+    if setting not in settings.names:
+        hint = _hint(_near_setting(setting, settings))
+        fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
     flags.DEFINE_enum(
         "setting",
-        default,
-        list(setting_names),
+        settings.default,
+        list(settings.names),
         "A variant of the paper; --config.NAME changes single values of it.",
+        flag_values=flag_values,
     )
-    config = configuration(setting)
-    fields = dataclasses.fields(config)
-    _refuse_unknown_fields([field.name for field in fields])
+    config = settings.configuration(setting)
+    help_of = {each.name: each.metadata["help"] for each in dataclasses.fields(config)}
+    _refuse_unknown_fields(others, help_of)
     described = (
-        f"--config.{field.name}={getattr(config, field.name)}: {field.metadata['help']}"
-        for field in fields
+        f"--config.{name}={getattr(config, name)}: {text}" for name, text in help_of.items()
     )
     help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
-    return config_flags.DEFINE_config_dataclass("config", config, help_text)
+    return config_flags.DEFINE_config_dataclass("config", config, help_text, flag_values)
 
 
-def _arguments() -> list[str]:
-    """The command line with flag files read: a flag's default may hang on another flag."""
+def _read_setting(default: str) -> tuple[str, list[str]]:
+    """Returns --setting and the other arguments, those of flag files included.
+
+    The setting decides the defaults of --config, so it is read before the flags are defined.
+    """
+    early = flags.FlagValues()
+    early.set_gnu_getopt()
+    setting = flags.DEFINE_string("setting", default, "", flag_values=early)
     try:
-        return flags.FLAGS.read_flags_from_files(sys.argv[1:])
+        others = early(sys.argv, known_only=True)
     except flags.Error as error:
         fail(str(error))
+    return setting.value, others
 
 
-def _setting_in_command_line(default: str) -> str:
-    setting, arguments = default, _arguments()
-    for argument, following in zip(arguments, [*arguments[1:], ""]):
-        if argument == "--":
-            break
-        match = re.fullmatch(r"--?setting(?:=(.*))?", argument)
-        if match:
-            setting = following if match[1] is None else match[1]
-    return setting
+def _near_setting(name: str, settings: Settings) -> list[str]:
+    """Returns the setting that is, or begins, most like `name`; the default one among equals."""
+
+    def likeness(other: str) -> float:
+        beginning = other[: len(name)]
+        return max(difflib.SequenceMatcher(None, name, one).ratio() for one in (other, beginning))
+
+    nearest = max((settings.default, *settings.names), key=likeness)
+    return [nearest] if likeness(nearest) >= 0.6 else []
 
 
-def _refuse_unknown_fields(names: list[str]) -> None:
-    """ml_collections reads the command line when the flag is defined, and raises a KeyError."""
-    for argument in _arguments():
+def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> None:
+    """Ends the program on an unknown `--config.NAME`, on which ml_collections raises a KeyError."""
+    for argument in arguments:
         match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:
             near = difflib.get_close_matches(match[1], names, n=3)
-            hint = "did you mean " + " or ".join(f"--config.{name}" for name in near) + "? "
-            fail(f"unknown flag --config.{match[1]}: {hint if near else ''}--help lists them all")
+            hint = _hint([f"--config.{name}" for name in near])
+            fail(f"unknown flag --config.{match[1]}: {hint}--help lists them all")
+
+
+def _hint(near: Collection[str]) -> str:
+    return f"did you mean {' or '.join(near)}? " if near else ""

@@ -1,17 +1,17 @@
-"""Which item is drawn next: what a memory's distributions are made from."""
+"""Distributions over the items of a memory: they decide which item is drawn next."""
 
 import dataclasses
 
 UNKNOWN_PRIORITY = -1.0
-"""Raw priority of an item whose priority nobody has computed yet."""
+"""The raw priority of an item whose priority has not been computed yet."""
 
 _MAX_EXPONENT = 7.0
-"""Up to here the masses of a full memory of the largest floats have a finite sum."""
+"""Up to this exponent, the masses of a full memory of the largest floats have a finite sum."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
-    """Every item with the same probability, whatever its priority."""
+    """The same probability for every item, whatever its priority."""
 
     kind = "uniform"
     exponent = 0.0
@@ -21,9 +21,9 @@ class Uniform:
 class Proportional:
     """P(k) = p_k^exponent / sum_j p_j^exponent (Schaul et al. 2016, equation 1).
 
-    An item of unknown priority counts as the largest one seen. A priority of 0 is never drawn under
-    a positive exponent. A negative exponent prefers small priorities, for removal (Ape-X,
-    appendix D: -0.4); priorities below 1e-6 count as 1e-6 there.
+    An unknown priority counts as the largest one seen. With a positive exponent an item of priority
+    0 is never drawn. A negative exponent prefers small priorities, for removal (Ape-X, appendix D:
+    -0.4); priorities below 1e-6 then count as 1e-6.
     """
 
     exponent: float
@@ -38,7 +38,7 @@ class Proportional:
 
 @dataclasses.dataclass(frozen=True)
 class Fifo:
-    """Always the item that arrived first, across all actors."""
+    """Always the item that was inserted first."""
 
     kind = "fifo"
     exponent = 0.0
@@ -48,5 +48,5 @@ Distribution = Uniform | Proportional | Fifo
 
 
 def prioritized(exponent: float) -> Proportional | Uniform:
-    """P(k) ~ p_k^exponent; an exponent of 0 is every item alike, without a tree."""
+    """Returns P(k) ~ p_k^exponent; for an exponent of 0 `Uniform`, which needs no tree."""
     return Proportional(exponent) if exponent else Uniform()

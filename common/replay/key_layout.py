@@ -1,4 +1,4 @@
-"""How many bits each part of a replay key has; `common.replay.keys` says what they are."""
+"""The number of bits of each part of a replay key; see `common.replay.keys`."""
 
 SHARD_BITS, ACTOR_BITS, INCARNATION_BITS, STEP_BITS = 5, 12, 14, 32
 MAX_SHARDS = 1 << SHARD_BITS

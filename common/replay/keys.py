@@ -1,8 +1,8 @@
 """Keys of replay steps: int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32).
 
-A key says who made the step and when, so that a retried add is recognised and a restarted actor
-does not collide with its former self (Ape-X, appendix F: keys encode actor and environment step).
-Consecutive steps of an actor have consecutive keys.
+A key says which actor made the step, and when. So the memory recognises a retried insert, and a
+restarted actor does not reuse the keys of its earlier start (Ape-X, appendix F: keys encode actor
+and environment step). Consecutive steps of an actor have consecutive keys.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
     """Returns int64 keys; the arguments are integers or integer arrays that broadcast.
 
     Raises:
-      ValueError: if a part does not fit its bits.
+      ValueError: a part does not fit its bits.
     """
     key = np.int64(0)
     for name, value, bits in (
@@ -39,7 +39,7 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
 
 
 def transition_keys(shard: int, actor, incarnation: int, step) -> np.ndarray:
-    """Returns `make_keys` of an incarnation as `Accounts` hands it out: its number goes in."""
+    """Returns keys for an incarnation from `Accounts`, whose number becomes part of them."""
     return make_keys(shard, actor, incarnation % MAX_INCARNATIONS, step)
 
 

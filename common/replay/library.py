@@ -1,4 +1,4 @@
-"""Loads the compiled replay ops."""
+"""Loading of the compiled replay ops."""
 
 import functools
 import pathlib
@@ -15,11 +15,11 @@ class ReplayLibraryError(ImportError):
 def find(directory: pathlib.Path, version: str) -> pathlib.Path:
     """Returns the library in `directory` that was built for TensorFlow `version`.
 
-    The version is part of the file's name, so it can be checked before loading: a library of
-    another TensorFlow fails with an undefined symbol, or worse, loads and crashes later.
+    The version is part of the file's name, so that it can be checked before loading: a library for
+    another TensorFlow fails with an undefined symbol or, worse, loads and crashes later.
 
     Raises:
-      ReplayLibraryError: naming both versions and the command that builds it anew.
+      ReplayLibraryError: there is none; the message names both versions and the command to build.
     """
     library = directory / f"_ops.tf-{version}.so"
     if library.exists():
@@ -35,7 +35,7 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
 
 @functools.cache
 def ops():
-    """Returns the module of replay ops (generated wrappers; documented in `cc/ops.cc`)."""
+    """Returns the module of replay ops: generated wrappers, documented in `cc/ops.cc`."""
     library = find(pathlib.Path(__file__).parent, tf.__version__)
     try:
         return tf.load_op_library(str(library))

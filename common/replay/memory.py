@@ -1,4 +1,4 @@
-"""A replay memory in this process: the Python face of the replay ops."""
+"""A replay memory in this process: the Python interface of the replay ops."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -14,30 +14,45 @@ from common.replay import library
 
 Nest = Any
 
+HARD_CAPACITY = 2
+"""The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """Spec of a column of byte strings, each of its own length up to `max_bytes`: tf.string.
+    """The spec of a column of byte strings, in the place of a `tf.TensorSpec` of shape [].
 
-    It takes the place of a `tf.TensorSpec` of shape []. A memory takes what its values take, but
-    messages are made for the longest ones. A NumPy column is an object array of `bytes`: one of
-    dtype "S" loses zeros at the end.
+    The memory stores each string at its own length, but RPC messages are sized for the longest one.
+    A NumPy column must be an object array of `bytes`: dtype "S" loses zeros at the end.
+
+    Attributes:
+      max_bytes: length of the longest string allowed.
+      prefix: bytes with which each string must begin.
+      suffix: bytes with which each string must end, after the prefix.
     """
 
     max_bytes: int
+    prefix: bytes = b""
+    suffix: bytes = b""
     dtype = tf.string
     shape = tf.TensorShape([])
 
     def __post_init__(self):
-        if self.max_bytes < 1:
-            raise ValueError(f"max_bytes must be at least 1, is {self.max_bytes}")
+        least = max(1, len(self.prefix) + len(self.suffix))
+        if self.max_bytes < least:
+            raise ValueError(f"max_bytes must be at least {least}, is {self.max_bytes}")
 
 
 class Sample(NamedTuple):
     """B items drawn from a memory; item k had probability masses[k] / total_mass.
 
-    keys: [B] int64. masses: [B] float64. total_mass: float64. count: int64, items in the memory.
-    lengths: [B] int32, steps of each item. steps: nest of [B, ...], or [B, T, ...] for sequences.
+    Attributes:
+      keys: [B] int64.
+      masses: [B] float64.
+      total_mass: float64 scalar.
+      count: int64 scalar, items in the memory.
+      lengths: [B] int32, steps of each item.
+      steps: nest of [B, ...], or [B, T, ...] for sequences.
     """
 
     keys: tf.Tensor
@@ -49,7 +64,21 @@ class Sample(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Counters of a memory; all but the first three only grow. See `cc/memory.h`."""
+    """Counters of a memory; all but the first three only grow.
+
+    Attributes:
+      steps: steps stored now.
+      items: items stored now.
+      held_bytes: bytes of all strings stored now.
+      inserted: items inserted.
+      duplicates: steps skipped because their key was stored already.
+      incomplete: items refused because one of their steps is missing.
+      unviewed: steps dropped because no item views them.
+      removed: items removed.
+      sampled: items drawn, counted each time.
+      updated: priorities updated.
+      missing: priorities skipped because the item is gone.
+    """
 
     steps: int
     items: int
@@ -65,32 +94,43 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of(cls, values: tf.Tensor) -> "Statistics":
-        """From int64 [11], as `Memory.statistics_tensor` gives them."""
+        """Returns the counters in `values`, int64 [11] as from `Memory.statistics_tensor`."""
         return cls(*(int(n) for n in np.asarray(values)))
 
 
 class Signature:
-    """The columns of a stored step: a nest of `Bytes` and of `tf.TensorSpec` without a batch."""
+    """The columns of a stored step.
+
+    Attributes:
+      specs: nest of `Bytes` and of `tf.TensorSpec` without batch dimension.
+      names: of the columns, in the nest's order, as are dtypes and shapes.
+      max_bytes: length of the longest string allowed in each column; 0 if it has no strings.
+    """
 
     def __init__(self, specs: Nest):
-        """Takes the nest apart; ValueError if a column of strings has no limit."""
+        """Flattens the nest of specs.
+
+        Raises:
+          ValueError: a column of strings is not specified by `Bytes`.
+        """
         self.specs = specs
         flat = tree.flatten_with_path(specs)
         self.names = ["/".join(str(part) for part in path) or "step" for path, _ in flat]
         self.dtypes = [spec.dtype for _, spec in flat]
         self.shapes = [spec.shape for _, spec in flat]
         self.max_bytes = [getattr(spec, "max_bytes", 0) for _, spec in flat]
-        """Of a value, in columns of `Bytes`; 0 in others."""
+        self.prefixes = [getattr(spec, "prefix", b"") for _, spec in flat]
+        self.suffixes = [getattr(spec, "suffix", b"") for _, spec in flat]
         for name, dtype, max_bytes in zip(self.names, self.dtypes, self.max_bytes):
             if dtype == tf.string and not max_bytes:
                 raise ValueError(f"column {name} is of strings: its spec must be Bytes(max_bytes)")
-        # A flat named tuple, as most papers store, does without `tree`, which takes microseconds.
+        # A flat named tuple, the usual case, is handled without `tree`, which takes microseconds.
         is_flat = hasattr(specs, "_make") and len(flat) == len(specs)
         is_flat = is_flat and all(len(path) == 1 for path, _ in flat)
         self._flat_type = type(specs) if is_flat else None
 
     def flatten(self, steps: Nest) -> list:
-        """Returns the columns of `steps` in order; ValueError or TypeError on another structure."""
+        """Returns the columns of `steps` in order; raises ValueError or TypeError on another nest."""
         if type(steps) is self._flat_type:
             return list(steps)
         tree.assert_same_structure(self.specs, steps)
@@ -109,7 +149,7 @@ class Signature:
 
     @property
     def bytes_per_step(self) -> int:
-        """Raw bytes of one step; at most, if there are columns of `Bytes`."""
+        """The raw bytes of a step whose strings are as long as they may be."""
         fixed = sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
         return fixed + sum(self.max_bytes)
 
@@ -117,13 +157,13 @@ class Signature:
 class Memory:
     """A keyed store of steps, items that view them, and distributions over the items.
 
-    An item views `length` steps with consecutive keys and goes by the key of its first step; a step
-    lives as long as an item views it. Without items of their own, each inserted step is an item of
+    An item views `length` steps with consecutive keys and is identified by the key of its first
+    step. A step is kept as long as an item views it. By default each inserted step is an item of
     length 1: a transition. One memory may have several distributions, which all see the same raw
-    priorities. Safe to call from many threads, eagerly or inside a `tf.function`.
+    priorities. All methods are thread-safe and work eagerly or inside a `tf.function`.
 
-    The capacity may be soft (Ape-X, section 4.1: "add is never refused"): up to the hard capacity
-    nothing is removed but by `remove_to_fit`.
+    The capacity may be soft (Ape-X, section 4.1: adds are always permitted): below the hard
+    capacity only `remove_to_fit` removes items.
     """
 
     def __init__(
@@ -138,17 +178,17 @@ class Memory:
         """Makes an empty memory.
 
         Args:
-          specs: nest of `tf.TensorSpec` and `Bytes`, one stored step.
-          capacity: steps kept.
-          distributions: by name; one of them removes, any can be sampled.
-          removal: name of the one that picks items to remove when the memory is full.
-          seed: of sampling and removal; 0 takes one from the system.
-          hard_capacity: steps at which `insert` removes; None: the capacity.
+          specs: nest of `tf.TensorSpec` and `Bytes`: the columns of a stored step.
+          capacity: steps to keep.
+          distributions: distributions over the items, by name.
+          removal: name of the distribution that picks the items to remove.
+          seed: seed of sampling and removal; 0 takes one from the system.
+          hard_capacity: steps above which `insert` removes items; None: the capacity.
 
         Raises:
-          ValueError: if removal is no name in distributions, if it might find nothing to remove
-            since it never draws a priority of 0, if the capacity is below 1 or the hard capacity
-            below it, or if a column of strings is not of `Bytes`.
+          ValueError: `removal` names no distribution, or one that never draws an item of priority
+            0 and so might find nothing to remove; the capacity is below 1, or above the hard
+            capacity; or a column of strings is not specified by `Bytes`.
         """
         if removal not in distributions:
             raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
@@ -169,7 +209,7 @@ class Memory:
         self.signature = Signature(specs)
         self.capacity = capacity
         self.hard_capacity = hard_capacity
-        # Made once: to convert an empty array costs a call as much as a full one.
+        # Made once, since converting an empty array takes as long as converting a full one.
         self._no_item_keys = tf.zeros([0], tf.int64)
         self._no_item_lengths = tf.zeros([0], tf.int32)
         self._no_seed = tf.zeros([], tf.int64)
@@ -181,6 +221,8 @@ class Memory:
             dtypes=self.signature.dtypes,
             shapes=self.signature.shapes,
             max_bytes=self.signature.max_bytes,
+            prefixes=self.signature.prefixes,
+            suffixes=self.signature.suffixes,
             kinds=[d.kind for d in distributions.values()],
             exponents=[d.exponent for d in distributions.values()],
             removal=self._index[removal],
@@ -190,18 +232,18 @@ class Memory:
     def insert(self, keys, steps: Nest, priorities, item_keys=None, item_lengths=None) -> None:
         """Adds steps and the items that view them.
 
-        A key that is stored already is a counted no-op, so a retry never duplicates.
+        A key that is stored already is skipped and counted, so a retry never duplicates.
 
         Args:
-          keys: [S] int64, of the steps.
+          keys: [S] int64, keys of the steps.
           steps: nest of [S, ...].
           priorities: [I] float32, raw: finite and not negative, or UNKNOWN_PRIORITY.
-          item_keys: [I] int64, the first step of each item; None: each step is an item (I = S).
-          item_lengths: [I] int32, the number of steps of each item; None: 1.
+          item_keys: [I] int64, key of each item's first step; None: each step is an item (I = S).
+          item_lengths: [I] int32, number of steps of each item; None: 1.
 
         Raises:
-          tf.errors.InvalidArgumentError: naming the argument or the column; the memory is as it
-            was.
+          tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
+            it; the memory is unchanged.
         """
         _check_dtype("keys", keys, tf.int64)
         _check_dtype("priorities", priorities, tf.float32)
@@ -225,16 +267,16 @@ class Memory:
 
         Args:
           batch_size: B, an int or an int32 scalar tensor.
-          distribution: name of the distribution that draws.
-          max_length: 0 gives the first step of each item as [B, ...]; T gives [B, T, ...] with
-            zeros (empty strings in columns of `Bytes`) behind shorter items; of longer ones their
-            first T steps.
-          seed: an int or an int64 scalar tensor: what is drawn follows from it and the memory's
-            contents alone. None or 0 draws with the memory's own generator.
+          distribution: name of the distribution to draw from.
+          max_length: 0 returns the first step of each item as [B, ...]. T returns the first T
+            steps as [B, T, ...], padded with zeros (empty strings in columns of `Bytes`) after the
+            end of shorter items.
+          seed: an int or an int64 scalar tensor that determines the draw, together with the
+            memory's contents. None or 0 draws with the memory's own generator.
 
         Raises:
-          tf.errors.FailedPreconditionError: if there is nothing to draw.
-          ValueError: if the memory has no distribution of that name.
+          tf.errors.FailedPreconditionError: there is nothing to draw.
+          ValueError: the memory has no distribution of that name.
         """
         sample = self._ops.replay_sample(
             self._handle,
@@ -255,9 +297,9 @@ class Memory:
         return Sample(*sample[:5], self.signature.unflatten(sample.columns))
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns (found [B] bool, steps: nest of [B, ...]).
+        """Returns which of the keys [B] are stored, [B] bool, and their steps, nest of [B, ...].
 
-        Where a key is not found there are zeros, and empty strings in columns of `Bytes`.
+        A missing step has zeros, and empty strings in columns of `Bytes`.
         """
         _check_dtype("keys", keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
@@ -267,20 +309,20 @@ class Memory:
         return found, self.signature.unflatten(columns)
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
-        """Sets raw priorities [B] of items; returns how many of them were gone (int64).
+        """Sets the raw priorities [B] of items; returns how many of them are gone (int64).
 
         Raises:
-          tf.errors.InvalidArgumentError: on a priority that is not finite or is negative; no
-            priority has changed then.
+          tf.errors.InvalidArgumentError: a priority is negative or not finite; no priority has
+            changed.
         """
         _check_dtype("keys", keys, tf.int64)
         _check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
     def remove_to_fit(self) -> tf.Tensor:
-        """Removes items until no more steps than the capacity are stored; returns how many (int64).
+        """Removes items until the stored steps fit the capacity; returns how many items (int64).
 
-        Others are served meanwhile; what they add is left for the next time.
+        Other calls are served meanwhile; the steps that they add stay until the next removal.
         """
         return self._ops.replay_remove_to_fit(self._handle)
 
@@ -288,7 +330,7 @@ class Memory:
         """Returns the sum of all items' masses (float64) and their number (int64).
 
         Raises:
-          ValueError: if the memory has no distribution of that name.
+          ValueError: the memory has no distribution of that name.
         """
         return tuple(self._ops.replay_mass(self._handle, distribution=self._number(distribution)))
 
@@ -301,7 +343,7 @@ class Memory:
         return Statistics.of(self.statistics_tensor())
 
     def check(self) -> None:
-        """Walks all invariants; tf.errors.InternalError names one that is broken."""
+        """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
         self._ops.replay_check(self._handle)
 
     def _number(self, distribution: str) -> int:
@@ -313,7 +355,7 @@ class Memory:
 def _check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
     """Refuses a tensor of another dtype, and a NumPy array of another kind.
 
-    TensorFlow knows the argument by its number only, and would round float keys of NumPy silently.
+    TensorFlow would name the argument by its number only, and silently round float NumPy keys.
     """
     given = getattr(value, "dtype", dtype)
     if given is not dtype and not _converts(given, dtype):

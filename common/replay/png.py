@@ -1,50 +1,73 @@
-"""Images as PNG files in memory: smaller to send and to keep (Ape-X section 4.1).
+"""PNG files in memory: images are sent and stored compressed (Ape-X section 4.1).
 
-A stack of four grey frames is one image of four channels. Its channels hardly differ and much of
-it is flat, so the rows go unfiltered into zlib at its fastest level: on frames of Pong that takes a
-quarter of the time of `tf.io.encode_png`, which tries every filter, gives smaller files and decodes
-faster. Any PNG reader reads them.
+A stack of four grey frames is one image of four channels. Neighbouring channels are nearly equal
+and large areas are flat, so the rows are not filtered and zlib runs at its fastest level. On frames
+of Pong this takes a quarter of the time of `tf.io.encode_png`, which tries every filter, and gives
+smaller files that decode faster. Any PNG reader can read them.
+
+TensorFlow is imported only where it is needed: the launcher encodes images without it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 import functools
 import math
 import struct
+from typing import TYPE_CHECKING
 import zlib
 
 import numpy as np
-import tensorflow as tf
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from common.replay.memory import Bytes
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
-"""Of so many channels: grey, grey and alpha, RGB, RGB and alpha."""
+"""By the number of channels: grey, grey and alpha, RGB, RGB and alpha."""
 _COMPRESSION = 1
 
 
-class UndecodableImageError(tf.errors.InvalidArgumentError):
-    """Stored images that are none, or of another shape; the message is of the first of them.
+@functools.cache
+def prefix(shape: tuple[int, int, int]) -> bytes:
+    """Returns the beginning of a PNG file of this [height, width, channels]: signature and header.
 
-    column: which they are of. reasons: what each is instead, by its row in the batch.
+    The header says 8 bits a channel, no interlacing.
     """
+    height, width, channels = shape
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
+    return _SIGNATURE + _chunk(b"IHDR", header)
 
-    def __init__(self, column: str, reasons: Mapping[int, str]):
-        row, reason = next(iter(reasons.items()))
-        super().__init__(None, None, f"{column} of row {row} {reason}")
-        self.column = column
-        self.reasons = reasons
+
+@functools.cache
+def suffix() -> bytes:
+    """Returns the end of every PNG file, the chunk IEND."""
+    return _chunk(b"IEND", b"")
 
 
 def max_bytes(shape: tuple[int, int, int]) -> int:
-    """More than any image of this [height, width, channels] takes: zlib adds little to noise."""
+    """Returns an upper bound of a file's size: zlib adds little even to noise."""
     return round(1.125 * math.prod(shape)) + shape[0] + 128
 
 
+def column(shape: tuple[int, int, int]) -> Bytes:
+    """Returns the spec of a replay column of PNG files of this [height, width, channels].
+
+    The memory refuses a file of another shape, and one that is cut off.
+    """
+    from common.replay.memory import Bytes
+
+    return Bytes(max_bytes(shape), prefix(shape), suffix())
+
+
 def encode(images: np.ndarray) -> np.ndarray:
-    """uint8 [K, height, width, channels], 1 to 4 channels -> an object array [K] of bytes."""
+    """Returns PNG files, an object array [K], of uint8 [K, height, width, 1 to 4 channels]."""
     count, height, width, channels = images.shape
-    rows = np.zeros((count, height, 1 + width * channels), np.uint8)  # of filter type 0, none
+    rows = np.zeros((count, height, 1 + width * channels), np.uint8)  # filter type 0: none
     rows[:, :, 1:] = images.reshape(count, height, -1)
-    begin, end = _begin(height, width, channels), _chunk(b"IEND", b"")
+    begin, end = prefix((height, width, channels)), suffix()
     encoded = np.empty(count, object)
     for index in range(count):
         encoded[index] = begin + _chunk(b"IDAT", zlib.compress(rows[index], _COMPRESSION)) + end
@@ -52,25 +75,31 @@ def encode(images: np.ndarray) -> np.ndarray:
 
 
 def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.Tensor:
-    """PNG files of one shape, tf.string [B] -> uint8 [B, height, width, channels].
+    """Returns the images, uint8 [B, height, width, channels], of PNG files, tf.string [B].
 
     Args:
-      shape: [height, width, channels] of each.
-      name: of the column, for errors.
+      encoded: files of one shape.
+      shape: [height, width, channels].
+      name: name of the column, for errors.
 
     Raises:
-      UndecodableImageError: names each one that is no image, or of another shape.
+      tf.errors.InvalidArgumentError: a file is damaged inside, or of another shape.
     """
+    import tensorflow as tf
+
     try:
         return _decoder(tuple(shape))(encoded)
-    except tf.errors.InvalidArgumentError:
-        _check(encoded, list(shape), name)
-        raise
+    except tf.errors.InvalidArgumentError as error:
+        reason = error.message.splitlines()[0]
+        raise tf.errors.InvalidArgumentError(
+            None, None, f"{name}: cannot decode an image of {list(shape)}: {reason}"
+        ) from None
 
 
 @functools.cache
 def _decoder(shape: tuple[int, int, int]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Decodes images of this shape, in parallel."""
+    """Returns a function that decodes images of this shape, in parallel."""
+    import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def decode_all(encoded: tf.Tensor) -> tf.Tensor:
@@ -81,28 +110,6 @@ def _decoder(shape: tuple[int, int, int]) -> Callable[[tf.Tensor], tf.Tensor]:
         )
 
     return decode_all
-
-
-def _check(encoded: tf.Tensor, shape: list[int], name: str) -> None:
-    """Decodes one by one, to find those that cannot be."""
-    reasons = {}
-    for row, image in enumerate(encoded.numpy()):
-        try:
-            found = list(tf.io.decode_png(image).shape)
-        except tf.errors.InvalidArgumentError:
-            reasons[row] = f"is no image: {len(image)} bytes"
-        else:
-            if found != shape:
-                reasons[row] = f"is an image of {found}, must be of {shape}"
-    if reasons:
-        raise UndecodableImageError(name, reasons)
-
-
-@functools.cache
-def _begin(height: int, width: int, channels: int) -> bytes:
-    """What precedes the pixels: 8 bits a channel, no interlacing."""
-    header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    return _SIGNATURE + _chunk(b"IHDR", header)
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Relates inserts to samples: the credit counter."""
+"""The credit counter that relates inserts to samples."""
 
 import dataclasses
 
@@ -7,19 +7,21 @@ from common.replay import memory
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Who may go on, by the memory's own counters; by their sums, if it is in several shards.
+    """A limit on how far actors and learner may run ahead of each other.
 
-    The credit is what the actors have paid for and the learner has not yet used:
+    The credit is the number of samples that inserts have paid for and the learner has not drawn:
         credit = samples_per_insert * (inserted - min_size) - sampled.
-    The learner may sample while the credit stays above -tolerance, the actors may insert while it
-    stays below +tolerance. Nobody is blocked inside the memory: callers ask, and wait by short
-    polls. A shard that begins anew takes both of its counters with it: by what they were apart, the
-    side that is ahead of the other then waits.
+    The learner may sample while the credit stays above -tolerance; actors may insert while it stays
+    below +tolerance. The memory blocks nobody: callers ask and wait by short polls.
+
+    The counters are those of the memory, summed over its shards. A shard that restarts loses its
+    insert and sample counts together. The difference is then missing from the sums, so the side
+    that appears to be ahead waits until it is made up.
 
     Attributes:
       min_size: items in the memory before the first sample.
-      samples_per_insert: the ratio that is kept; None lets both sides run free (Ape-X, section 3).
-      tolerance: how far, in samples, either side may run ahead; at least one call's samples.
+      samples_per_insert: ratio to keep; None lets both sides run free (Ape-X, section 3).
+      tolerance: samples by which either side may run ahead; at least those of one call.
     """
 
     min_size: int
@@ -31,7 +33,7 @@ class Schedule:
         return paid - statistics.sampled
 
     def may_sample(self, statistics: memory.Statistics, num_samples: int) -> bool:
-        """Whether the learner may draw `num_samples` items now."""
+        """Returns whether the learner may draw `num_samples` items now."""
         if statistics.items < self.min_size:
             return False
         if self.samples_per_insert is None:
@@ -39,7 +41,7 @@ class Schedule:
         return self._credit(statistics) - num_samples >= -self.tolerance
 
     def may_insert(self, statistics: memory.Statistics) -> bool:
-        """Whether an actor may go on acting and inserting now."""
+        """Returns whether an actor may go on acting and inserting now."""
         if self.samples_per_insert is None or statistics.items < self.min_size:
             return True
         return self._credit(statistics) <= self.tolerance

@@ -1,4 +1,4 @@
-"""A memory behind TensorFlow's RPC: the service in one process, its face in the others."""
+"""A replay memory that other processes use through RPC: the service and its client."""
 
 import math
 from typing import Any
@@ -13,18 +13,25 @@ from common.replay.accounts import Accounts
 Nest = Any
 
 _BYTES_BESIDE_STEP = 32
-"""What key, mass or priority, and length of an item take in a message, at most."""
+"""The most that an item's key, mass or priority, and length take in a message."""
 
 
 class ReplayService:
-    """Registers the methods of a memory on a server that has not started yet, and keeps accounts.
+    """Serves a memory and counts the transitions accepted from each actor incarnation.
 
-    Shapes, dtypes and priorities are checked by the replay ops, whose errors name the argument and
-    reach the caller with their type. Rows that no message could hold are refused before they are
-    drawn or read. No method blocks.
+    The replay ops check shapes, dtypes and priorities; their errors name the argument and reach the
+    caller with their type. A call for more rows than a message can hold is refused before any row
+    is drawn or read. No method blocks.
     """
 
     def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = "sample"):
+        """Registers the methods on a server that has not started yet.
+
+        Args:
+          server: where others call the memory.
+          memory: the memory.
+          distribution: name of the distribution that `sample` draws from.
+        """
         self._memory = memory
         self._distribution = distribution
         self._accounts = Accounts()
@@ -34,14 +41,9 @@ class ReplayService:
         int64, int32 = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
-        server.register(
-            "replay_insert",
-            self._insert,
-            [int64, int64, int64s, int64s, tf.TensorSpec([None], tf.int32), floats, *columns],
-        )
-        self._insert_here = tf.function(
-            self._insert_transitions, input_signature=[int64, int64, int64s, floats, *columns]
-        )
+        insert_signature = [int64, int64, int64s, floats, *columns]
+        server.register("replay_insert", self._insert, insert_signature)
+        self._insert_here = tf.function(self._insert, input_signature=insert_signature)
         server.register("replay_sample", self._sample, [int32, int64])
         server.register("replay_read", self._read, [int64s])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
@@ -50,41 +52,44 @@ class ReplayService:
         server.register("replay_statistics", memory.statistics_tensor, [])
         server.register("replay_incarnation", self._accounts.next_incarnation, [])
         server.register("replay_accepted", self._serve_accepted, [])
-        server.register("replay_leave", self._leave, [tf.TensorSpec([], tf.bool)])
+        server.register("replay_disconnect", self._disconnect, [tf.TensorSpec([], tf.bool)])
 
     @property
     def finished(self) -> bool:
-        """Whether the learner said that the run is over."""
+        """Whether the learner has said that the run is over."""
         return bool(self._finished)
 
     @property
     def learner_present(self) -> bool:
-        """Whether a learner has asked for the accounts and not taken its leave since."""
+        """Whether a learner has called `accepted` and has not disconnected since."""
         return bool(self._learner_present)
 
     def accepted(self) -> dict[int, int]:
-        """Returns how many transitions were accepted from each incarnation."""
+        """Returns the number of transitions accepted from each incarnation."""
         return _as_dict(self._accounts.table())
 
     def new_incarnation(self) -> int:
-        """Hands out an incarnation to actors in this process."""
+        """Returns a new incarnation for actors in this process."""
         return int(self._accounts.next_incarnation())
 
     def insert(self, incarnation: int, accepted: int, keys, steps: Nest, priorities) -> None:
-        """Adds transitions of actors in this process, who have added `accepted` after them."""
+        """Adds transitions of actors in this process.
+
+        Args:
+          incarnation: incarnation of the actors.
+          accepted: transitions accepted from this incarnation, with those of this call.
+          keys: see `Memory.insert`.
+          steps: see `Memory.insert`.
+          priorities: see `Memory.insert`.
+        """
         self._insert_here(
             incarnation, accepted, keys, priorities, *self._memory.signature.flatten(steps)
         )
 
-    def _insert_transitions(self, incarnation, accepted, keys, priorities, *columns):
-        no_keys, no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
-        return self._insert(incarnation, accepted, keys, no_keys, no_lengths, priorities, *columns)
-
-    def _insert(self, incarnation, accepted, keys, item_keys, item_lengths, priorities, *columns):
-        steps = self._memory.signature.unflatten(columns)
-        self._memory.insert(keys, steps, priorities, item_keys, item_lengths)
+    def _insert(self, incarnation, accepted, keys, priorities, *columns):
+        self._memory.insert(keys, self._memory.signature.unflatten(columns), priorities)
         statistics = self._memory.statistics_tensor()
-        with tf.control_dependencies([statistics]):  # only what went well is accepted
+        with tf.control_dependencies([statistics]):  # a failed insert must not be counted
             noted = self._accounts.raise_to(incarnation, accepted)
         with tf.control_dependencies([noted]):
             return tf.identity(statistics)
@@ -109,40 +114,44 @@ class ReplayService:
         self._learner_present.assign(True)
         return self._accounts.table()
 
-    def _leave(self, finished):
+    def _disconnect(self, finished):
         self._learner_present.assign(False)
         self._finished.assign(finished)
         return tf.constant(True)
 
 
 class RemoteMemory:
-    """The memory of a `ReplayService`, with what actors and learners need of `Memory`.
+    """A client of a `ReplayService`; see `ReplayMemory`.
 
-    What exceeds a message goes as several calls, of which a failure of one does not undo the
-    others. A retried insert never duplicates.
-    Errors are those of `rpc.Client.call`; `tf.errors.InvalidArgumentError` is a caller's mistake,
-    and its call leaves the memory as it was.
+    Rows that exceed a message are sent in several calls; if one of them fails, the others are not
+    undone. A retried insert never duplicates. Errors are those of `rpc.Client.call`. After
+    `tf.errors.InvalidArgumentError`, a caller's mistake, the call has left the memory unchanged.
+
+    Attributes:
+      signature: the columns of a stored step.
+      incarnation: the incarnation that inserts are counted for; 0 before `new_incarnation`.
+      num_accepted: transitions that the memory has accepted from this incarnation.
     """
 
     def __init__(self, client: rpc.Client, specs: Nest):
+        """Prepares calls to the service that `client` calls; `specs` are those of its memory."""
         self._client = client
         self.signature = memory_lib.Signature(specs)
         self._rows_per_message = _rows_per_message(self.signature)
-        self._no_item_keys = tf.zeros([0], tf.int64)
-        self._no_item_lengths = tf.zeros([0], tf.int32)
         self.incarnation = 0
-        """On whose account inserts go; 0 until `new_incarnation`."""
         self.num_accepted = 0
-        """Transitions that the memory has accepted from this incarnation."""
 
     def insert(self, keys, steps: Nest, priorities) -> memory_lib.Statistics:
-        """Adds transitions, each an item, and returns the memory's counters."""
+        """Adds transitions, each an item, and returns the memory's counters.
+
+        Args and errors are those of `Memory.insert`.
+        """
         columns = self.signature.flatten(steps)
         for begin in range(0, max(1, len(keys)), self._rows_per_message):
             end = begin + self._rows_per_message
-            # The last call has what is too much as well, for the memory to refuse.
+            # The last call also sends surplus rows of other columns, for the memory to refuse.
             rows = slice(begin, end if end < len(keys) else None)
-            # One after the other: each says how many will have been accepted after it.
+            # In sequence, since each call says how many transitions are accepted after it.
             accepted = self.num_accepted + min(end, len(keys))
             counters = self._client.call(
                 "replay_insert",
@@ -150,8 +159,6 @@ class RemoteMemory:
                     tf.constant(self.incarnation, tf.int64),
                     tf.constant(accepted, tf.int64),
                     keys[rows],
-                    self._no_item_keys,
-                    self._no_item_lengths,
                     priorities[rows],
                     *(column[rows] for column in columns),
                 ],
@@ -159,19 +166,22 @@ class RemoteMemory:
         self.num_accepted = accepted
         return memory_lib.Statistics.of(counters)
 
-    def declare(self) -> None:
-        """Says what was accepted: a replay that has started since the last insert learns it."""
+    def report_accepted(self) -> None:
+        """Repeats to the service how many transitions were accepted from this incarnation.
+
+        A service that has restarted since the last insert does not know the number otherwise.
+        """
         nothing = [
             tf.zeros([0, *shape], dtype)
             for shape, dtype in zip(self.signature.shapes, self.signature.dtypes)
         ]
-        self.insert(self._no_item_keys, self.signature.unflatten(nothing), tf.zeros([0]))
+        self.insert(tf.zeros([0], tf.int64), self.signature.unflatten(nothing), tf.zeros([0]))
 
     def sample(self, batch_size: int, seed: int | None = None) -> memory_lib.Sample:
-        """Draws items with replacement, as `Memory.sample`; in parts if they exceed a message."""
+        """Draws items with replacement; see `Memory.sample`."""
         calls = max(1, math.ceil(batch_size / self._rows_per_message))
         sizes = [batch_size // calls + (i < batch_size % calls) for i in range(calls)]
-        split = seed and calls > 1  # parts of one seed would draw the same
+        split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [seeds.derive(seed, i) if split else seed or 0 for i in range(calls)]
         futures = [
             self._client.call_async(
@@ -183,7 +193,7 @@ class RemoteMemory:
         return parts[0] if calls == 1 else _join(parts)
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which keys [B] are there and their steps, as `Memory.read`."""
+        """Returns which of the keys [B] are stored, and their steps; see `Memory.read`."""
         futures = [
             self._client.call_async("replay_read", [keys[begin : begin + self._rows_per_message]])
             for begin in range(0, max(1, len(keys)), self._rows_per_message)
@@ -193,15 +203,15 @@ class RemoteMemory:
         return found, self.signature.unflatten(columns)
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
-        """Sets raw priorities and returns how many items were gone, as `Memory`."""
+        """Sets raw priorities; returns how many of the items are gone (int64)."""
         return self._client.call("replay_update_priorities", [keys, priorities])
 
     def remove_to_fit(self) -> tf.Tensor:
-        """Removes what exceeds a soft capacity and returns how many items, as `Memory`."""
+        """Removes items until the stored steps fit the capacity; returns how many items (int64)."""
         return self._client.call("replay_remove_to_fit")
 
     def mass(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the total mass (float64) and the number (int64) of items, as `Memory`."""
+        """Returns the sum of all items' masses (float64) and their number (int64)."""
         return self._client.call("replay_mass")
 
     def statistics(self) -> memory_lib.Statistics:
@@ -209,24 +219,24 @@ class RemoteMemory:
         return memory_lib.Statistics.of(self._client.call("replay_statistics"))
 
     def new_incarnation(self) -> int:
-        """Begins an account and returns its number, which tells this life of an actor from others.
+        """Requests a new incarnation for this client's inserts and returns it.
 
-        Its last 14 bits are for the keys. It is the same through all restarts of the service.
+        The incarnation stays valid when the service restarts.
         """
         self.incarnation = int(self._client.call("replay_incarnation"))
         self.num_accepted = 0
         return self.incarnation
 
     def accepted(self) -> dict[int, int]:
-        """Returns how many transitions were accepted from each incarnation that has added any.
+        """Returns the number of transitions accepted from each incarnation.
 
-        After a restart of the service, one that has added none since is not among them.
+        After a restart of the service, an incarnation is missing until its next insert.
         """
         return _as_dict(self._client.call("replay_accepted", timeout_seconds=1.0))
 
-    def leave(self, finished: bool) -> None:
-        """Tells the replay's process that this learner ends, and whether the run is over."""
-        self._client.call("replay_leave", [tf.constant(finished)])
+    def disconnect(self, finished: bool) -> None:
+        """Tells the service that this learner ends, and whether the run is over."""
+        self._client.call("replay_disconnect", [tf.constant(finished)])
 
     def _as_sample(self, reply) -> memory_lib.Sample:
         return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
@@ -238,7 +248,7 @@ def _as_dict(table) -> dict[int, int]:
 
 
 def _rows_per_message(signature: memory_lib.Signature) -> int:
-    """Returns how many steps, with what goes with each, a message holds whatever their values."""
+    """Returns how many steps, with their keys and priorities, always fit a message."""
     step = sum(
         max_bytes + shape.num_elements() * _wire_bytes(dtype)
         for shape, dtype, max_bytes in zip(signature.shapes, signature.dtypes, signature.max_bytes)
@@ -247,9 +257,9 @@ def _rows_per_message(signature: memory_lib.Signature) -> int:
 
 
 def _wire_bytes(dtype: tf.DType) -> int:
-    """Returns what an element takes in a message at most; integers travel as varints.
+    """Returns the most bytes that an element takes in a message; integers travel as varints.
 
-    Of a string that is what it takes besides its bytes.
+    For a string: the bytes in addition to its own.
     """
     if dtype == tf.string:
         return 6  # tag and length
@@ -261,7 +271,7 @@ def _wire_bytes(dtype: tf.DType) -> int:
 
 
 def _join(parts: list[memory_lib.Sample]) -> memory_lib.Sample:
-    """Joins samples of one memory whose total mass may have moved between the calls."""
+    """Joins samples of one memory, whose total mass may have changed between the calls."""
     total = parts[0].total_mass
     masses = tf.concat([part.masses * (total / part.total_mass) for part in parts], 0)
     keys, lengths = (

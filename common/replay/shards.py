@@ -1,7 +1,7 @@
-"""A replay in several memories, its shards, each behind a service of its own.
+"""A replay that is split into shards: several memories, each behind a service of its own.
 
-Memory, bandwidth and the load of requests grow with their number: actors add to one of them each,
-the learner draws from all. A key says which shard it is in (`common.replay.keys`).
+More shards give more memory, more bandwidth and more requests per second. An actor process adds to
+one shard; the learner draws from all. A key says which shard stores it (`common.replay.keys`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,44 +17,39 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.replay import keys as keys_lib
 from common.replay import memory as memory_lib
 from common.replay import seeds
+from common.replay.replay_memory import ReplayMemory
+from common.replay.service import RemoteMemory
 
 Nest = Any
 
 _AWAY_SECONDS = 5.0
-"""How long a shard that did not answer is not asked again: each time-out takes a second."""
+"""Time before a shard that did not answer is asked again: each time-out takes a second."""
 
 
 class ShardedMemory:
-    """The shards as one memory, with what a learner needs of `RemoteMemory`.
+    """Several memories as one; see `ReplayMemory`.
 
-    An item is drawn with the probability that it would have in one large memory: first the shard,
-    in proportion to its total mass, then the item, by the shard itself. The shards are called in
-    parallel. An error names the shard it comes from, and leaves what others did as it is.
+    An item is drawn with the probability that it would have in one large memory: the shard in
+    proportion to its total mass, then the item by the shard. Shards are called in parallel. An
+    error names its shard; what other shards have done is not undone.
     """
 
-    def __init__(self, memories: Sequence):
-        """Joins memories.
-
-        Args:
-          memories: `RemoteMemory` or `Memory`, of one signature, by the number in the keys.
-        """
+    def __init__(self, memories: Sequence[RemoteMemory]):
+        """Joins memories of one signature, in the order of the shard numbers in keys."""
         self._memories = list(memories)
-        # Twice as many: a learner asks for accounts while it draws in the background.
+        # Two threads a shard: a learner calls `accepted` while it draws in the background.
         self._threads = futures.ThreadPoolExecutor(2 * len(self._memories), "shard")
 
     def sample(self, batch_size: int, seed: int | None = None) -> memory_lib.Sample:
-        """Draws items with replacement, as `Memory.sample`.
+        """Draws items with replacement; see `Memory.sample`.
 
-        Each row is of a shard that is drawn for it, so that any part of the rows is a fair sample.
-        What is drawn follows from the seed and the contents.
+        A shard is drawn for each row separately, so that any part of the rows is a fair sample. The
+        seed and the shards' contents determine the draw.
 
         Raises:
-          tf.errors.FailedPreconditionError: if there is nothing to draw.
+          tf.errors.FailedPreconditionError: there is nothing to draw.
         """
-        numbers = range(len(self._memories))
-        masses = self._call({i: lambda memory: memory.mass() for i in numbers})
-        totals = np.array([float(total) for total, _ in masses.values()])
-        count = sum(int(items) for _, items in masses.values())
+        totals, count = self._masses()
         total = totals.sum()
         if not total > 0:
             raise tf.errors.FailedPreconditionError(None, None, "there is nothing to draw")
@@ -66,7 +61,7 @@ class ShardedMemory:
             return lambda memory: memory.sample(len(rows[shard]), seed=part_seed)
 
         parts = self._call({i: draw(i) for i in rows})
-        # A shard's total may have moved since it was asked.
+        # A shard's total mass may have changed since `_masses` read it.
         masses = [part.masses * (totals[i] / part.total_mass) for i, part in parts.items()]
         join = _Join(rows)
         return memory_lib.Sample(
@@ -79,7 +74,7 @@ class ShardedMemory:
         )
 
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which keys [B] are there and their steps, as `Memory.read`; B is at least 1."""
+        """Returns which of the keys [B] are stored, B > 0, and their steps; see `Memory.read`."""
         keys, rows = self._route(keys)
         parts = self._call(
             {i: lambda memory, of=of: memory.read(keys[of]) for i, of in rows.items()}
@@ -91,7 +86,7 @@ class ShardedMemory:
         )
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
-        """Sets raw priorities and returns how many items were gone, as `Memory`."""
+        """Sets raw priorities; returns how many of the items are gone (int64)."""
         keys, rows = self._route(keys)
         priorities = np.asarray(priorities)
         missing = self._call(
@@ -103,39 +98,50 @@ class ShardedMemory:
         return tf.add_n(list(missing.values()))
 
     def remove_to_fit(self) -> tf.Tensor:
-        """Removes from each what exceeds its capacity and returns how many items that were."""
+        """Removes items until each shard fits its capacity; returns how many items (int64)."""
         return tf.add_n(self._call_all(lambda memory: memory.remove_to_fit()))
 
+    def mass(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the sum of all items' masses (float64) and their number (int64)."""
+        totals, count = self._masses()
+        return tf.constant(totals.sum(), tf.float64), tf.constant(count, tf.int64)
+
     def statistics(self) -> memory_lib.Statistics:
-        """Returns the sums of the counters."""
+        """Returns the counters, summed over the shards."""
         return total_of(self._call_all(lambda memory: memory.statistics()))
 
     def accepted(self) -> dict[int, int]:
-        """Returns how many transitions were accepted from each incarnation, by all that answer."""
+        """Returns the number of transitions that each answering shard accepted by incarnation."""
 
-        def ask(memory) -> dict[int, int]:
+        def ask(memory: RemoteMemory) -> dict[int, int]:
             try:
                 return memory.accepted()
             except ServiceUnavailableError:
                 return {}
 
-        accounts = self._call_all(ask)
-        return {incarnation: count for one in accounts for incarnation, count in one.items()}
+        counts = self._call_all(ask)
+        return {incarnation: count for shard in counts for incarnation, count in shard.items()}
 
-    def leave(self, finished: bool) -> None:
-        """Tells the process of each that this learner ends, and whether the run is over."""
-        self._call_all(lambda memory: memory.leave(finished))
+    def disconnect(self, finished: bool) -> None:
+        """Tells every service that this learner ends, and whether the run is over."""
+        self._call_all(lambda memory: memory.disconnect(finished))
+
+    def _masses(self) -> tuple[np.ndarray, int]:
+        """Returns the total mass of each shard, and the number of items in all of them."""
+        masses = self._call_all(lambda memory: memory.mass())
+        return np.array([float(total) for total, _ in masses]), sum(int(n) for _, n in masses)
 
     def _route(self, keys) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """Returns keys [B], and which of them each shard gets.
+        """Returns keys [B], and the rows of the keys that each shard gets.
 
-        One that names a shard which there is not, as of a run that had more, is missing elsewhere.
+        A key whose shard no longer exists (the run had more shards before) is sent to another
+        shard, which reports it as missing.
         """
         keys = np.asarray(keys)
         return keys, self._rows(keys_lib.shard_of(keys) % len(self._memories))
 
     def _rows(self, shards: np.ndarray) -> dict[int, np.ndarray]:
-        """Which rows are of each shard, for those that have any."""
+        """Returns the rows of each shard that has any."""
         rows = {i: np.flatnonzero(shards == i) for i in range(len(self._memories))}
         return {i: of for i, of in rows.items() if len(of)}
 
@@ -143,7 +149,7 @@ class ShardedMemory:
         return list(self._call(dict.fromkeys(range(len(self._memories)), function)).values())
 
     def _call(self, functions: dict[int, Callable]) -> dict[int, Any]:
-        """Calls a function of each of these shards; when all have ended, raises what failed."""
+        """Calls a function on each of some shards; raises an error only when all calls ended."""
         calls = {
             i: self._threads.submit(self._call_one, i, function)
             for i, function in functions.items()
@@ -162,25 +168,25 @@ class ShardedMemory:
 
 
 class CountersOfAll:
-    """Adds the counters of a replay's other shards to those that an actor's own shard has told.
+    """A function that adds the counters of a replay's other shards to those of an actor's own.
 
-    `Schedule` relates all inserts to all samples: of its own samples alone no shard could tell, for
-    it gets its share of the mass, not of the inserts. A shard that is away counts as it was. The
-    shards are asked in parallel.
+    `Schedule` compares all inserts with all samples. One shard's counters do not suffice: it is
+    sampled in proportion to its mass, not to its inserts. A shard that does not answer counts as it
+    did when it last answered. Shards are asked in parallel.
     """
 
-    def __init__(self, others: Sequence):
-        """Asks `others`, memories, each time; of none of them there is nothing to add."""
+    def __init__(self, others: Sequence[ReplayMemory]):
+        """Prepares to ask `others`, which may be empty, at each call."""
         self._others = list(others)
         self._seen: list[memory_lib.Statistics | None] = [None] * len(self._others)
         self._ask_from = [0.0] * len(self._others)
         self._threads = futures.ThreadPoolExecutor(max(1, len(self._others)), "counters")
 
     def __call__(self, own: memory_lib.Statistics) -> memory_lib.Statistics:
-        """Returns the sums of all."""
+        """Returns the counters of all shards together; `own` are those of the actor's shard."""
         now = time.monotonic()
         due = [i for i, ask_from in enumerate(self._ask_from) if now >= ask_from]
-        list(self._threads.map(self._ask, due))  # the list waits for all, and raises
+        list(self._threads.map(self._ask, due))  # waits for all, and raises their errors
         return total_of([own, *(one for one in self._seen if one is not None)])
 
     def _ask(self, other: int) -> None:
@@ -199,7 +205,7 @@ def total_of(statistics: Sequence[memory_lib.Statistics]) -> memory_lib.Statisti
 
 
 class _Join:
-    """Puts the rows of parts, [b, ...] each, where they belong in [B, ...]."""
+    """A function that puts the rows of the shards' parts, [b, ...] each, in place in [B, ...]."""
 
     def __init__(self, rows: dict[int, np.ndarray]):
         self._rows = [tf.constant(of, tf.int32) for of in rows.values()]

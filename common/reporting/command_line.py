@@ -23,6 +23,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        """Ends the program with the message as one line."""
         fail(f"{message} (see --help)")
 
 

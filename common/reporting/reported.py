@@ -115,7 +115,7 @@ class Reported:
     def _lines(
         self, name: str, columns: Sequence[str]
     ) -> Iterable[tuple[str, int, dict[str, str]]]:
-        """Yields "file:line", the line number and {column: text} of each row without empty cells."""
+        """Yields "file:line", the line number and {column: text} of each row."""
         path = Path(self.directory) / f"{name}.csv"
         try:
             rows = numbered_rows(path, columns)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 import contextlib
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 import fcntl
 import json
 import os
@@ -49,10 +49,12 @@ class RunDirectory:
 
     @property
     def learner_csv(self) -> Path:
+        """The learner and the speeds of the run, a row every few seconds."""
         return self.path / "learner.csv"
 
     @property
     def acting_csv(self) -> Path:
+        """The episodes of the training actors."""
         return self.path / "acting.csv"
 
     @property
@@ -62,14 +64,17 @@ class RunDirectory:
 
     @property
     def evaluator_csv(self) -> Path:
+        """The evaluations."""
         return self.path / "evaluator.csv"
 
     @property
     def checkpoints(self) -> Path:
+        """The directory of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def tensorboard(self) -> Path:
+        """The directory of TensorBoard's events."""
         return self.path / "tensorboard"
 
     @property
@@ -155,7 +160,7 @@ class RunDirectory:
         seed: int,
         scale: str,
         scale_changes: str = "",
-        budget: Budget = Budget(),
+        budget: Budget | None = None,
         changed: Mapping[str, Any] | None = None,
     ) -> None:
         """Adds an entry for this start to run.json; one process of a run does so.
@@ -175,7 +180,7 @@ class RunDirectory:
             "seed": seed,
             "scale": scale,
             "scale_changes": scale_changes,
-            "budget": budget.to_json(),
+            "budget": (budget or Budget()).to_json(),
             "changed": dict(changed or {}),
             "command": provenance.as_typed(sys.orig_argv),
             "git": provenance.git(),
@@ -244,7 +249,7 @@ class RunDirectory:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _read_json(path: Path) -> Any:

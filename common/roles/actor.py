@@ -1,62 +1,60 @@
-"""An actor's process: several of the paper's actors, their policies evaluated as one batch."""
+"""An actor process: several of the paper's actors, their policies evaluated as one batch."""
 
-import pathlib
+import functools
 
 from absl import logging
 
 from common.acting import episodes
-from common.acting.loop import loop_of
 from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
-from common.agents.agent import Agent, EnvironmentSpec
-from common.cluster import rpc
-from common.cluster.handshake import Credentials
+from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
-from common.cluster.processes import StopRequest
-from common.cluster.topology import Topology
+from common.cluster.processes import report_ready
+from common.environments.spec import EnvironmentSpec
 from common.replay.service import RemoteMemory
+from common.roles import replay
+from common.roles.run_context import CALL_SECONDS, RunContext
 
 
-def run_actor(
-    agent: Agent,
-    environment_name: str,
-    topology: Topology,
-    credentials: Credentials,
-    directory: pathlib.Path,
-    actors: range,
-    num_actors: int,
-    seed: int,
-    stop: StopRequest,
-) -> None:
-    """Acts with the published policy until the run is over, or `stop` is requested.
+def run(context: RunContext) -> None:
+    """Acts with the published policy until the run is over, or a stop is requested.
 
-    One that is started again goes on with other random numbers than its former lives had.
-
-    Args:
-      actors: indices of the paper's actors that live in this process.
-      num_actors: of the whole run.
+    A process that is started again continues with other random numbers than its former starts had.
     """
-    life = episodes.begin_life(directory, actors)
-    batch = episodes.make_environments(environment_name, actors, seed, life)
-    spec = EnvironmentSpec.of(batch)
-    agent_seed = episodes.actor_seed(seed, actors.start, life)
-    actor = agent.make_actor(spec, actors, num_actors, agent_seed)
+    agent, topology, stop = context.agent, context.topology, context.stop
+    assert isinstance(agent, ReplayAgent)
+    start = episodes.record_start(context.directory, context.actors)
+    environments = episodes.make_environments(
+        context.environment, context.actors, context.seed, start, agent.num_frames
+    )
+    spec = EnvironmentSpec.of(environments)
+    actor = agent.make_actor(
+        spec,
+        context.actors,
+        context.num_actors,
+        episodes.actor_seed(context.seed, context.actors.start, start),
+    )
+    shard = topology.share(replay.JOB)
     memories = [
         RemoteMemory(
-            rpc.Client(address, credentials, 5.0 if shard == topology.shard else 1.0),
+            context.client(address, CALL_SECONDS if number == shard else 1.0),
             agent.step_specs(spec),
         )
-        for shard, address in enumerate(topology.replay_addresses)
+        for number, address in enumerate(topology.service(replay.JOB))
     ]
-    memory = memories.pop(topology.shard)
-    others = memories if agent.samples_per_insert is not None else ()
-    puller = ParameterPuller(
-        ParameterClient(rpc.Client(topology.address("learner"), credentials, 5.0))
+    memory = memories.pop(shard)
+    sender = Sender(
+        memory,
+        functools.partial(agent.items, actor, context.actors, shard),
+        agent.schedule(),
+        agent.send_batch,
+        stop,
+        others=memories if agent.samples_per_insert is not None else (),
     )
-    sender = Sender(agent, actor, memory, actors, stop, topology.shard, others)
+    puller = ParameterPuller(ParameterClient(context.client(topology.keeper)))
     log = episodes.EpisodeLog(
-        directory,
-        actors,
+        context.directory,
+        context.actors,
         lambda: {
             "wall_seconds": round(puller.wall_seconds, 2),
             "incarnation": sender.incarnation,
@@ -68,16 +66,18 @@ def run_actor(
     if not puller.wait(actor.load, stop) or puller.finished:
         return
     sender.start()
-    loop = loop_of(agent, actor, batch, sender.add, log.write)
+    loop = agent.acting_loop(actor, environments, sender.add, log.write)
     timesteps = 0
     while not stop.requested and not puller.finished:
         puller.apply(actor.load)  # also without credit, or it would miss the end of the run
         if not sender.has_credit():
             continue
         loop.step()
+        if sender.num_accepted:
+            report_ready()
         timesteps += 1
         if timesteps % agent.actor_period == 0:
             puller.request()
     sender.close()
     puller.close()
-    logging.info("acted for %d steps, %d transitions accepted", loop.steps, sender.num_accepted)
+    logging.info("acted for %d steps, %d items accepted", loop.steps, sender.num_accepted)

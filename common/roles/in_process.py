@@ -1,78 +1,79 @@
-"""Actors in the learner's process, in turns with its updates: no distributed layout."""
-
-import pathlib
-
-import numpy as np
+"""A process that acts and learns in turns: no distributed layout (DDPG, D4PG's baseline)."""
 
 from common.acting import episodes
-from common.acting.items import as_items
-from common.acting.loop import loop_of
-from common.acting.n_step import Transitions
-from common.agents.agent import Agent, EnvironmentSpec
+from common.agents.replay_agent import ReplayAgent
+from common.environments.spec import EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.replay.service import ReplayService
+from common.roles import learner
+from common.roles.run_context import RunContext
+from common.types import NStepTransitions
+
+
+def run(context: RunContext) -> None:
+    """Acts and learns until a limit is reached or a stop is requested."""
+    learner.learn(context, _make_act)
+
+
+def _make_act(context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping) -> learner.Act:
+    bookkeeping.counters.count_unreported()
+    return InProcessActors(context, replay, bookkeeping).step
 
 
 class InProcessActors:
-    """Acts with the learner's own parameters and adds to its memory (DDPG, D4PG's baseline).
+    """Actors that use the learner's own parameters and add to its memory.
 
     Whoever calls `step` decides how many steps an update gets.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        environment_name: str,
-        replay: ReplayService,
-        books: Bookkeeping,
-        directory: pathlib.Path,
-        num_actors: int,
-        seed: int,
-    ):
+    def __init__(self, context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping):
         """Starts an episode in each environment.
 
         Args:
+          context: of the run; its actors step together, as one batch.
           replay: keeps what the actors add.
-          books: gives the learner's parameters, taken every `agent.actor_period` steps, and the
-            run's clock.
-          directory: of the run.
-          num_actors: K, environments that are stepped together.
+          bookkeeping: gives the learner's parameters, taken every `agent.actor_period` steps, and
+            the run's clock.
         """
-        actors = range(num_actors)
-        life = episodes.begin_life(directory, actors)
-        environments = episodes.make_environments(environment_name, actors, seed, life)
-        spec = EnvironmentSpec.of(environments)
+        agent = context.agent
+        assert isinstance(agent, ReplayAgent)
         self._agent = agent
-        agent_seed = episodes.actor_seed(seed, 0, life)
-        self._actor = agent.make_actor(spec, actors, num_actors, agent_seed)
-        self._actors = np.asarray(actors)
+        self._actors = context.actors
+        start = episodes.record_start(context.directory, self._actors)
+        environments = episodes.make_environments(
+            context.environment, self._actors, context.seed, start, agent.num_frames
+        )
+        self._actor = agent.make_actor(
+            EnvironmentSpec.of(environments),
+            self._actors,
+            context.num_actors,
+            episodes.actor_seed(context.seed, 0, start),
+        )
         self._replay = replay
-        self._books = books
+        self._bookkeeping = bookkeeping
         self._incarnation = replay.new_incarnation()
         self._num_added = 0
         self._timesteps = 0
         log = episodes.EpisodeLog(
-            directory,
-            actors,
+            context.directory,
+            self._actors,
             lambda: {
-                "wall_seconds": round(books.counters.wall_seconds, 2),
+                "wall_seconds": round(bookkeeping.counters.wall_seconds, 2),
                 "incarnation": self._incarnation,
-                "parameter_version": books.version,
+                "parameter_version": bookkeeping.version,
                 "parameter_age_steps": 0,
             },
         )
-        self._loop = loop_of(agent, self._actor, environments, self._add, log.write)
+        self._loop = agent.acting_loop(self._actor, environments, self._add, log.write)
 
     def step(self) -> None:
         """Advances each environment by one timestep."""
         if self._timesteps % self._agent.actor_period == 0:
-            self._actor.load(self._books.parameters().numpy())
+            self._actor.load(self._bookkeeping.parameters().numpy())
         self._loop.step()
         self._timesteps += 1
 
-    def _add(self, transitions: Transitions) -> None:
-        step_keys, steps, priorities = as_items(
-            self._agent, self._actor, transitions, self._actors, 0, self._incarnation
-        )
-        self._num_added += len(step_keys)
-        self._replay.insert(self._incarnation, self._num_added, step_keys, steps, priorities)
+    def _add(self, transitions: NStepTransitions) -> None:
+        items = self._agent.items(self._actor, self._actors, 0, transitions, self._incarnation)
+        self._num_added += len(items.keys)
+        self._replay.insert(self._incarnation, self._num_added, *items)

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 tfd = tfp.distributions
 
 
-def mixture(outputs: tf.Tensor, min_variance: float) -> tfd.MixtureSameFamily:
+def mixture(outputs: tf.Tensor, min_variance: float) -> tfp.distributions.MixtureSameFamily:
     """The distribution that a linear layer's outputs stand for (eq 17).
 
     p(z) = sum_i omega_i N(z | mu_i, sigma_i^2) with omega the softmax of the first third of the
@@ -31,7 +31,9 @@ def mixture(outputs: tf.Tensor, min_variance: float) -> tfd.MixtureSameFamily:
     )
 
 
-def sample(distribution: tfd.MixtureSameFamily, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
+def sample(
+    distribution: tfp.distributions.MixtureSameFamily, num_samples: int, seed: tf.Tensor
+) -> tf.Tensor:
     """Draws z_j from each distribution.
 
     The same seed, [2] int32, gives the same samples, but others under XLA than without it.
@@ -43,7 +45,9 @@ def sample(distribution: tfd.MixtureSameFamily, num_samples: int, seed: tf.Tenso
     return tf.stop_gradient(samples)
 
 
-def sampled_cross_entropy(distribution: tfd.MixtureSameFamily, samples: tf.Tensor) -> tf.Tensor:
+def sampled_cross_entropy(
+    distribution: tfp.distributions.MixtureSameFamily, samples: tf.Tensor
+) -> tf.Tensor:
     """-1/J sum_j log p(z_j), z_j from the target: cross-entropy by samples (D4PG, appendix A).
 
     That of densities: below 0 where the target is narrow and well met.

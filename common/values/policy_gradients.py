@@ -34,14 +34,16 @@ def deterministic_policy_gradient_loss(
     return -tf.reduce_sum(tf.stop_gradient(dqda) * action, axis=-1)
 
 
-def climb(
+def dpg_loss(
     action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor], dqda_clip: float | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A loss whose descent moves a policy's actions up a critic, the critic held fixed.
+    """Returns a loss whose descent raises the critic's value of a policy's actions.
+
+    The critic is held fixed.
 
     Args:
         action: [B, A] floating, the policy's actions.
-        value: the critic at the states that these are of: actions [B, A] -> values [B].
+        value: the critic at the states of these actions: [B, A] -> values [B].
         dqda_clip: as in `deterministic_policy_gradient_loss`.
 
     Returns:

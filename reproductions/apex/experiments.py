@@ -47,7 +47,7 @@ CONTROL_TASKS = (
     "control:humanoid:run",
 )
 
-_SETTINGS = {**dqn.SETTINGS, **dpg.SETTINGS}
+_SETTINGS = {**dqn.SETTINGS.overrides, **dpg.SETTINGS.overrides}
 _CAPACITY = "--config.replay_capacity"
 _TWO_CORES = "two_cores"
 
@@ -327,7 +327,7 @@ def _preset() -> tuple[Change, ...]:
         number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
         return "no limit" if name == "samples_per_insert" and not value else number
 
-    default, ours = dqn.configuration(dqn.DEFAULT), dqn.TWO_CORES["dqn_two_cores"]
+    default, ours = dqn.SETTINGS.configuration("dqn"), dqn.TWO_CORES["dqn_two_cores"]
     return tuple(
         Change(
             f"--config.{name}={value}",

@@ -3,8 +3,8 @@
 import numpy as np
 
 from common.acting import noise
-from common.acting.actor_critic import ActorCriticActor
-from common.acting.n_step import Transitions
+from common.agents.actor_critic import ActorCriticActor
+from common.types import NStepTransitions
 from reproductions.d4pg import critics
 from reproductions.d4pg import networks as networks_lib
 from reproductions.d4pg.config import D4PGConfig
@@ -26,7 +26,7 @@ class D4PGActor(ActorCriticActor):
         )
         self._kind = critics.make_critic_kind(config, critic_seed)
 
-    def initial_priorities(self, transitions: Transitions) -> np.ndarray:
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
         """By d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)), [M] float32 (eqs 15, 16).
 
         By the actor's online copy of (theta, w) as it was when each state was seen.

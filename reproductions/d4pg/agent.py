@@ -1,4 +1,4 @@
-"""D4PG for the shared programs: configuration, actor and learner in one object."""
+"""The D4PG agent: configuration, actor and learner in one object."""
 
 from collections.abc import Mapping
 import os
@@ -7,30 +7,31 @@ from typing import Any
 import tensorflow as tf
 
 from common.agents import trained
-from common.agents.actor_critic_agent import ActorCriticAgent
-from common.agents.agent import EnvironmentSpec
+from common.agents.actor_critic import ActorCriticAgent
+from common.config import from_values
+from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg import networks as networks_lib
-from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.settings import SETTINGS
 
 
 class D4PG(ActorCriticAgent):
-    """See `common.agents.agent.Agent`."""
+    """D4PG, and its ablations by configuration."""
 
-    name = "d4pg"
+    paper = "d4pg"
 
-    def __init__(self, config: D4PGConfig):
-        super().__init__(config, settings.name_of(config), networks_lib.make_networks)
-        self.single_process = config.single_process
+    def __init__(self, config: D4PGConfig, setting: str = SETTINGS.default):
+        super().__init__(config, setting, networks_lib.make_networks)
 
     def distributions(self):
-        """Proportional to p^alpha, or uniform; removal first in, first out, or by priority.
+        """Returns sampling in proportion to p^alpha, or uniform, and removal of the oldest item.
 
-        The paper refers to Ape-X for the replay, whose DPG variant removes by priority^-0.4 and
-        whose DQN removes first in, first out: ambiguous, so the simpler one is the default.
+        Removal by priority is another choice: the paper refers to Ape-X for the replay, whose DPG
+        variant removes by priority^-0.4 and whose DQN removes first in, first out. The simpler one
+        is the default.
         """
         sample = distributions.prioritized(self._config.priority_exponent)
         remove = distributions.Fifo()
@@ -39,29 +40,29 @@ class D4PG(ActorCriticAgent):
         return {"sample": sample, "remove": remove}, "remove"
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
-        """Algorithm 1, the learner."""
+        """Builds the learner of algorithm 1."""
         tf.random.set_seed(seed)
         return learner_lib.D4PGLearner(self._config, spec.observation_size, spec.action_size, seed)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.D4PGActor:
-        """Algorithm 1, the actor: the same for all, whose noise is their own."""
+        """Builds the actor of algorithm 1, the same for all but for its noise."""
         del actors, num_actors  # the twins take any batch
         return actor_lib.D4PGActor(self._config, spec.observation_size, spec.action_size, seed)
 
 
 def from_config(values: Mapping[str, Any]) -> D4PG:
-    """The agent of a run, from the "config" of its config.json.
+    """Returns the agent of a run, given its config.json.
 
     Raises:
-      TypeError or ValueError: that is no configuration of D4PG.
+      KeyError, TypeError or ValueError: that is no configuration of D4PG.
     """
-    return D4PG(trained.configuration(D4PGConfig, values))
+    return D4PG(from_values(D4PGConfig, values["config"]), values["setting"])
 
 
 def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """The policy of a run's newest checkpoint, `policy(observation) -> action`, without noise.
+    """Returns the policy of a run's newest checkpoint, without noise.
 
     Raises:
       As `common.agents.trained.load`.

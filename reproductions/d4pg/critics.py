@@ -11,8 +11,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
 from common.networks import heads
+from common.types import NStepTransitions
 from common.values import categorical, categorical_np, gaussian_mixture_np
 from reproductions.d4pg.config import D4PGConfig
 
@@ -39,7 +39,7 @@ class CriticKind(Protocol):
         """Raw priorities [B], not negative, from distances; of tensors as of arrays."""
 
     def initial_distance(
-        self, transitions: Transitions, taken: np.ndarray, bootstrap: np.ndarray
+        self, transitions: NStepTransitions, taken: np.ndarray, bootstrap: np.ndarray
     ) -> np.ndarray:
         """d(Y, Z) [M] from an actor's outputs at (x_i, a_i) and (x_{i+N}, pi(x_{i+N}))."""
 

@@ -237,11 +237,11 @@ def _looks() -> dict[str, Look]:
         words = "Prioritized" if replay == "prioritized" else "Non-Prioritized"
         for n, line in ((1, "--"), (5, "-")):
             name, width = f"{agent}_{replay}_n{n}", 1.3
-            if name == settings.DEFAULT:
+            if name == settings.SETTINGS.default:
                 width = 2.0
             look = Look(f"{agent.upper()}, {words}, N = {n}", Style(color, line, width))
             looks |= dict.fromkeys((name, name + _BEYOND, name + _HUMANOID_PARKOUR), look)
-    full, style = settings.DEFAULT, looks[settings.DEFAULT].style
+    full, style = settings.SETTINGS.default, looks[settings.SETTINGS.default].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
         f"{full}_lr5e-05": Look("Categorical, 5e-5", style),

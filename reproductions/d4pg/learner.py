@@ -2,10 +2,8 @@
 
 import tensorflow as tf
 
-from common.learning.actor_critic import ActorCriticLearner
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch
-from common.networks.actor_critic import ActorCritic
+from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.types import Batch, StoredTransition
 from common.values import policy_gradients
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
@@ -14,7 +12,7 @@ from reproductions.d4pg.config import D4PGConfig
 
 
 def backup(
-    transition: Transition, target: ActorCritic, critic: critics.CriticKind, seed: tf.Tensor
+    transition: StoredTransition, target: ActorCritic, critic: critics.CriticKind, seed: tf.Tensor
 ) -> tf.Tensor:
     """Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})), as the critic has it (eqs 9, 15)."""
     action = target.policy(transition.observation_t)
@@ -31,7 +29,7 @@ def policy_loss(
       A loss whose gradient in theta is that of equation 11 with its sign turned, and the mean of
       E[Z_w] itself.
     """
-    return policy_gradients.climb(
+    return policy_gradients.dpg_loss(
         networks.policy(observation),
         lambda action: critic.mean(networks.critic(observation, action)),
     )
@@ -59,7 +57,7 @@ class D4PGLearner(ActorCriticLearner):
         Returns:
           The new priorities by d(Y_i, Z_w(x_i, a_i)) [B], not negative, and the METRICS.
         """
-        transition: Transition = batch.steps
+        transition: StoredTransition = batch.steps
         weights = importance_weights(
             batch.probabilities, batch.size, self._config.importance_exponent
         )
@@ -72,14 +70,14 @@ class D4PGLearner(ActorCriticLearner):
             distance = self._critic.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
             return tf.reduce_mean(weights * distance), distance
 
-        step = self.descend(
+        step = self.apply_gradients(
             critic_loss,
             lambda: policy_loss(self._policy_state(transition), self.networks, self._critic),
         )
         priorities = self._critic.priorities(step.errors)
         return priorities, step.metrics(priorities, weights)
 
-    def _policy_state(self, transition: Transition) -> tf.Tensor:
+    def _policy_state(self, transition: StoredTransition) -> tf.Tensor:
         """x_i, as algorithm 1 has it, or x_{i+N}."""
         first = self._config.policy_gradient_state == "first"
         return transition.observation_tm1 if first else transition.observation_t

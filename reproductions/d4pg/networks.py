@@ -2,8 +2,8 @@
 
 import sonnet as snt
 
+from common.agents.actor_critic import ActorCritic
 from common.networks import control, heads, packing
-from common.networks.actor_critic import ActorCritic
 from reproductions.d4pg import critics
 from reproductions.d4pg.config import D4PGConfig
 

@@ -2,7 +2,8 @@ import dm_env
 import numpy as np
 import pytest
 
-from common.acting.n_step import NStepAdder, Transitions, concatenate
+from common.acting.n_step import NStepAdder, concatenate
+from common.types import NStepTransitions
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -229,7 +230,7 @@ def test_an_abandoned_episode_gives_nothing_more():
 
 def test_dtypes():
     got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
-    assert isinstance(got, Transitions)
+    assert isinstance(got, NStepTransitions)
     assert got.environment_index.dtype == np.int32
     assert got.step.dtype == np.int64
     assert got.n_step_reward.dtype == got.n_step_discount.dtype == np.float32

@@ -3,11 +3,10 @@
 import time
 import types
 
+from common.acting.items import as_items
 import numpy as np
 import pytest
 
-from common.acting.items import as_items
-from common.acting.n_step import Transitions
 from common.acting.sender import Sender
 from common.agents.agent import EnvironmentSpec
 from common.cluster import rpc
@@ -17,6 +16,7 @@ from common.replay import key_layout, keys
 from common.replay.memory import Statistics
 from common.replay.service import RemoteMemory, ReplayService
 from common.roles.replay import make_memory
+from common.types import NStepTransitions
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -82,7 +82,7 @@ def keys_in(memory):
 
 def transitions(first_step, count):
     logits = np.zeros([count, 51], np.float32)
-    return Transitions(
+    return NStepTransitions(
         environment_index=np.zeros(count, np.int32),
         step=np.arange(first_step, first_step + count),
         observation_tm1=np.ones([count, 3], np.float32),

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 
+from common.experiments.registry import RESULTS
 import pandas
 import pytest
 
 from binaries import claims
 from common.experiments import overview
 from common.experiments.claims import Basis, Verdict
-from common.experiments.registry import RESULTS
 
 HERE = [f"--runs={RESULTS / 'runs'}", f"--benchmarks={RESULTS / 'benchmarks'}"]
 

@@ -2,10 +2,10 @@
 
 import shutil
 
+from common.experiments.registry import RESULTS
 import pytest
 
 from binaries import figures
-from common.experiments.registry import RESULTS
 
 RUNS = RESULTS / "runs"
 

@@ -2,10 +2,10 @@
 
 import shutil
 
+from common.experiments.registry import RESULTS
 import pytest
 
 from binaries import tables
-from common.experiments.registry import RESULTS
 
 
 def test_a_table_is_written_as_markdown_and_csv(tmp_path, capsys):

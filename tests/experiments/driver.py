@@ -6,12 +6,12 @@ fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of th
 import pathlib
 import sys
 
+from common.experiments.registry import Experiment, Run
 import planted
 
 from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
 from common.experiments.plan import make_plan
-from common.experiments.registry import Experiment, Run
 from common.experiments.scales import Change, Scale
 from common.reporting.budget import Budget
 from reproductions.d4pg.experiments import PROGRAM

@@ -3,6 +3,7 @@
 import pathlib
 
 from common.experiments.registry import Experiment, Paper, Program, Run
+
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.reporting import columns

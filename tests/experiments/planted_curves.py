@@ -2,10 +2,10 @@
 
 import json
 
+from common.experiments.registry import run_path
 import numpy as np
 import pandas
 
-from common.experiments.registry import run_path
 from common.reporting import columns
 
 

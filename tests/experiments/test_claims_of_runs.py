@@ -4,14 +4,14 @@ import dataclasses
 import json
 import shutil
 
+from common.experiments.registry import RESULTS
+from common.experiments.reported_numbers import ReportedNumbers
 from planted_curves import plant_run
 import pytest
 
 from common.experiments import claims, registry
 from common.experiments.claims import Basis, Evidence, Verdict
 from common.experiments.comparison import Comparison, Expected, nothing
-from common.experiments.registry import RESULTS
-from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.experiments.shares import EACH, MANY, MOST, SOME
 from common.reporting import reported

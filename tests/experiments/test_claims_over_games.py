@@ -1,13 +1,13 @@
 """Claims about medians over games and about speeds."""
 
+from common.experiments.registry import RESULTS, Returns
+from common.experiments.reported_numbers import ReportedNumbers
 from planted_curves import plant_run
 import pytest
 
 from common.experiments import registry
 from common.experiments.atari_scores import MedianReached, final_scores
 from common.experiments.claims import Evidence, Verdict
-from common.experiments.registry import RESULTS, Returns
-from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.experiments.scaling import Proportional
 from common.reporting import reported

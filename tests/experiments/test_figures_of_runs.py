@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from common.experiments.registry import Band, OverTasks, Returns
 import numpy as np
 import pandas
 from planted_curves import plant_run
@@ -9,7 +10,6 @@ import pytest
 
 from common.experiments import figures, registry, selection
 from common.experiments.captions import caption
-from common.experiments.registry import Band, OverTasks, Returns
 from common.experiments.runs import KeptRuns
 from common.figures import bars, panels
 

@@ -1,9 +1,9 @@
 """What is wrong with kept runs is said with file and line, and the rest is used."""
 
+from common.experiments.registry import Returns
 from planted_curves import plant_run
 import pytest
 
-from common.experiments.registry import Returns
 from common.experiments.runs import KeptRuns
 from common.reporting.budget import Budget
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+from common.experiments.registry import Run, Substitute
 from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 import pytest
 
@@ -11,7 +12,6 @@ from common.experiments import plan as plan_lib
 from common.experiments import registry, status
 from common.experiments.keep import keep
 from common.experiments.plan import PlanError, check_disk, disk_line, make_plan
-from common.experiments.registry import Run, Substitute
 from common.experiments.scales import PAPER, Scale
 from common.experiments.status import State
 from common.reporting.budget import Budget

@@ -1,11 +1,11 @@
 """Tests of the papers' experiments and of common.experiments.registry and .scales."""
 
+from common.experiments.registry import Run, UnknownError
 import pytest
 
 from common import environments
 from common.environments.spec import EnvironmentSpec
 from common.experiments import registry, scales
-from common.experiments.registry import Run, UnknownError
 from common.experiments.scales import Change, Scale
 from common.reporting import reported
 from common.reporting.budget import Budget
@@ -208,10 +208,10 @@ def test_d4pgs_settings_and_size_are_those_of_its_agent():
     for name in ("figure 2", "figure 8", "section 4"):
         for run in registry.paper("d4pg").experiment(name).runs:
             setting = run.flags[0].removeprefix("--setting=")
-            config = d4pg_settings.configuration(setting)
+            config = d4pg_settings.SETTINGS.configuration(setting)
             if "--config.noise=ou" in run.flags:
                 config.noise = "ou"
-            assert d4pg_settings.name_of(config) == run.setting
+            assert d4pg_settings.SETTINGS.name_of(setting, config) == run.setting
     humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), EnvironmentSpec(67, 21))
     assert d4pg.PROGRAM.parameters == humanoid.parameters
 

@@ -1,11 +1,11 @@
 """Reported beside reproduced."""
 
+from common.experiments.atari_tables import among_others
+from common.experiments.reported_numbers import ReportedNumbers
 from planted_curves import plant_run
 import pytest
 
 from common.experiments import registry, tables
-from common.experiments.atari_tables import among_others
-from common.experiments.reported_numbers import ReportedNumbers
 from common.experiments.runs import KeptRuns
 from common.reporting import reported
 

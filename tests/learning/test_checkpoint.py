@@ -3,6 +3,7 @@
 import re
 import shutil
 
+from common.learning.transition import control_specs
 import numpy as np
 import pytest
 import sonnet as snt
@@ -10,9 +11,9 @@ import tensorflow as tf
 
 from common.learning import optimizers
 from common.learning.checkpoint import CheckpointError, Checkpoints, newest
-from common.learning.transition import Transition, control_specs
-from common.learning.update_loop import Batch, UpdateLoop
+from common.learning.update_loop import UpdateLoop
 from common.replay.memory import Sample
+from common.types import Batch, StoredTransition
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.config import D4PGConfig
 
@@ -47,7 +48,7 @@ def samples(count):
             tf.constant(30.0, tf.float64),
             tf.constant(20, tf.int64),
             tf.ones([size], tf.int32),
-            Transition(
+            StoredTransition(
                 *(
                     tf.constant(generator.normal(size=[size, *spec.shape]), tf.float32)
                     for spec in control_specs(3, 2)

@@ -1,9 +1,9 @@
 """Tests of common.learning.draw: rows that are drawn anew."""
 
+from common.learning.draw import replace_rows
 import numpy as np
 import tensorflow as tf
 
-from common.learning.draw import replace_rows
 from common.replay.memory import Sample
 
 

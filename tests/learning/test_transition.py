@@ -1,9 +1,9 @@
 """Tests of common.learning.transition."""
 
+from common.learning.transition import control_specs
 import numpy as np
 
-from common.acting.n_step import Transitions
-from common.learning.transition import Transition, control_specs
+from common.types import NStepTransitions, StoredTransition
 
 
 def test_a_transition_is_what_its_specs_say():
@@ -14,8 +14,8 @@ def test_a_transition_is_what_its_specs_say():
         "n_step_discount": np.zeros(2),
         "observation_t": np.ones((2, 3)),
     }
-    transition = Transition.of(
-        Transitions(
+    transition = StoredTransition.of(
+        NStepTransitions(
             environment_index=np.zeros(2), step=np.zeros(2), extras_tm1={}, extras_t={}, **columns
         )
     )

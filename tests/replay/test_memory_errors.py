@@ -7,7 +7,12 @@ import tensorflow as tf
 from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory
 
-SPECS = {"x": tf.TensorSpec([2], tf.float32), "n": tf.TensorSpec([], tf.int32), "s": Bytes(3)}
+SPECS = {
+    "x": tf.TensorSpec([2], tf.float32),
+    "n": tf.TensorSpec([], tf.int32),
+    "s": Bytes(3),
+    "f": Bytes(5, prefix=b"\0<", suffix=b">"),
+}
 KEYS, PRIORITIES = np.array([20, 21]), np.float32([1, 1])
 
 
@@ -19,6 +24,7 @@ STEPS = {
     "x": np.zeros([2, 2], np.float32),
     "n": np.zeros([2], np.int32),
     "s": strings(b"", b"\0\0\0"),
+    "f": strings(b"\0<>", b"\0<\0\0>"),
 }
 LENGTHS = np.int32([2, 1])
 
@@ -33,6 +39,7 @@ def make_memory():
             "x": np.arange(12, dtype=np.float32).reshape(6, 2),
             "n": np.arange(6, dtype=np.int32),
             "s": strings(b"", b"1", b"22", b"333", b"44", b"5"),
+            "f": strings(*[b"\0<%d>" % key for key in range(6)]),
         },
         np.arange(6, dtype=np.float32),
     )
@@ -102,6 +109,10 @@ INVALID = {
     ),
     "length 0": (insert(item_lengths=np.int32([2, 0])), r"item_lengths\[1\] must be in \[1, 6\]"),
     "length beyond the capacity": (insert(item_lengths=np.int32([7, 1])), r"item_lengths\[0\]"),
+    "an item beyond the last key": (
+        insert(keys=np.array([20, 2**63 - 1]), item_lengths=np.int32([1, 2])),
+        r"item_keys\[1\] \+ item_lengths\[1\] must be at most 2\^63",
+    ),
     "lengths too many": (insert(item_lengths=np.int32([1, 1, 1])), "item_lengths must be of"),
     "lengths as a scalar": (insert(item_lengths=np.int32(1)), "item_lengths must be of shape"),
     "a column of doubles": (
@@ -123,6 +134,18 @@ INVALID = {
     "a string too long": (
         insert(steps=STEPS | {"s": strings(b"", b"4444")}),
         r"column s\[1\] must have at most 3 bytes, has 4",
+    ),
+    "a string too short for prefix and suffix": (
+        insert(steps=STEPS | {"f": strings(b"\0<>", b"\0>")}),
+        r"column f\[1\] must have at least 3 bytes, has 2",
+    ),
+    "a string of another prefix": (
+        insert(steps=STEPS | {"f": strings(b"\0<>", b"\1<>")}),
+        r"column f\[1\] must begin with the prefix",
+    ),
+    "a string of another suffix": (
+        insert(steps=STEPS | {"f": strings(b"\0<1", b"\0<>")}),
+        r"column f\[0\] must end with the suffix",
     ),
     "floats for strings": (
         insert(steps=STEPS | {"s": np.zeros([2], np.float32)}),
@@ -252,6 +275,8 @@ def test_a_memory_that_cannot_be(arguments, error, message):
 def test_strings_without_a_limit():
     with pytest.raises(ValueError, match="max_bytes must be at least 1, is 0"):
         Bytes(0)
+    with pytest.raises(ValueError, match="max_bytes must be at least 4, is 3"):
+        Bytes(3, prefix=b"12", suffix=b"34")
 
 
 @pytest.mark.parametrize("exponent", [np.nan, np.inf, -np.inf, 7.5, -8])

@@ -1,10 +1,15 @@
 """Tests of common.replay.png."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common.replay import png
+from common.replay.distributions import Fifo
+from common.replay.memory import Memory
 
 
 def noise(*shape):
@@ -42,34 +47,71 @@ def test_flat_frames_become_small():
     assert len(png.encode(frame)[0]) < frame.size / 50
 
 
+SHAPE = (40, 36, 4)
+WHOLE = png.encode(noise(1, *SHAPE))[0]
+
+
+@pytest.mark.parametrize("shape", [(84, 84, 4), (40, 36, 3), (36, 36, 2), (50, 40, 1)])
+def test_each_file_begins_and_ends_as_its_column_says(shape):
+    column = png.column(shape)
+    for file in [png.encode(noise(1, *shape))[0], tf.io.encode_png(noise(*shape)).numpy()]:
+        assert file.startswith(column.prefix) and file.endswith(column.suffix)
+    assert column.max_bytes == png.max_bytes(shape)
+
+
 @pytest.mark.parametrize(
     "broken, reason",
     [
-        (b"", "no image: 0 bytes"),
-        (b"no image at all", "no image: 15 bytes"),
-        (png.encode(noise(1, 84, 84, 4))[0][:2000], "no image: 2000 bytes"),
-        (png.encode(noise(1, 36, 36, 4))[0], r"an image of \[36, 36, 4\], must be of \[84, 84"),
-        (png.encode(noise(1, 84, 84, 1))[0], r"an image of \[84, 84, 1\]"),
+        (b"", "at least 45 bytes, has 0"),
+        (b"no image at all", "at least 45 bytes, has 15"),
+        (WHOLE[:2000], "end with the suffix"),
+        (WHOLE[:-1], "end with the suffix"),
+        (WHOLE + b"\0", "end with the suffix"),
+        (b"\0" + WHOLE, "begin with the prefix"),
+        (png.encode(noise(1, 36, 40, 4))[0], "begin with the prefix"),
+        (png.encode(noise(1, 40, 36, 1))[0], "begin with the prefix"),
     ],
-    ids=["empty", "text", "cut", "size", "channels"],
+    ids=["empty", "text", "cut", "short", "long", "shifted", "transposed", "channels"],
 )
-def test_what_is_no_image_is_an_error_that_names_it(broken, reason):
-    encoded = png.encode(noise(4, 84, 84, 4))
+def test_a_memory_refuses_a_damaged_file_and_one_of_another_shape(broken, reason):
+    memory = Memory({"frame": png.column(SHAPE)}, 8, {"sample": Fifo()}, "sample")
+    encoded = png.encode(noise(4, *SHAPE))
+    memory.insert(np.arange(4), {"frame": encoded}, np.ones(4, np.float32))
+    before = memory.statistics()
     encoded[2] = broken
-    with pytest.raises(png.UndecodableImageError, match=reason) as caught:
-        png.decode(tf.constant(encoded), (84, 84, 4), "observation_t")
-    assert list(caught.value.reasons) == [2] and caught.value.column == "observation_t"
-    message = caught.value.message
-    assert message.startswith("observation_t of row 2 is ") and "\n" not in message
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"column frame\[2\] must .*{reason}"
+    ) as caught:
+        memory.insert(np.arange(10, 14), {"frame": encoded}, np.ones(4, np.float32))
+    assert "\n" not in caught.value.message.splitlines()[0]
+    assert memory.statistics() == before
+    memory.check()
 
 
-@pytest.mark.parametrize("wrong", [[0], [0, 1, 3], [0, 1, 2, 3]])
-def test_every_image_of_another_shape_is_named_and_no_other(wrong):
-    """Also where it is the first one, or where all are alike."""
-    encoded = png.encode(noise(4, 40, 36, 4))
-    encoded[wrong] = png.encode(noise(len(wrong), 36, 40, 4))
-    with pytest.raises(png.UndecodableImageError) as caught:
-        png.decode(tf.constant(encoded), (40, 36, 4), "observation_t")
-    reason = "is an image of [36, 40, 4], must be of [40, 36, 4]"
-    assert caught.value.reasons == dict.fromkeys(wrong, reason)
-    assert caught.value.message == f"observation_t of row 0 {reason}"
+@pytest.mark.parametrize(
+    "broken",
+    [
+        WHOLE[:1000] + bytes(8) + WHOLE[1008:],
+        WHOLE[:1000] + WHOLE[1100:],
+        png.encode(noise(1, 36, 40, 4))[0],
+    ],
+    ids=["changed", "shortened", "transposed"],
+)
+def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_column(broken):
+    encoded = png.encode(noise(4, *SHAPE))
+    encoded[2] = broken
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"^observation_t: cannot decode an image of \[40, 36"
+    ) as caught:
+        png.decode(tf.constant(encoded), SHAPE, "observation_t")
+    assert "\n" not in caught.value.message
+
+
+def test_to_encode_takes_no_tensorflow():
+    program = (
+        "import sys, numpy as np\n"
+        "from common.replay import png\n"
+        "png.encode(np.zeros((1, 36, 36, 4), np.uint8))\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -257,11 +257,11 @@ def test_strings_of_actors_in_this_process(with_images, convert):
     assert with_images.service.accepted() == {5: 10}
 
 
-def test_what_was_accepted_is_declared_without_steps(with_images):
+def test_what_was_accepted_is_reported_without_steps(with_images):
     remote = with_images.remote
     incarnation = remote.new_incarnation()
     remote.num_accepted = 30  # by a service that died
-    remote.declare()
+    remote.report_accepted()
     assert remote.accepted() == {incarnation: 30}
     assert with_images.memory.statistics().inserted == 0
 
@@ -300,9 +300,9 @@ def test_the_learner_ends_the_run(served):
     assert not served.service.finished and not served.service.learner_present
     served.remote.accepted()
     assert not served.service.finished and served.service.learner_present
-    served.remote.leave(finished=False)
+    served.remote.disconnect(finished=False)
     assert not served.service.finished and not served.service.learner_present
-    served.remote.leave(finished=True)
+    served.remote.disconnect(finished=True)
     assert served.service.finished
 
 
@@ -435,17 +435,13 @@ def columns(keys):
     return list(rows(keys).values())
 
 
-def insert_call(
-    keys=None, item_keys=(), lengths=(), priorities=None, columns_=None, incarnation=7, accepted=4
-):
+def insert_call(keys=None, priorities=None, columns_=None, incarnation=7, accepted=4):
     keys = np.arange(500_000, 500_004) if keys is None else keys
     priorities = np.ones(4, np.float32) if priorities is None else priorities
     return "replay_insert", [
         np.int64(incarnation),
         np.int64(accepted),
         keys,
-        np.array(item_keys, np.int64),
-        np.array(lengths, np.int32),
         priorities,
         *(columns(np.arange(4)) if columns_ is None else columns_),
     ]
@@ -473,7 +469,6 @@ BAD = {
         "column x",
     ),
     "a column too few": (insert_call(columns_=columns([1] * 4)[:1]), None),
-    "lengths": (insert_call(lengths=[1, 1, 0, 1]), r"item_lengths\[2\]"),
     "sample of none": (sample_call(np.int32(0)), "batch_size must be at least 1"),
     "sample of less": (sample_call(np.int32(-5)), "batch_size must be at least 1"),
     "sample above a message": (sample_call(np.int32(100_000)), "batch_size must be at mo"),
@@ -582,13 +577,11 @@ def test_a_message_of_a_client_that_checks_nothing(served):
     )
     add(served.remote, range(5))
     before = served.memory.statistics()
-    _, (incarnation, accepted, keys, item_keys, lengths, _, _, _) = insert_call()
+    _, (incarnation, accepted, keys, _, _, _) = insert_call()
     large = [
         incarnation,
         accepted,
         keys,
-        item_keys,
-        lengths,
         np.ones(4, np.float32),
         np.zeros([20_000, WIDTH], np.float32),
         np.zeros(20_000, np.float32),
@@ -597,7 +590,7 @@ def test_a_message_of_a_client_that_checks_nothing(served):
         status = raw.call(
             "replay_insert",
             [tf.constant(token)] + [tf.convert_to_tensor(argument) for argument in arguments],
-            tf.TensorSpec([10], tf.int64),
+            tf.TensorSpec([11], tf.int64),
         )
         with pytest.raises(tf.errors.OpError):
             status.get_value()

@@ -187,6 +187,13 @@ def test_priorities_go_to_the_shards_of_their_keys():
         assert memory.statistics().updated == count
 
 
+def test_the_mass_is_that_of_one_memory(filled):
+    (total_mass, count), (expected, items) = filled.memory.mass(), filled.one.mass()
+    assert total_mass.dtype == tf.float64 and count.dtype == tf.int64
+    assert float(total_mass) == pytest.approx(float(expected), rel=1e-12)
+    assert int(count) == int(items) == sum(ITEMS)
+
+
 def test_rows_are_read_in_the_order_of_their_keys(filled):
     keys = np.array(
         [
@@ -240,7 +247,7 @@ class Service:
     def statistics(self):
         return self._answer(Statistics(*[10] * len(Statistics._fields)))
 
-    def leave(self, finished):
+    def disconnect(self, finished):
         self._answer(0)
         self.left = finished
 
@@ -255,10 +262,10 @@ def test_accounts_are_those_of_all_that_answer():
     assert memory.accepted() == {11: 5, 31: 7, 32: 1}
 
 
-def test_all_that_are_there_are_told_that_the_learner_leaves():
+def test_all_that_are_there_are_told_that_the_learner_disconnects():
     services = [Service(), Service({}), Service({})]
     with pytest.raises(ServiceUnavailableError, match="replay 0: nothing answers at host-b:7000"):
-        ShardedMemory(services).leave(finished=True)
+        ShardedMemory(services).disconnect(finished=True)
     assert [one.left for one in services] == [None, True, True]
 
 

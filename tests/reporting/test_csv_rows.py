@@ -75,7 +75,7 @@ while True:
     rows.append({"writer": 0, "number": number, "text": "x" * 30_000})
     number += 1
 """
-    for kill in range(3):
+    for _ in range(3):
         writer = _start(code, path)
         size = path.stat().st_size if path.exists() else 0
         deadline = time.monotonic() + 30

@@ -63,7 +63,7 @@ def test_stays_for_the_learners_last_look(running):
     time.sleep(1.0)
     running.insert(10)  # of an actor that ends
     assert running.memory.accepted() == {incarnation: 20}
-    running.memory.leave(finished=False)
+    running.memory.disconnect(finished=False)
     assert running.ends_within(5)
 
 
@@ -76,9 +76,9 @@ def test_does_not_wait_for_a_learner_that_is_not_there(running):
 
 def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
     running.memory.accepted()
-    running.memory.leave(finished=False)
+    running.memory.disconnect(finished=False)
     assert not running.ends_within(1.5)
-    running.memory.leave(finished=True)
+    running.memory.disconnect(finished=True)
     assert running.ends_within(5)
 
 
@@ -91,5 +91,5 @@ def test_each_shard_keeps_its_part_and_all_end_with_the_run():
             one.insert(begin)
     assert [one.memory.statistics().items for one in shards] == [50, 50]
     memory.accepted()
-    memory.leave(finished=True)
+    memory.disconnect(finished=True)
     assert all(one.ends_within(5) for one in shards)

@@ -1,4 +1,4 @@
-"""What the READMEs say of roles, run by a shell; in the place of Python, a program that shows."""
+"""The pages' examples of roles, run by a shell; a program that shows its arguments is Python."""
 
 import json
 import os
@@ -10,10 +10,13 @@ import sys
 import pytest
 
 from common.cluster.topology import Topology
+from common.program.layouts import DISTRIBUTED
 
 ROOT = pathlib.Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+CLUSTERS = (ROOT / "docs/clusters.md").read_text()
 APEX = (ROOT / "reproductions/apex/README.md").read_text()
+TOKEN = ".config/replay_rl/token"
+EXPORT = f'export REPLAY_RL_TOKEN_FILE="$HOME/{TOKEN}"'
 SHOW = f"""#!{sys.executable}
 import json, os, sys
 names = ("TF_CONFIG", "REPLAY_RL_TOKEN_FILE")
@@ -21,8 +24,8 @@ print(json.dumps([sys.argv[1:], {{name: os.environ.get(name) for name in names}}
 """
 
 
-def block(first_line, text=README):
-    """The indented block of a README that begins with this line."""
+def block(first_line, text=CLUSTERS):
+    """The indented block of a page that begins with this line."""
     (start,) = [match.start() for match in re.finditer(re.escape(f"    {first_line}"), text)]
     lines = []
     for line in text[start:].splitlines():
@@ -46,23 +49,26 @@ def shell(folder, script, **variables):
         text=True,
         timeout=30,
         check=True,
-        env={**os.environ, **variables},
+        env={**os.environ, "HOME": str(folder), **variables},
     )
     return result.stdout
 
 
 def test_roles_by_hand(tmp_path):
-    script = block("export REPLAY_RL_TOKEN_FILE=token\n    cluster=")
+    script = block(f"{EXPORT}\n    cluster=")
     places, commands = set(), set()
     for role in ("learner", "actor", "evaluator"):
         arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role}"))
-        place = Topology.from_environment(variables)
+        place = Topology.from_environment(DISTRIBUTED.roles, variables)
         places.add((place.job, place.own_address))
-        assert variables["REPLAY_RL_TOKEN_FILE"] == "token"
+        assert variables["REPLAY_RL_TOKEN_FILE"] == str(tmp_path / TOKEN)
         assert arguments[:3] == ["-m", "binaries.d4pg", f"--role={role}"]
         commands.add(tuple(arguments[3:]))
     assert len(places) == 3 and len(commands) == 1  # the same flags for all
-    check_flags(commands.pop(), tmp_path)
+    (command,) = commands
+    quickstart = (ROOT / "reproductions/d4pg/quickstart.flags").read_text().splitlines()
+    assert {flag for flag in quickstart if flag.startswith("--config.")} <= set(command)
+    check_flags(command, tmp_path)
 
 
 def test_roles_by_hand_of_apex(tmp_path):
@@ -77,7 +83,7 @@ def test_roles_by_hand_of_apex(tmp_path):
         ("actor", 44),
     ):
         arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role} {index}"))
-        place = Topology.from_environment(variables)
+        place = Topology.from_environment(DISTRIBUTED.roles, variables)
         places.add((place.job, place.index, place.cluster["replay"]))
         assert variables["REPLAY_RL_TOKEN_FILE"] == "/shared/token"
         assert arguments[:3] == ["-m", "binaries.apex_dqn", f"--role={role}"]
@@ -87,15 +93,15 @@ def test_roles_by_hand_of_apex(tmp_path):
 
 
 def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
-    shell(tmp_path, block("(umask 077"))
-    assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    assert len((tmp_path / "token").read_text().strip()) == 64
+    shell(tmp_path, block(f"{EXPORT}\n    (umask 077"))
+    assert (tmp_path / TOKEN).stat().st_mode & 0o077 == 0
+    assert len((tmp_path / TOKEN).read_text().strip()) == 64
 
 
 @pytest.mark.parametrize(
     "text, tasks, token, before, program",
     [
-        (README, 8, "token", [], "binaries.d4pg"),
+        (CLUSTERS, 8, f"{{home}}/{TOKEN}", [], "binaries.d4pg"),
         (APEX, 45 + 2 + 1 + 1, "/shared/token", ["--replay_shards=2"], "binaries.apex_dqn"),
     ],
     ids=["d4pg", "apex"],
@@ -109,8 +115,8 @@ def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
     arguments, variables = json.loads(
         shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}")
     )
-    assert variables["REPLAY_RL_TOKEN_FILE"] == token
-    begin = ["-m", "common.program.slurm", *before, ".venv/bin/python", "-m", program]
+    assert variables["REPLAY_RL_TOKEN_FILE"] == token.format(home=tmp_path)
+    begin = ["-m", program, "--role=slurm", *before]
     assert arguments[: len(begin)] == begin
     check_flags(arguments[len(begin) :], tmp_path, program)
 

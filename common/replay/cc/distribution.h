@@ -1,4 +1,4 @@
-// Distributions over the items of a memory, behind one interface.
+// The interface of distributions over the items of a memory.
 #ifndef COMMON_REPLAY_CC_DISTRIBUTION_H_
 #define COMMON_REPLAY_CC_DISTRIBUTION_H_
 
@@ -10,43 +10,44 @@
 
 namespace replay {
 
-// The raw priority of an item of which none is known yet.
+// The raw priority of an item whose priority is not known yet.
 constexpr float kUnknownPriority = -1.0f;
 
-// Items are named by their slot in the memory, in [0, max_slots). Raw
-// priorities are finite and not negative, or kUnknownPriority; what mass
-// follows from one is the distribution's own affair.
+// A distribution over items. An item is identified by its slot in the memory,
+// in [0, max_slots). Raw priorities are finite and not negative, or
+// kUnknownPriority; each distribution derives masses from them in its own way.
 class Distribution {
  public:
   virtual ~Distribution() = default;
 
-  // Slots must be absent for Insert and present for Update and Erase. Of equal
-  // slots in one Update the last one counts.
+  // Insert requires slots that are absent, Update and Erase slots that are
+  // present. If a slot occurs twice in one Update, the last priority counts.
   virtual void Insert(const int32_t* slots, const float* priorities,
                       size_t n) = 0;
   virtual void Update(const int32_t* slots, const float* priorities,
                       size_t n) = 0;
   virtual void Erase(const int32_t* slots, size_t n) = 0;
 
-  // Draws n items with replacement, with their masses. False if no item can be
-  // drawn; nothing is written then.
+  // Draws n items with replacement and gets their masses. Returns false, and
+  // writes nothing, if no item can be drawn.
   virtual bool Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
                       double* masses) const = 0;
 
   virtual double total_mass() const = 0;
 
-  // Empty, or the first violation found, given the number of items stored.
+  // Returns the first violation found, or an empty string. `count` is the
+  // number of items in the memory.
   virtual std::string CheckInvariants(size_t count) const = 0;
 };
 
-// What a distribution is made from: a kind ("uniform", "proportional", "fifo")
-// and, for proportional, the exponent.
+// The description of a distribution: a kind ("uniform", "proportional", "fifo")
+// and an exponent, which only "proportional" uses.
 struct DistributionSpec {
   std::string kind;
   double exponent;
 };
 
-// Null if the kind is unknown.
+// Makes a distribution; returns null if the kind is unknown.
 std::unique_ptr<Distribution> MakeDistribution(const DistributionSpec& spec,
                                                size_t max_slots);
 

@@ -8,10 +8,11 @@
 
 namespace replay {
 
-// Admits threads in the order in which they came, so that an adder at full rate
-// cannot keep a sampler out, and lets them wait busily: to be woken costs more
-// than the sections last (some 10 us), above all in a virtual machine. Where
-// there are more threads than cores, those that wait longer give theirs up.
+// A ticket lock: threads enter in order of arrival, so that an adder at full
+// rate cannot keep a sampler out. They wait busily, because waking a thread
+// takes longer than the critical sections (some 10 us), above all in a virtual
+// machine. After kSpins rounds a waiting thread yields its core, which matters
+// when there are more threads than cores.
 class FairMutex {
  public:
   void lock() {

@@ -1,4 +1,4 @@
-// The oldest item, always.
+// A distribution that always draws the oldest item.
 #ifndef COMMON_REPLAY_CC_FIFO_H_
 #define COMMON_REPLAY_CC_FIFO_H_
 
@@ -9,8 +9,9 @@
 
 namespace replay {
 
-// A doubly linked list in order of arrival: O(1) to append, to find the oldest
-// and to erase anywhere. Links are slot + 1, so that zeroed memory is "none".
+// A doubly linked list in order of arrival: appending, finding the oldest item
+// and erasing any item are O(1). A link is slot + 1, so that zeroed memory means
+// "none".
 class Fifo : public Distribution {
  public:
   explicit Fifo(size_t max_slots) : links_(max_slots) {}

@@ -1,6 +1,7 @@
-// Kernels: check the arguments, then call the memory.
+// Kernels of the replay ops: they check the arguments and call the memory.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,11 +35,15 @@ absl::Status InvalidArgument(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
+// A column of a stored step. The last three fields are used by strings only:
+// the longest value allowed, and the bytes with which each value must begin and
+// end.
 struct Column {
   std::string name;
   DataType dtype;
   TensorShape shape;
-  int64_t max_bytes;  // Of a value, if values have each their own size.
+  int64_t max_bytes;
+  std::string prefix, suffix;
 
   bool is_variable() const { return dtype == tensorflow::DT_STRING; }
 };
@@ -53,7 +58,35 @@ class MemoryResource : public tensorflow::ResourceBase {
   const std::unique_ptr<Memory> memory;
 };
 
-// The values of a tensor [S, ...] of the column's dtype, which must outlive it.
+// Checks a value of a column of strings.
+absl::Status CheckString(const Column& column, int64_t row,
+                         std::string_view value) {
+  const auto refuse = [&](const auto&... parts) {
+    return InvalidArgument("column ", column.name, "[", row, "] must ",
+                           parts...);
+  };
+  if (static_cast<int64_t>(value.size()) > column.max_bytes) {
+    return refuse("have at most ", column.max_bytes, " bytes, has ",
+                  value.size());
+  }
+  if (value.size() < column.prefix.size() + column.suffix.size()) {
+    return refuse("have at least ",
+                  column.prefix.size() + column.suffix.size(), " bytes, has ",
+                  value.size());
+  }
+  if (value.substr(0, column.prefix.size()) != column.prefix) {
+    return refuse("begin with the prefix in the column's spec: it is damaged, "
+                  "or of another kind or size");
+  }
+  if (value.substr(value.size() - column.suffix.size()) != column.suffix) {
+    return refuse("end with the suffix in the column's spec: it is damaged or "
+                  "cut off");
+  }
+  return absl::OkStatus();
+}
+
+// Points `source` at the values of `tensor`, [S, ...] of the column's dtype,
+// which must outlive it.
 absl::Status Source(const Column& column, const Tensor& tensor,
                     ColumnSource* source) {
   if (!column.is_variable()) {
@@ -64,17 +97,14 @@ absl::Status Source(const Column& column, const Tensor& tensor,
   source->variable.reserve(values.size());
   for (int64_t i = 0; i < values.size(); ++i) {
     const std::string_view value = values(i);
-    if (static_cast<int64_t>(value.size()) > column.max_bytes) {
-      return InvalidArgument("column ", column.name, "[", i,
-                             "] must have at most ", column.max_bytes,
-                             " bytes, has ", value.size());
-    }
+    TF_RETURN_IF_ERROR(CheckString(column, i, value));
     source->variable.push_back(value);
   }
   return absl::OkStatus();
 }
 
-// To a tensor of the column's dtype, which must outlive it.
+// Returns a target that writes to `tensor`, of the column's dtype, which must
+// outlive it.
 ColumnTarget Target(const Column& column, Tensor* tensor) {
   ColumnTarget target;
   if (column.is_variable()) {
@@ -96,12 +126,15 @@ class MemoryOp : public OpKernel {
     std::vector<TensorShape> shapes;
     std::vector<float> exponents;
     std::vector<int64_t> max_bytes;
+    std::vector<std::string> prefixes, suffixes;
     OP_REQUIRES_OK(c, c->GetAttr("capacity", &capacity_));
     OP_REQUIRES_OK(c, c->GetAttr("hard_capacity", &hard_capacity_));
     OP_REQUIRES_OK(c, c->GetAttr("names", &names));
     OP_REQUIRES_OK(c, c->GetAttr("dtypes", &dtypes));
     OP_REQUIRES_OK(c, c->GetAttr("shapes", &shapes));
     OP_REQUIRES_OK(c, c->GetAttr("max_bytes", &max_bytes));
+    OP_REQUIRES_OK(c, c->GetAttr("prefixes", &prefixes));
+    OP_REQUIRES_OK(c, c->GetAttr("suffixes", &suffixes));
     OP_REQUIRES_OK(c, c->GetAttr("kinds", &kinds_));
     OP_REQUIRES_OK(c, c->GetAttr("exponents", &exponents));
     OP_REQUIRES_OK(c, c->GetAttr("removal", &removal_));
@@ -114,15 +147,18 @@ class MemoryOp : public OpKernel {
                                 hard_capacity_, ", is ", capacity_));
     OP_REQUIRES(c, names.size() == dtypes.size() &&
                        names.size() == shapes.size() &&
-                       names.size() == max_bytes.size(),
-                InvalidArgument("names, dtypes, shapes and max_bytes must be "
-                                "of one length"));
+                       names.size() == max_bytes.size() &&
+                       names.size() == prefixes.size() &&
+                       names.size() == suffixes.size(),
+                InvalidArgument("names, dtypes, shapes, max_bytes, prefixes "
+                                "and suffixes must be of one length"));
     OP_REQUIRES(c, kinds_.size() == exponents.size() &&
                        removal_ < static_cast<int64_t>(kinds_.size()),
                 InvalidArgument("kinds and exponents must be of one length, "
                                 "and removal an index into them"));
     for (size_t i = 0; i < names.size(); ++i) {
-      columns_.push_back({names[i], dtypes[i], shapes[i], max_bytes[i]});
+      columns_.push_back({names[i], dtypes[i], shapes[i], max_bytes[i],
+                          prefixes[i], suffixes[i]});
       OP_REQUIRES_OK(c, Check(columns_.back()));
     }
     for (size_t i = 0; i < kinds_.size(); ++i) {
@@ -182,7 +218,7 @@ class MemoryOp : public OpKernel {
   std::vector<DistributionSpec> specs_;
 };
 
-// What the ops on a memory have in common.
+// Base of the ops on an existing memory.
 class MemoryUserOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -197,7 +233,8 @@ class MemoryUserOp : public OpKernel {
  protected:
   virtual void ComputeWith(OpKernelContext* c, MemoryResource& resource) = 0;
 
-  // The input `name`, which must be a vector (of `expected` elements if given).
+  // Gets the input `name`, which must be a vector, of `expected` elements if
+  // that is given.
   static absl::Status Vector(OpKernelContext* c, const char* name,
                              const Tensor** tensor, int64_t expected = -1) {
     TF_RETURN_IF_ERROR(c->input(name, tensor));
@@ -263,7 +300,8 @@ class MemoryUserOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  // Allocates outputs from `first` on of shape [leading..., column...].
+  // Allocates an output of shape [leading..., column...] for each column, from
+  // output number `first` on.
   static absl::Status AllocateColumns(OpKernelContext* c,
                                       const std::vector<Column>& columns,
                                       const TensorShape& leading, int first,
@@ -309,6 +347,12 @@ class InsertOp : public MemoryUserOp {
       OP_REQUIRES(c, length >= 1 && length <= capacity,
                   InvalidArgument("item_lengths[", i, "] must be in [1, ",
                                   capacity, "], is ", length));
+      // The key of an item's last step, key + length - 1, must not overflow.
+      const int64_t key = item_keys->vec<int64_t>()(i);
+      OP_REQUIRES(c, key <= std::numeric_limits<int64_t>::max() - (length - 1),
+                  InvalidArgument("item_keys[", i, "] + item_lengths[", i,
+                                  "] must be at most 2^63, they are ", key,
+                                  " and ", length));
     }
     OpInputList columns;
     OP_REQUIRES_OK(c, c->input_list("columns", &columns));

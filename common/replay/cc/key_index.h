@@ -1,4 +1,4 @@
-// Where each key is stored: an open-addressing hash of key to slot.
+// An open-addressing hash table from keys to slots.
 #ifndef COMMON_REPLAY_CC_KEY_INDEX_H_
 #define COMMON_REPLAY_CC_KEY_INDEX_H_
 
@@ -10,24 +10,24 @@
 
 namespace replay {
 
-// What the memory knows of a slot, in one cache line.
+// The memory's record of a slot; it fits one cache line.
 struct Slot {
   int64_t key;
-  int32_t views;   // Items that view the step stored here.
-  int32_t pins;    // Readers that copy it now.
-  int32_t length;  // Of the item that starts here, else 0.
+  int32_t views;   // Items that view the step in this slot.
+  int32_t pins;    // Readers that are copying the step now.
+  int32_t length;  // Steps of the item that starts here; 0 if none does.
 };
 
-// Linear probing; an erased place is closed by moving later ones back, so no
-// tombstones pile up. A place holds 32 bits of the key's hash beside the slot:
-// they tell where it belongs and nearly always whether it is the one that is
-// looked for, without a cache miss in the slots. Eight bytes a place are about
-// seventeen a key at the load that the table is made for.
+// Uses linear probing. Erase closes the hole by moving later entries back, so
+// that no tombstones pile up. A place holds 32 bits of the key's hash beside the
+// slot: they say where the entry belongs and nearly always whether it matches,
+// without a cache miss in the slots. A place takes 8 bytes, and a key 12 to 24,
+// since between a third and two thirds of the places stay empty.
 class KeyIndex {
  public:
   static constexpr int32_t kAbsent = -1;
 
-  // `slots[slot].key` must be right for each slot that is in the index.
+  // `slots[slot].key` must be the key of each slot that is in the index.
   KeyIndex(size_t max_keys, const LazyArray<Slot>& slots)
       : mask_(PlacesFor(max_keys) - 1), places_(mask_ + 1), slots_(slots) {}
 
@@ -39,7 +39,7 @@ class KeyIndex {
     return kAbsent;
   }
 
-  // The key must be absent.
+  // Adds a key, which must be absent.
   void Insert(int64_t key, int32_t slot) {
     const uint32_t hash = Hash(key);
     size_t i = hash & mask_;
@@ -48,7 +48,7 @@ class KeyIndex {
     ++count_;
   }
 
-  // The key must be present.
+  // Removes a key, which must be present.
   void Erase(int64_t key) {
     const uint32_t hash = Hash(key);
     size_t hole = hash & mask_;
@@ -88,7 +88,7 @@ class KeyIndex {
  private:
   struct Place {
     uint32_t hash;
-    int32_t link;  // Slot + 1, so that zeroed memory is empty.
+    int32_t link;  // Slot + 1, so that zeroed memory means "empty".
   };
 
   bool Is(size_t place, int64_t key, uint32_t hash) const {
@@ -102,7 +102,7 @@ class KeyIndex {
     return places;
   }
 
-  // Keys count up step by step; the finalizer of splitmix64 scatters them.
+  // Keys of an actor are consecutive; the finalizer of splitmix64 scatters them.
   static uint32_t Hash(int64_t key) {
     uint64_t h = static_cast<uint64_t>(key);
     h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;

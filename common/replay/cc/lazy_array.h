@@ -1,4 +1,4 @@
-// A fixed-size zeroed array whose pages are committed only when touched.
+// A zeroed array of fixed size whose pages are committed only when touched.
 #ifndef COMMON_REPLAY_CC_LAZY_ARRAY_H_
 #define COMMON_REPLAY_CC_LAZY_ARRAY_H_
 
@@ -10,9 +10,9 @@
 
 namespace replay {
 
-// A memory that is not yet full then costs only what it holds, and room for
-// growth costs nothing. Large arrays ask for huge pages: rows are read at
-// random, and with 4 KiB pages each read would miss the TLB as well.
+// A memory that is not yet full takes only as much RAM as it has stored. Large
+// arrays ask for huge pages: rows are read at random, and with 4 KiB pages each
+// read would miss the TLB as well.
 template <typename T>
 class LazyArray {
  public:

@@ -8,8 +8,8 @@
 namespace replay {
 namespace {
 
-// Slots beyond the capacity, for removed steps that are still being read.
-// They cost address space only until they are used.
+// Returns the number of slots: some more than the capacity, for removed steps
+// that are still being read. They take address space only until they are used.
 size_t MaxSlots(size_t capacity) { return capacity + capacity / 16 + 65536; }
 
 }  // namespace
@@ -60,7 +60,8 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
       index_.Insert(key, slots[i]);
       continue;
     }
-    // Known before, or added meanwhile by another call or by this one.
+    // The key was stored before, or another row of this call or another call has
+    // added it meanwhile.
     if (slots[i] != kNoSlot) Release(slots[i]);
     slots[i] = kNoSlot;
     ++statistics_.duplicates;
@@ -175,7 +176,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
 
 int64_t Memory::RemoveToFit() {
   int64_t removed = 0;
-  // No more than there are too many at first: adders may be as fast as this.
+  // Removes only the excess found at first: adders may be as fast as this loop.
   for (size_t left = std::numeric_limits<size_t>::max(); left > 0;) {
     std::lock_guard<FairMutex> lock(mutex_);
     const size_t steps = index_.size();
@@ -233,7 +234,8 @@ size_t Memory::RemoveDownTo(size_t steps, size_t most) {
 }
 
 bool Memory::Reserve(size_t n, int32_t* slots) {
-  // What others are writing cannot be removed: do not empty the memory for it.
+  // Steps that other calls are writing cannot be removed: give up at once
+  // instead of emptying the memory.
   if (reserved_ + n > hard_capacity_) return false;
   if (!MakeRoom(n)) return false;
   if (free_.size() + (max_slots_ - next_unused_) < n) return false;

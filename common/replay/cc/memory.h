@@ -18,24 +18,24 @@
 
 namespace replay {
 
-// Steps are rows of columns, each under a unique key. An item is a view of
-// `length` steps with consecutive keys; it goes by the key of its first step,
-// so that overlapping sequences share their steps. A step lives as long as an
+// A step is a row of columns under a unique key. An item is a view of `length`
+// steps with consecutive keys and is identified by the key of its first step, so
+// that overlapping sequences share their steps. A step is kept as long as an
 // item views it.
 //
-// When `hard_capacity` steps are stored, the removal distribution picks items
-// to remove until there is room. `capacity`, if it is less, is a soft limit: it
-// may be passed until RemoveToFit is called (Ape-X, section 4.1). Keys that are
-// gone are skipped and counted, as are keys that are added again (appendix F).
+// When `hard_capacity` steps are stored, Insert removes items, which the removal
+// distribution picks, until there is room. `capacity`, if it is less, is a soft
+// limit: only RemoveToFit enforces it (Ape-X, section 4.1). Updates of keys that
+// are gone are skipped and counted, and so are keys that are inserted again
+// (appendix F).
 //
-// All methods may be called from any thread. Rows are copied outside the lock:
-// a slot being read is pinned, and is used again only when its last reader is
-// done; a slot being written is not yet known to anybody.
+// All methods are thread-safe. Rows are copied outside the lock: a slot that is
+// being read is pinned and is reused only when its last reader is done; a slot
+// that is being written cannot be found yet.
 class Memory {
  public:
-  // `column_bytes` are those of Rows. `distributions` share one memory;
-  // `removal` is the index of the one that removes. A seed of 0 takes one from
-  // the system.
+  // `column_bytes` is that of Rows. `removal` is the index of the distribution
+  // that picks the items to remove. A seed of 0 takes one from the system.
   Memory(size_t capacity, size_t hard_capacity,
          std::vector<size_t> column_bytes,
          const std::vector<DistributionSpec>& distributions, size_t removal,
@@ -44,17 +44,17 @@ class Memory {
   enum class Outcome {
     kOk,
     kNothingToSample,  // No item of positive mass.
-    kNoRoom,           // More rows in flight than the memory can hold.
+    kNoRoom,           // More rows are being written than the memory can hold.
   };
 
-  // `columns[c]` has n values of column c.
+  // Steps to insert; `columns[c]` has n values of column c.
   struct Steps {
     size_t n;
     const int64_t* keys;
     std::vector<ColumnSource> columns;
   };
-  // Items may view steps of the same call and older ones. Without `lengths`
-  // each views one step.
+  // Items to insert. They may view steps of the same call and older ones.
+  // Without `lengths` each item views one step.
   struct Items {
     size_t n;
     const int64_t* keys;
@@ -62,45 +62,46 @@ class Memory {
     const float* priorities;
   };
 
-  // All counts but the first three only grow.
+  // Counters; all but the first three only grow.
   struct Statistics {
-    int64_t steps;       // Stored now.
-    int64_t items;       // Stored now.
-    int64_t held_bytes;  // Of variable values now; see Rows.
-    int64_t inserted;    // Items.
-    int64_t duplicates;  // Steps whose key was there already.
-    int64_t incomplete;  // Items refused because a step of theirs is missing.
+    int64_t steps;       // Steps stored now.
+    int64_t items;       // Items stored now.
+    int64_t held_bytes;  // Bytes of all variable values stored now; see Rows.
+    int64_t inserted;    // Items inserted.
+    int64_t duplicates;  // Steps skipped because their key was stored already.
+    int64_t incomplete;  // Items refused because one of their steps is missing.
     int64_t unviewed;    // Steps dropped because no item views them.
-    int64_t removed;     // Items.
-    int64_t sampled;     // Items, each time they were drawn.
-    int64_t updated;     // Priorities.
+    int64_t removed;     // Items removed.
+    int64_t sampled;     // Items drawn, counted each time.
+    int64_t updated;     // Priorities updated.
     int64_t missing;     // Priorities skipped because the item is gone.
   };
 
   Outcome Insert(const Steps& steps, const Items& items);
 
-  // Draws n items. `length` is the number of steps copied of each, padded with
-  // zeros and empty values behind a shorter item: columns[c] takes n * length
-  // values. A seed other than 0 makes a generator for this draw and leaves the
-  // memory's alone.
+  // Draws n items and copies the first `length` steps of each, padded with zeros
+  // and empty values after the end of a shorter item: columns[c] takes
+  // n * length values. A seed other than 0 makes a generator for this draw and
+  // leaves the memory's own generator as it is.
   Outcome Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
                  int64_t* keys, double* masses, int32_t* lengths,
                  double* total_mass, int64_t* count,
                  const std::vector<ColumnTarget>& columns);
 
-  // Copies steps by key; zeros and empty values where found[i] is false.
+  // Copies steps by key; writes zeros and empty values where found[i] is false.
   void Read(const int64_t* keys, size_t n, bool* found,
             const std::vector<ColumnTarget>& columns);
 
-  // Returns the number of keys that are no items any more.
+  // Sets the priorities of items. Returns the number of items that are gone.
   int64_t UpdatePriorities(const int64_t* keys, const float* priorities,
                            size_t n);
 
-  // Removes items until no more steps than `capacity` are stored, and returns
-  // how many. Others have their turn in between; what they add is left.
+  // Removes items until at most `capacity` steps are stored; returns the number
+  // of items removed. Other calls may take the lock in between; the steps that
+  // they add are not removed.
   int64_t RemoveToFit();
 
-  // The sum of all masses of a distribution, and the number of items.
+  // Gets the sum of a distribution's masses and the number of items.
   void Mass(size_t distribution, double* total_mass, int64_t* count) const;
 
   Statistics statistics() const;
@@ -110,20 +111,27 @@ class Memory {
     return static_cast<int64_t>(distributions_.size());
   }
 
-  // Walks everything; empty or the first thing found wrong. For tests.
+  // Returns the first violation found, or an empty string. For tests.
   std::string CheckInvariants() const;
 
  private:
-  // Items that RemoveToFit removes before others have their turn.
+  // Items that RemoveToFit removes each time it holds the lock.
   static constexpr size_t kRemovedAtOnce = 64;
 
   // The methods below require mutex_ to be held.
+
+  // Removes items until n more steps fit; returns false if they cannot fit.
   bool MakeRoom(size_t n);
-  // Removes items until no more than `steps` are stored or `most` are removed;
-  // returns how many were.
+  // Removes items until at most `steps` steps are stored or `most` items are
+  // removed; returns the number of items removed.
   size_t RemoveDownTo(size_t steps, size_t most);
+  // Takes n slots for steps that are about to be written; returns false if there
+  // is no room.
   bool Reserve(size_t n, int32_t* slots);
+  // Makes an item of the step in slot `first` and those with the next keys;
+  // returns false if one of them is missing.
   bool AddView(int32_t first, int32_t length);
+  // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
   void Release(int32_t slot) { free_.push_back(slot); }
   void Unpin(const std::vector<int32_t>& slots);
@@ -131,7 +139,7 @@ class Memory {
   const size_t capacity_;
   const size_t hard_capacity_;
   const size_t max_slots_;
-  Rows rows_;  // Used without mutex_, in slots that are pinned or reserved.
+  Rows rows_;  // Accessed without mutex_, in pinned or reserved slots only.
 
   mutable FairMutex mutex_;
   LazyArray<Slot> slots_;

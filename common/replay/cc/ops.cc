@@ -1,7 +1,7 @@
 // Registration and documentation of the replay ops.
 //
-// What the columns are is known to the memory, not to an op on it: the Python
-// face sets their static shapes in graphs. A list of shapes as an attribute
+// The memory knows its columns; an op on it does not. The Python face sets
+// their static shapes in graphs: a list of shapes as an attribute of each op
 // would cost an eager call more than the sampling itself.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -20,6 +20,8 @@ REGISTER_OP("ReplayMemory")
     .Attr("dtypes: list(type) >= 1")
     .Attr("shapes: list(shape) >= 1")
     .Attr("max_bytes: list(int) >= 1")
+    .Attr("prefixes: list(string) >= 1")
+    .Attr("suffixes: list(string) >= 1")
     .Attr("kinds: list(string) >= 1")
     .Attr("exponents: list(float) >= 1")
     .Attr("removal: int >= 0")
@@ -29,16 +31,18 @@ REGISTER_OP("ReplayMemory")
     .Doc(R"doc(
 Makes a memory; it lives as long as a handle to it does.
 
-capacity: Steps kept by ReplayRemoveToFit.
-hard_capacity: Steps kept at any time.
-names: Of the columns, for error messages.
-dtypes: Of the columns: string, or one whose values are all of one size.
-shapes: Of the columns; [] if the dtype is string.
-max_bytes: Of each value, if the dtype is string; not used otherwise.
-kinds: Of the distributions: "uniform", "proportional" or "fifo".
-exponents: Of the distributions; only "proportional" uses it.
-removal: Index of the distribution that picks what is removed.
-seed: Of sampling and removal; 0 takes one from the system.
+capacity: Steps that ReplayRemoveToFit leaves.
+hard_capacity: Steps that the memory never exceeds.
+names: The columns' names, for error messages.
+dtypes: The columns' dtypes: string, or one whose values are all of one size.
+shapes: The columns' shapes; [] if the dtype is string.
+max_bytes: The longest value of each column of strings; unused for others.
+prefixes: Bytes with which each value of a column of strings must begin.
+suffixes: Bytes with which each value of a column of strings must end.
+kinds: The distributions' kinds: "uniform", "proportional" or "fifo".
+exponents: The distributions' exponents; only "proportional" uses it.
+removal: Index of the distribution that picks the items to remove.
+seed: Seed of sampling and removal; 0 takes one from the system.
 )doc");
 
 REGISTER_OP("ReplayInsert")
@@ -54,7 +58,8 @@ REGISTER_OP("ReplayInsert")
     .Doc(R"doc(
 Adds steps, and items that view steps of this call or older ones.
 
-step_keys: [S], not negative. A key that is stored already is a counted no-op.
+step_keys: [S], not negative. A key that is stored already is skipped and
+  counted.
 item_keys: [I], the key of each item's first step; or [0] if each step is an
   item (I = S).
 item_lengths: [I], the number of steps with consecutive keys that it views; or
@@ -82,15 +87,15 @@ REGISTER_OP("ReplaySample")
 Draws items with replacement: item k with probability mass_k / total_mass.
 
 batch_size: B.
-seed: What is drawn follows from it and the memory's contents alone; 0 draws
-  with the memory's own generator.
+seed: Determines the draw, together with the memory's contents; 0 draws with
+  the memory's own generator.
 keys: [B].
 masses: [B].
 count: Items in the memory.
-lengths: [B], of the items.
-columns: [B, ...] if max_length is 0 (the first step), else
-  [B, max_length, ...], with zeros and empty strings behind the end of a shorter
-  item.
+lengths: [B], steps of each item.
+columns: [B, ...], the first step of each item, if max_length is 0; else
+  [B, max_length, ...], padded with zeros and empty strings after the end of a
+  shorter item.
 )doc");
 
 REGISTER_OP("ReplayRead")
@@ -138,7 +143,7 @@ REGISTER_OP("ReplayMass")
       c->set_output(1, c->Scalar());
       return absl::OkStatus();
     })
-    .Doc("The sum of all masses of a distribution, and the number of items.");
+    .Doc("Returns the sum of a distribution's masses and the number of items.");
 
 REGISTER_OP("ReplayStatistics")
     .Input("memory: resource")
@@ -148,12 +153,12 @@ REGISTER_OP("ReplayStatistics")
       c->set_output(0, c->Vector(11));
       return absl::OkStatus();
     })
-    .Doc("The counters of Memory::Statistics, in their order.");
+    .Doc("Returns the counters of Memory::Statistics, in their order.");
 
 REGISTER_OP("ReplayCheck")
     .Input("memory: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Walks all invariants; an Internal error names one that is broken.");
+    .Doc("Checks all invariants; an Internal error names a broken one.");
 
 }  // namespace replay

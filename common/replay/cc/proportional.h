@@ -1,4 +1,4 @@
-// Probability proportional to a power of the priority.
+// A distribution proportional to a power of the priority.
 #ifndef COMMON_REPLAY_CC_PROPORTIONAL_H_
 #define COMMON_REPLAY_CC_PROPORTIONAL_H_
 
@@ -13,8 +13,8 @@
 namespace replay {
 
 // P(k) = p_k^alpha / sum_j p_j^alpha (Schaul et al. 2016, equation 1). An item
-// of unknown priority gets the largest priority seen so far, 1 before any. A
-// negative alpha prefers small priorities (Ape-X, appendix D: removal).
+// of unknown priority gets the largest priority seen so far, or 1 if there is
+// none. A negative alpha prefers small priorities (Ape-X, appendix D: removal).
 class Proportional : public Distribution {
  public:
   Proportional(size_t max_slots, double exponent)
@@ -55,7 +55,8 @@ class Proportional : public Distribution {
   }
 
  private:
-  // Keeps a priority of zero finite under a negative exponent.
+  // The smallest priority under a negative exponent: the mass of 0 would be
+  // infinite.
   static constexpr float kSmallest = 1e-6f;
 
   double Mass(float priority) const {
@@ -69,7 +70,7 @@ class Proportional : public Distribution {
   const double exponent_;
   SumTree tree_;
   float max_priority_ = 0.0f;
-  std::vector<double> masses_;  // Scratch.
+  std::vector<double> masses_;  // Scratch of Update and Erase.
 };
 
 }  // namespace replay

@@ -7,7 +7,7 @@
 namespace replay {
 namespace {
 
-// Rows are packed, so that what lies in them need not be aligned.
+// Reads a T that may be unaligned: rows are packed.
 template <typename T>
 T Load(const char* from) {
   T value;
@@ -65,8 +65,9 @@ void Rows::WriteBlock(char* place, std::string_view value) {
 
 void Rows::Copy(const std::vector<int32_t>& slots,
                 const std::vector<ColumnTarget>& columns) const {
-  // Rows lie anywhere, so their misses are what copying costs. They overlap
-  // best when a block that fits the second-level cache is asked for at once.
+  // Rows are scattered, so cache misses dominate the time of copying. They
+  // overlap best if as many rows as fit the second-level cache are prefetched
+  // at once.
   constexpr size_t kCachedBytes = 256 << 10, kLine = 64;
   const size_t cached =
       std::max<size_t>(1, kCachedBytes / (row_bytes_ + kLine));
@@ -75,7 +76,7 @@ void Rows::Copy(const std::vector<int32_t>& slots,
     for (size_t i = begin; i < end; ++i) {
       if (slots[i] == kNoSlot) continue;
       const char* row = rows_.data() + slots[i] * row_bytes_;
-      // To the line of the last byte, wherever the row begins in its first.
+      // Up to the cache line of the last byte: a row may begin inside a line.
       for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
         __builtin_prefetch(row + b, 0, 2);
       }

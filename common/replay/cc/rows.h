@@ -1,4 +1,4 @@
-// The stored steps themselves: a row of columns in each slot.
+// The storage of steps: a row of columns in each slot.
 #ifndef COMMON_REPLAY_CC_ROWS_H_
 #define COMMON_REPLAY_CC_ROWS_H_
 
@@ -14,32 +14,32 @@
 
 namespace replay {
 
-// In place of a slot, where there is none.
+// Stands for a missing slot.
 constexpr int32_t kNoSlot = -1;
 
-// Bytes of a column whose values have each their own size.
+// Stands for the size of a column whose values differ in size.
 constexpr size_t kVariable = SIZE_MAX;
 
-// The values of a column that are to be stored: one behind the other, or, of a
-// variable column, wherever they are.
+// The values of a column to store: contiguous, or, for a variable column, each
+// wherever it lies.
 struct ColumnSource {
   const char* fixed = nullptr;
   std::vector<std::string_view> variable;
 };
 
-// Where the values of a column are copied to: one behind the other, or, of a
-// variable column, to a function that takes value i. It is called once for each
-// i; what it is given is there during the call only.
+// The place to copy the values of a column to: contiguous memory, or, for a
+// variable column, a function that takes value i. The function is called once
+// for each i, with a view that is valid during the call only.
 struct ColumnTarget {
   char* fixed = nullptr;
   std::function<void(size_t i, std::string_view value)> variable;
 };
 
-// Fixed-size values lie in their row. A variable value lies in a block of its
-// own, to which the row points and which lives until the slot is written again
-// or the rows end.
+// Values of fixed size lie in their row. A variable value lies in a block of its
+// own, to which the row points. A block is freed when its slot is written again
+// or the rows are destroyed.
 //
-// Rows may be written and copied from any thread at once, if they are others.
+// Threads may write and copy different rows at the same time.
 class Rows {
  public:
   // `column_bytes` has the size of each column's values, or kVariable.
@@ -49,19 +49,20 @@ class Rows {
   // Stores value i of each column.
   void Write(int32_t slot, const std::vector<ColumnSource>& columns, size_t i);
 
-  // Copies the row of slots[i] as value i of each column; zeros, or an empty
-  // value, where it is kNoSlot.
+  // Copies the row of slots[i] to value i of each column; writes zeros, or an
+  // empty value, where slots[i] is kNoSlot.
   void Copy(const std::vector<int32_t>& slots,
             const std::vector<ColumnTarget>& columns) const;
 
-  // Bytes of all variable values that are held.
+  // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }
 
-  // Empty or what is wrong. No row may be written meanwhile.
+  // Returns the first violation found, or an empty string. No row may be written
+  // meanwhile.
   std::string CheckInvariants() const;
 
  private:
-  // How a row holds a variable value. Zeroed memory is an empty one.
+  // A row's reference to a variable value. Zeroed memory is an empty value.
   struct Block {
     char* data;
     size_t size;
@@ -73,7 +74,7 @@ class Rows {
   void WriteBlock(char* place, std::string_view value);
   void CopyRow(int32_t slot, size_t i,
                const std::vector<ColumnTarget>& columns) const;
-  // Calls function(block) for each block of the slots ever written.
+  // Calls function(block) for each variable value of each slot ever written.
   template <typename Function>
   void ForEachBlock(Function function) const;
 
@@ -81,7 +82,7 @@ class Rows {
   const size_t row_bytes_;
   const bool has_blocks_;
   LazyArray<char> rows_;
-  std::atomic<int32_t> num_written_{0};  // No slot from here on has a block.
+  std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};
 };
 

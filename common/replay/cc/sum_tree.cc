@@ -32,7 +32,7 @@ void SumTree::Set(const int32_t* leaves, const double* masses, size_t n) {
       }
       continue;
     }
-    // Leaves that were set side by side share their ancestors.
+    // Neighbouring leaves share their ancestors, which are computed once.
     for (int32_t& node : changed_) node /= static_cast<int32_t>(kFanout);
     changed_.erase(std::unique(changed_.begin(), changed_.end()),
                    changed_.end());
@@ -44,29 +44,21 @@ void SumTree::Set(const int32_t* leaves, const double* masses, size_t n) {
 
 size_t SumTree::Descend(size_t level, size_t node, double& mass) const {
   const double* c = levels_[level].data() + node * kFanout;
-  // Without branches: which child it is cannot be predicted.
+  // Free of branches, since the child cannot be predicted.
   double before[kFanout];
   before[0] = 0;
   for (size_t k = 1; k < kFanout; ++k) before[k] = before[k - 1] + c[k - 1];
   size_t child = 0;
   for (size_t k = 1; k < kFanout; ++k) child += mass >= before[k];
-  // Rounding can put the point behind the last child that has any mass.
+  // Rounding can put the point after the last child that has any mass.
   while (c[child] == 0 && child > 0) --child;
   mass = std::min(mass - before[child], c[child]);
   return node * kFanout + child;
 }
 
-int32_t SumTree::Find(double mass) const {
-  size_t node = 0;
-  for (size_t level = levels_.size() - 1; level-- > 0;) {
-    node = Descend(level, node, mass);
-  }
-  return static_cast<int32_t>(node);
-}
-
 void SumTree::Sample(size_t n, std::mt19937_64& rng, int32_t* leaves) const {
-  // All points go down together, level by level, so that their cache misses
-  // overlap instead of queueing behind each other.
+  // All points descend together, level by level, so that their cache misses
+  // overlap.
   std::vector<double> mass(n);
   std::uniform_real_distribution<double> point(0.0, total());
   for (size_t i = 0; i < n; ++i) {

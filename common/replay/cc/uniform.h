@@ -1,4 +1,4 @@
-// Every item with the same probability.
+// A distribution that draws every item with the same probability.
 #ifndef COMMON_REPLAY_CC_UNIFORM_H_
 #define COMMON_REPLAY_CC_UNIFORM_H_
 
@@ -9,8 +9,8 @@
 
 namespace replay {
 
-// A dense list of the slots in use and the place of each slot in it: all of
-// insert, erase (swap with the last) and draw are O(1).
+// A dense list of the slots in use, and the place of each slot in that list.
+// Insert, erase (by swapping with the last slot) and draw are O(1).
 class Uniform : public Distribution {
  public:
   explicit Uniform(size_t max_slots) : slots_(max_slots), place_(max_slots) {}

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from common.acting.actor_critic import ActorCriticActor
-from common.acting.n_step import Transitions
 from common.acting.noise import GaussianNoise
+from common.agents.actor_critic import ActorCriticActor
+from common.types import NStepTransitions
 from reproductions.apex.dpg import networks as networks_lib
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -20,7 +20,7 @@ class DPGActor(ActorCriticActor):
         )
         self._priority_floor = config.priority_floor
 
-    def initial_priorities(self, transitions: Transitions) -> np.ndarray:
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
         """|R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)|, [M] float32 (eqs 13, 19).
 
         By the actor's online copy of (phi, psi) as it was when each state was seen, and raised by

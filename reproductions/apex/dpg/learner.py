@@ -2,16 +2,16 @@
 
 import tensorflow as tf
 
-from common.learning.actor_critic import ActorCriticLearner
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch
-from common.networks.actor_critic import ActorCritic
+from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.types import Batch, StoredTransition
 from common.values import policy_gradients, prioritization
 from reproductions.apex.dpg import networks as networks_lib
 from reproductions.apex.dpg.config import DPGConfig
 
 
-def td_errors(transition: Transition, networks: ActorCritic, target: ActorCritic) -> tf.Tensor:
+def td_errors(
+    transition: StoredTransition, networks: ActorCritic, target: ActorCritic
+) -> tf.Tensor:
     """delta_t = G_t - q(S_t, A_t, psi), [B] (eqs 15, 16); no gradient flows into G_t.
 
     G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n}, phi^-), psi^-)
@@ -37,7 +37,7 @@ def policy_loss(
       A loss whose gradient in phi is that of equation 17 with its sign turned and dq/da clipped
       (appendix D), and the mean of q itself.
     """
-    return policy_gradients.climb(
+    return policy_gradients.dpg_loss(
         networks.policy(observation), lambda action: networks.critic(observation, action), dqda_clip
     )
 
@@ -60,7 +60,7 @@ class DPGLearner(ActorCriticLearner):
         Returns:
           The new priorities |delta| [B], raised by their floor (eqs 9, 19), and the METRICS.
         """
-        transition: Transition = batch.steps
+        transition: StoredTransition = batch.steps
         weights = prioritization.normalize_by_max(
             prioritization.importance_weights(
                 batch.probabilities, batch.size, self._config.importance_exponent
@@ -71,7 +71,7 @@ class DPGLearner(ActorCriticLearner):
             errors = td_errors(transition, self.networks, self.target_networks)
             return critic_loss(errors, weights), errors
 
-        step = self.descend(
+        step = self.apply_gradients(
             weighted_loss,
             lambda: policy_loss(
                 transition.observation_tm1, self.networks, self._config.dqda_clip or None

@@ -3,8 +3,8 @@
 import sonnet as snt
 import tensorflow as tf
 
+from common.agents.actor_critic import ActorCritic
 from common.networks import control, heads, packing
-from common.networks.actor_critic import ActorCritic
 from reproductions.apex.dpg.config import DPGConfig
 
 _ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}

@@ -1,11 +1,9 @@
-"""The agent and its studies by name: a setting is what it changes of the default configuration."""
+"""The agent and its studies by name, each with the values in which it differs from the default."""
 
 from collections.abc import Mapping
 
-from common.reporting import setting_names
+from common.config import Settings
 from reproductions.apex.dpg.config import DPGConfig
-
-DEFAULT = "dpg"
 
 EXPONENTS: Mapping[str, Mapping[str, object]] = {
     "dpg_uniform": {"priority_exponent": 0.0},
@@ -19,48 +17,21 @@ EXPONENTS: Mapping[str, Mapping[str, object]] = {
 LEARNING_RATES: Mapping[str, Mapping[str, object]] = {
     f"dpg_lr{rate:g}": {"learning_rate": rate} for rate in (1e-3, 3e-4, 3e-5, 1e-5)
 }
-"""Appendix E: rates from 1e-3 to 1e-5. What lies between is not in the paper."""
+"""Appendix E: rates from 1e-3 to 1e-5. The rates between these are not in the paper."""
 
 BATCH_SIZES: Mapping[str, Mapping[str, object]] = {
     f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)
 }
-"""Appendix E."""
+"""Appendix E: batch sizes."""
 
-SETTINGS: Mapping[str, Mapping[str, object]] = {
-    DEFAULT: {},
-    **EXPONENTS,
-    **LEARNING_RATES,
-    **BATCH_SIZES,
-    "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
-}
-
-_SUFFIXES = {
-    "activation": "{}",
-    "batch_size": "batch{}",
-    "discount": "gamma{:g}",
-    "dqda_clip": "clip{:g}",
-    "importance_exponent": "beta{:g}",
-    "layer_norm": "layer_norm",
-    "learning_rate": "lr{:g}",
-    "max_gradient_norm": "norm{:g}",
-    "n_step": "n{}",
-    "noise_sigma": "sigma{:g}",
-    "priority_exponent": "alpha{:g}",
-    "removal": "remove_by_{}",
-    "removal_exponent": "removal{:g}",
-}
-"""What of a configuration makes another algorithm, and how a name says so."""
-
-
-def configuration(setting: str) -> DPGConfig:
-    """The hyperparameters of a setting."""
-    return DPGConfig(**SETTINGS[setting])
-
-
-def name_of(config: DPGConfig) -> str:
-    """The setting that a configuration is, with a suffix for each choice that differs from it."""
-    if config.priority_exponent:
-        return DEFAULT + setting_names.suffixes(config, DPGConfig(), _SUFFIXES)
-    # "uniform" says it; its weights are 1, whatever their exponent.
-    silent = ("priority_exponent", "importance_exponent")
-    return f"{DEFAULT}_uniform" + setting_names.suffixes(config, DPGConfig(), _SUFFIXES, silent)
+SETTINGS = Settings(
+    DPGConfig,
+    {
+        "dpg": {},
+        **EXPONENTS,
+        **LEARNING_RATES,
+        **BATCH_SIZES,
+        "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
+    },
+    default="dpg",
+)

@@ -6,15 +6,15 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting import epsilon_greedy
-from common.acting.n_step import Transitions
-from common.acting.policy import Nest
+from common.acting.policy import ExploringPolicy
 from common.agents.agent import EnvironmentSpec
 from common.networks import packing
+from common.types import Nest, NStepTransitions
 from reproductions.apex.dqn import networks as networks_lib
 from reproductions.apex.dqn.config import DQNConfig
 
 
-class DQNActor:
+class DQNActor(ExploringPolicy):
     """epsilon_i-greedy by its copy of q, with an epsilon of its own for each actor (eq 14).
 
     With each action it buffers two action values, of the action taken and the largest, from which
@@ -37,11 +37,6 @@ class DQNActor:
         for variable, value in zip(self._network.trainable_variables, values, strict=True):
             variable.assign(value)
 
-    def initial_state(self, num_environments: int) -> Nest:
-        """None."""
-        del num_environments
-        return ()
-
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """uint8 [K, H, W, C] -> actions int32 [K], state, buffered action values [K] each."""
         q = self._q_values(observation).numpy()
@@ -49,7 +44,7 @@ class DQNActor:
         taken = np.take_along_axis(q, action[:, np.newaxis], axis=1)[:, 0]
         return action, state, {"q_taken": taken, "q_max": q.max(axis=1)}
 
-    def initial_priorities(self, transitions: Transitions) -> np.ndarray:
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
         """|R + gamma max_a q(S_{t+n}, a) - q(S_t, A_t)| and the floor, [M] float32 (eq 13).
 
         By the copy of q of the time when each state was seen.

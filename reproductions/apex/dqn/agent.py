@@ -1,4 +1,4 @@
-"""Ape-X DQN for the shared programs: configuration, actor and learner in one object."""
+"""The Ape-X DQN agent: configuration, actor and learner in one object."""
 
 from collections.abc import Mapping
 import os
@@ -8,42 +8,45 @@ import numpy as np
 import tensorflow as tf
 
 from common.agents import trained
-from common.agents.actor_critic_agent import ConfiguredAgent
-from common.agents.agent import EnvironmentSpec
-from common.environments.requirements import require_images
-from common.learning.transition import Transition
+from common.agents.replay_agent import ReplayAgent
+from common.config import from_values
+from common.environments import requirements
+from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, png
-from common.replay.memory import Bytes
+from common.types import StoredTransition
 from reproductions.apex.dqn import actor as actor_lib
 from reproductions.apex.dqn import learner as learner_lib
-from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.config import DQNConfig
+from reproductions.apex.dqn.settings import SETTINGS
 
 
-class ApexDQN(ConfiguredAgent):
-    """See `common.agents.agent.Agent`. Observations are sent and kept as PNG files (section 4.1)."""
+class ApexDQN(ReplayAgent):
+    """Ape-X DQN, and its studies by configuration.
 
-    name = "apex"
+    Observations are sent and kept as PNG files (section 4.1).
+    """
+
+    paper = "apex"
     metrics = learner_lib.METRICS
-    updates_per_call = 1
     jit_compile = False  # XLA slows convolutions on a CPU
+    num_frames = 4
 
-    def __init__(self, config: DQNConfig):
-        super().__init__(config, settings.name_of(config))
+    def __init__(self, config: DQNConfig, setting: str = SETTINGS.default):
+        super().__init__(config, setting)
         self.removal_period = config.removal_period
         self.prefetch = config.prefetch
         self.reward_clip = config.reward_clip or None
         self.num_copies = config.num_copies
 
     def require(self, spec: EnvironmentSpec) -> None:
-        """Images, discrete actions."""
-        require_images(spec)
+        """Raises ValueError unless observations are images and actions discrete."""
+        requirements.require_images(spec)
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
         """uint8 [K, H, W, C] -> PNG files, an object array [K]."""
         return png.encode(observation)
 
-    def decode(self, steps: Transition, spec: EnvironmentSpec) -> Transition:
+    def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
         """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
         return steps._replace(
             **{
@@ -52,10 +55,10 @@ class ApexDQN(ConfiguredAgent):
             }
         )
 
-    def step_specs(self, spec: EnvironmentSpec) -> Transition:
-        """An n-step transition; both observations are stored (appendix F)."""
-        image = Bytes(png.max_bytes(spec.image_shape))
-        return Transition(
+    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
+        """Returns the columns of an n-step transition with both observations (appendix F)."""
+        image = png.column(spec.image_shape)
+        return StoredTransition(
             observation_tm1=image,
             action_tm1=tf.TensorSpec([], tf.int32),
             n_step_reward=tf.TensorSpec([]),
@@ -64,37 +67,37 @@ class ApexDQN(ConfiguredAgent):
         )
 
     def distributions(self):
-        """P ~ p^alpha, or uniform; removal first in, first out (section 4.1)."""
+        """Returns sampling by p^alpha, or uniform, and removal of the oldest item (section 4.1)."""
         sample = distributions.prioritized(self._config.priority_exponent)
         return {"sample": sample, "remove": distributions.Fifo()}, "remove"
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DQNLearner:
-        """Algorithm 2."""
+        """Builds the learner of algorithm 2."""
         tf.random.set_seed(seed)
         return learner_lib.DQNLearner(self._config, spec)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.DQNActor:
-        """Algorithm 1."""
+        """Builds the actor of algorithm 1, with each actor's own epsilon."""
         return actor_lib.make_actor(self._config, spec, actors, num_actors, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> actor_lib.DQNActor:
-        """The same policy with an epsilon of its own."""
+        """Builds the same policy with an epsilon of its own."""
         return actor_lib.make_evaluator(self._config, spec, num_environments)
 
 
 def from_config(values: Mapping[str, Any]) -> ApexDQN:
-    """The agent of a run, from the "config" of its config.json.
+    """Returns the agent of a run, given its config.json.
 
     Raises:
-      TypeError or ValueError: that is no configuration of Ape-X DQN.
+      KeyError, TypeError or ValueError: that is no configuration of Ape-X DQN.
     """
-    return ApexDQN(trained.configuration(DQNConfig, values))
+    return ApexDQN(from_values(DQNConfig, values["config"]), values["setting"])
 
 
 def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """The policy of a run's newest checkpoint, `policy(observation) -> action`.
+    """Returns the policy of a run's newest checkpoint.
 
     Raises:
       As `common.agents.trained.load`.

@@ -1,16 +1,15 @@
-"""Every hyperparameter of Ape-X DQN beyond those it shares with DPG, with where it comes from.
+"""Hyperparameters of Ape-X DQN beyond those that it shares with DPG.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 """
 
 import dataclasses
 
-from reproductions.apex.config import ApexConfig, field
+from common.config import field
+from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
 """N (section 4.1); figures 4 to 6, 13 and 14 vary it."""
-
-PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass
@@ -18,71 +17,99 @@ class DQNConfig(ApexConfig):
     """Ape-X DQN on Atari (section 4.1, appendix C)."""
 
     n_step: int = field(
-        3, "n, length of the returns (appendix C, where our text lost it; RLlib has 3, too)."
+        3,
+        "n, length of the returns (appendix C, where our text lost it; RLlib has 3, too).",
+        minimum=1,
+        suffix="n{}",
     )
-    batch_size: int = field(512, "Transitions of an update (section 4.1).")
-    learning_rate: float = field(0.00025 / 4, "Of centred RMSProp (appendix C).")
-    rmsprop_decay: float = field(0.95, "Of its moments, without momentum (appendix C).")
+    batch_size: int = field(
+        512, "Transitions of an update (section 4.1).", minimum=1, suffix="batch{}"
+    )
+    learning_rate: float = field(
+        0.00025 / 4, "Step size of centred RMSProp (appendix C).", above=0, suffix="lr{:g}"
+    )
+    rmsprop_decay: float = field(
+        0.95,
+        "Decay of its moments, without momentum (appendix C).",
+        minimum=0,
+        below=1,
+        suffix="decay{:g}",
+    )
     rmsprop_epsilon: float = field(
         1.5e-7,
-        "epsilon (appendix C). That it stands inside the root is Not in the paper; that of DQN, "
-        "0.01, is 1.5e-7 there for the mean over 256 instead of the sum.",
+        "epsilon (appendix C). Its place inside the root is Not in the paper; that of DQN, 0.01, "
+        "is 1.5e-7 there for the mean over 256 instead of the sum.",
+        above=0,
+        suffix="rmsprop{:g}",
     )
     max_gradient_norm: float = field(
-        40.0, "Largest global norm of the gradient, 0: any (appendix C)."
+        40.0,
+        "Largest global norm of the gradient, 0: any (appendix C).",
+        minimum=0,
+        suffix="norm{:g}",
     )
-    target_period: int = field(2500, "Learner steps between copies of the target (appendix C).")
+    target_period: int = field(
+        2500,
+        "Learner steps between copies of the target (appendix C).",
+        minimum=1,
+        suffix="target{}",
+    )
     replay_capacity: int = field(
-        2_000_000, "Transitions, a soft limit; figures 4 and 5 vary it (section 4.1)."
+        2_000_000,
+        "Transitions, a soft limit; figures 4 and 5 vary it (section 4.1).",
+        minimum=1,
+        maximum=2**29,  # up to a removal the memory has room for twice as many
+        suffix="replay{}",
     )
     reward_clip: float = field(
         1.0,
-        "Rewards are clipped to its both sides before they are summed, 0: not (appendix C, where "
-        "our text lost the range; that of DQN).",
+        "Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not "
+        "(appendix C, where our text lost the range; that of DQN).",
+        minimum=0,
+        suffix="clip{:g}",
     )
     epsilon: float = field(
-        0.4, "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1)."
+        0.4,
+        "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1).",
+        minimum=0,
+        maximum=1,
+        suffix="epsilon{:g}",
     )
-    epsilon_alpha: float = field(7.0, "alpha of the ladder of epsilons (section 4.1).")
+    epsilon_alpha: float = field(
+        7.0, "alpha of the ladder of epsilons (section 4.1).", minimum=0, suffix="ladder{:g}"
+    )
     epsilons: tuple[float, ...] = field(
         (),
-        "A fixed set instead of the ladder: actor i takes number i modulo their count, as in "
-        "figure 7 (appendix B).",
+        "A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their "
+        "count, as in figure 7 (appendix B).",
+        minimum=0,
+        maximum=1,
+        suffix="other_epsilons",
     )
     evaluation_epsilon: float = field(
-        0.001, "Of the evaluator's policy. Not in the paper; that of Rainbow. 0: greedy."
+        0.001,
+        "epsilon of the evaluator's policy. Not in the paper; that of Rainbow. 0: greedy.",
+        minimum=0,
+        maximum=1,
+        suffix="evaluated{:g}",
     )
     num_copies: int = field(
         1,
         "How often each transition is added; 8 in figure 6 (appendix A). Each copy counts in "
         "min_replay_size and replay_capacity.",
+        minimum=1,
+        suffix="copies{}",
     )
     rescale_gradient: bool = field(
         False,
         "Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which "
         "has the network of Wang et al. 2016; they do so.",
+        suffix="rescaled",
     )
     precision: str = field(
         "float32",
         "float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with "
         "variables, last layers, errors and optimiser in float32. Not in the paper (a GPU).",
+        choices=("float32", "bfloat16"),
+        suffix="{}",
     )
-
-    def validate(self) -> None:
-        """Raises ValueError, in one line that names the flag, on a value that makes no sense."""
-        super().validate()
-        self.require_at_least_1("n_step", "batch_size", "target_period", "num_copies")
-        self.require(self.learning_rate > 0, "learning_rate", "above 0")
-        self.require(0 <= self.rmsprop_decay < 1, "rmsprop_decay", "in [0, 1)")
-        self.require(self.rmsprop_epsilon > 0, "rmsprop_epsilon", "above 0")
-        for name in ("max_gradient_norm", "reward_clip", "epsilon_alpha"):
-            self.require(getattr(self, name) >= 0, name, "at least 0")
-        for name in ("epsilon", "evaluation_epsilon"):
-            self.require(0 <= getattr(self, name) <= 1, name, "in [0, 1]")
-        self.require(
-            all(isinstance(each, float | int) and 0 <= each <= 1 for each in self.epsilons),
-            "epsilons",
-            "numbers in [0, 1], as in (0.4,0.1)",
-        )
-        self.require(self.precision in PRECISIONS, "precision", " or ".join(PRECISIONS))
-        self.require_capacity("batch_size", "min_replay_size", "send_batch")

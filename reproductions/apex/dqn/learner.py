@@ -4,9 +4,8 @@ import tensorflow as tf
 
 from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers, targets
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch
 from common.networks.atari import DuelingNetwork
+from common.types import Batch, StoredTransition
 from common.values import double_q, prioritization
 from reproductions.apex.dqn import networks as networks_lib
 from reproductions.apex.dqn.config import DQNConfig
@@ -23,7 +22,9 @@ METRICS = (
 """What an update reports, with its columns in learner.csv."""
 
 
-def td_targets(transition: Transition, online: DuelingNetwork, target: DuelingNetwork) -> tf.Tensor:
+def td_targets(
+    transition: StoredTransition, online: DuelingNetwork, target: DuelingNetwork
+) -> tf.Tensor:
     """G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B], without a gradient (eq 5).
 
     a* = argmax_a q(S_{t+n}, a, theta) (eq 4).
@@ -68,7 +69,7 @@ class DQNLearner(tf.Module):
         Returns:
           The new priorities |delta| and the floor [B] (eq 9), without the weights; the METRICS.
         """
-        transition: Transition = batch.steps
+        transition: StoredTransition = batch.steps
         theta = self.network.trainable_variables
         weights = prioritization.normalize_by_max(
             prioritization.importance_weights(
@@ -93,13 +94,13 @@ class DQNLearner(tf.Module):
             lambda: None,
         )
         priorities = tf.abs(errors) + self._config.priority_floor
-        metrics = (
-            loss,
-            tf.reduce_mean(tf.reduce_max(q, axis=1)),
-            tf.reduce_max(q),
-            tf.reduce_mean(priorities),
-            tf.reduce_max(priorities),
-            tf.reduce_mean(weights),
-            norm,
-        )
-        return priorities, dict(zip(METRICS, metrics, strict=True))
+        metrics = {
+            "loss": loss,
+            "mean_q": tf.reduce_mean(tf.reduce_max(q, axis=1)),
+            "q_max": tf.reduce_max(q),
+            "priority_mean": tf.reduce_mean(priorities),
+            "priority_max": tf.reduce_max(priorities),
+            "importance_weight_mean": tf.reduce_mean(weights),
+            "gradient_norm": norm,
+        }
+        return priorities, metrics

@@ -1,14 +1,12 @@
-"""The agent and its studies by name: a setting is what it changes of the default configuration.
+"""The agent and its studies by name, each with the values in which it differs from the default.
 
-How many actors there are is no part of a setting, except of ours for small machines.
+The number of actors is no part of a setting, except in ours for small machines.
 """
 
 from collections.abc import Mapping
 
-from common.reporting import setting_names
+from common.config import Settings
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
-
-DEFAULT = "dqn"
 
 _UNIFORM = {"priority_exponent": 0.0, "learning_rate": 0.00025}
 _MILLION = {"replay_capacity": 1_000_000}
@@ -18,7 +16,7 @@ FIGURE_5: Mapping[str, Mapping[str, object]] = {
     "dqn_replay_250k": {"replay_capacity": 250_000},
     "dqn_replay_500k": {"replay_capacity": 500_000},
     "dqn_replay_1m": _MILLION,
-    DEFAULT: {},
+    "dqn": {},
 }
 """Capacities up to the default, 2 million; only "250K" is in the paper's text."""
 
@@ -26,13 +24,13 @@ FIGURE_6: Mapping[str, Mapping[str, object]] = {
     "dqn_replay_1m": _MILLION,
     "dqn_replay_1m_copies8": {**_MILLION, "num_copies": 8},
 }
-"""Recency. The capacity is not in the paper: that of figure 4, which this one explains."""
+"""Recency. The capacity is not in the paper; ours is that of figure 4, which figure 6 explains."""
 
 FIGURE_7: Mapping[str, Mapping[str, object]] = {
     "dqn_full_range": _GREEDIER,
     "dqn_six_epsilons": {**_GREEDIER, "epsilons": tuple(0.4 ** (1 + 7 * k / 5) for k in range(6))},
 }
-"""Pools of policies, seen by an actor that adds nothing: the evaluator, with epsilon 0.00164.
+"""Pools of policies, judged by an actor that adds nothing: the evaluator, with epsilon 0.00164.
 
 The six values are not in the paper; these lie evenly on the ladder.
 """
@@ -47,14 +45,14 @@ FIGURE_14_TRIED: Mapping[str, Mapping[str, object]] = {
     "dqn_replay_1m_lr0.00025": {**_MILLION, "learning_rate": 0.00025},
     "dqn_uniform_replay_1m_lr6.25e-05": {**_MILLION, **_UNIFORM, "learning_rate": 0.00025 / 4},
 }
-"""Each with the other learning rate."""
+"""Both replays of figure 14 with the other learning rate."""
 
 APPENDIX_E: Mapping[str, Mapping[str, object]] = {
     **{f"dqn_batch{size}": {"batch_size": size} for size in (32, 128, 256, 1024)},
     "dqn_lr0.00025": {"learning_rate": 0.00025},
     "dqn_lr3.125e-05": {"learning_rate": 0.00025 / 8},
 }
-"""Batch sizes and learning rates that were tried."""
+"""Batch sizes and learning rates that the authors tried."""
 
 _TWO_CORES = {
     "batch_size": 64,
@@ -77,65 +75,26 @@ TWO_CORES: Mapping[str, Mapping[str, object]] = {
         "replay_capacity": 100_000,
     },
 }
-"""Not in the paper: small enough for two cores without a GPU; see the README for each value."""
+"""Sizes for two cores without a GPU. Not in the paper; the README explains each value."""
 
-SETTINGS: Mapping[str, Mapping[str, object]] = {
-    DEFAULT: {},
-    "dqn_uniform": _UNIFORM,
-    "dqn_bfloat16": {"precision": "bfloat16"},
-    **FIGURE_5,
-    **FIGURE_6,
-    **FIGURE_7,
-    **FIGURE_14,
-    **FIGURE_14_TRIED,
-    **APPENDIX_E,
-    **TWO_CORES,
-}
-
-_SUFFIXES = {
-    "batch_size": "batch{}",
-    "discount": "gamma{:g}",
-    "epsilon": "epsilon{:g}",
-    "epsilon_alpha": "ladder{:g}",
-    "epsilons": "other_epsilons",
-    "evaluation_epsilon": "evaluated{:g}",
-    "importance_exponent": "beta{:g}",
-    "learning_rate": "lr{:g}",
-    "max_gradient_norm": "norm{:g}",
-    "n_step": "n{}",
-    "num_copies": "copies{}",
-    "precision": "{}",
-    "priority_exponent": "alpha{:g}",
-    "replay_capacity": "replay{}",
-    "rescale_gradient": "rescaled",
-    "reward_clip": "clip{:g}",
-    "rmsprop_decay": "decay{:g}",
-    "rmsprop_epsilon": "rmsprop{:g}",
-    "target_period": "target{}",
-}
-"""What of a configuration makes another algorithm, and how a name says so."""
-
-
-def configuration(setting: str) -> DQNConfig:
-    """The hyperparameters of a setting."""
-    return DQNConfig(**SETTINGS[setting])
+SETTINGS = Settings(
+    DQNConfig,
+    {
+        "dqn": {},
+        "dqn_uniform": _UNIFORM,
+        "dqn_bfloat16": {"precision": "bfloat16"},
+        **FIGURE_5,
+        **FIGURE_6,
+        **FIGURE_7,
+        **FIGURE_14,
+        **FIGURE_14_TRIED,
+        **APPENDIX_E,
+        **TWO_CORES,
+    },
+    default="dqn",
+)
 
 
 def num_actors(setting: str) -> int:
-    """N, unless the flags say otherwise."""
+    """Returns N where --num_actors does not say it."""
     return 8 if setting in TWO_CORES else NUM_ACTORS
-
-
-def name_of(config: DQNConfig) -> str:
-    """The setting that a configuration is nearest to, with a suffix for each choice that differs.
-
-    Figure 5 makes the capacity such a choice. Of settings that are as near, it is the first one.
-    """
-    # Uniform samples have weights of 1, whatever their exponent.
-    silent = () if config.priority_exponent else ("importance_exponent",)
-    differences = {
-        setting: setting_names.suffixes(config, configuration(setting), _SUFFIXES, silent)
-        for setting in SETTINGS
-    }
-    nearest = min(differences, key=lambda setting: differences[setting].count("_"))
-    return nearest + differences[nearest]

@@ -26,15 +26,15 @@ def test_every_environment_exists():
 
 def test_every_setting_has_a_curve_but_those_of_ours():
     used = {flag(run, "setting") for run in RUNS}
-    assert used <= {*dqn.SETTINGS, *dpg.SETTINGS}
+    assert used <= {*dqn.SETTINGS.names, *dpg.SETTINGS.names}
     ours = {"dqn_uniform", "dqn_bfloat16", *dqn.TWO_CORES, *dqn.FIGURE_14_TRIED}
-    assert {*dqn.SETTINGS, *dpg.SETTINGS} - used <= ours
+    assert {*dqn.SETTINGS.names, *dpg.SETTINGS.names} - used <= ours
 
 
 def test_each_program_gets_its_own_settings():
     for run in RUNS:
         mine = dqn if run.program == experiments.DQN else dpg
-        assert flag(run, "setting") in mine.SETTINGS, run
+        assert flag(run, "setting") in mine.SETTINGS.names, run
 
 
 def test_figure_2_is_57_games():
@@ -49,7 +49,7 @@ def test_figure_3_is_four_tasks_with_8_to_64_actors():
 
 def test_figure_6_is_few_actors_whose_transitions_are_copied():
     found = {
-        (flag(run, "num_actors"), dqn.configuration(flag(run, "setting")).num_copies)
+        (flag(run, "num_actors"), dqn.SETTINGS.configuration(flag(run, "setting")).num_copies)
         for run in of("figure 6")
     }
     assert found == {("32", 1), ("32", 8), ("256", 1)}
@@ -61,7 +61,7 @@ def test_no_scale_makes_two_curves_of_an_experiment_alike():
             seen = {}
             for run in experiment.runs:
                 settings = dqn if run.program == experiments.DQN else dpg
-                config = dataclasses.asdict(settings.configuration(flag(run, "setting")))
+                config = dataclasses.asdict(settings.SETTINGS.configuration(flag(run, "setting")))
                 config["num_actors"] = flag(run, "num_actors")
                 for change in scale.changes_of(run.program.module, run.choices):
                     name, _, value = change.flag.removeprefix("--").partition("=")

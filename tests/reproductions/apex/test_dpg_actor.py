@@ -3,10 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
 from common.agents.agent import EnvironmentSpec
-from common.learning.update_loop import Batch
 from common.networks import packing
+from common.types import Batch, NStepTransitions
 from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -46,7 +45,7 @@ def test_initial_priorities_are_the_learners():
     first, last = observations(0, size), observations(1, size)
     action, _, extras_tm1 = actor(first)
     _, _, extras_t = actor(last)
-    transitions = Transitions(
+    transitions = NStepTransitions(
         environment_index=np.zeros(size, np.int32),
         step=np.arange(size),
         observation_tm1=first,
@@ -69,7 +68,7 @@ def test_initial_priorities_are_the_learners():
 def test_an_error_of_zero_has_a_priority():
     agent = make_agent(priority_floor=1e-3)
     zeros = {name: np.zeros(2, np.float32) for name in ("n_step_reward", "n_step_discount")}
-    transitions = Transitions(
+    transitions = NStepTransitions(
         environment_index=None,
         step=None,
         observation_tm1=None,

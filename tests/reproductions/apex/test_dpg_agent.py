@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
 from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.roles.replay import make_memory
+from common.types import NStepTransitions
 from common.values import prioritization
 from reproductions.apex.dpg.agent import ApexDPG, from_config
 from reproductions.apex.dpg.config import DPGConfig
@@ -38,7 +38,7 @@ def make_steps(agent, size=4):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
     return agent.steps(
-        Transitions(
+        NStepTransitions(
             environment_index=np.zeros(size, np.int32),
             step=np.arange(size),
             observation_tm1=normal(3),
@@ -123,7 +123,7 @@ def test_sixteen_batches_are_drawn_ahead_however_many_a_call_holds():
 
 def test_what_the_programs_ask_it_for():
     agent = from_config({"n_step": 3, "policy_sizes": [30, 20]})
-    assert (agent.name, agent.setting, agent.n_step) == ("apex", "dpg_n3", 3)
+    assert (agent.name, agent.setting, agent.n_step) == ("apex", "dpg", 3)
     assert (agent.removal_period, agent.reward_clip, agent.num_copies) == (100, None, 1)
     assert (agent.samples_per_insert, agent.single_process) == (None, False)
     with pytest.raises(ValueError, match="discrete actions"):

@@ -4,15 +4,14 @@ The gradients of the twin are finite differences of what equations 16 and 17 dif
 share nothing with those of TensorFlow.
 """
 
+from common.learning.actor_critic import METRICS
 from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning.actor_critic import METRICS
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch
+from common.types import Batch, StoredTransition
 from reproductions.apex.dpg import learner as learner_lib
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -48,20 +47,20 @@ def make_batch(seed=0, size=B):
     generator = np.random.default_rng(seed)
     discounts = np.full(size, GAMMA**N)
     discounts[2:4] = 0.0, GAMMA
-    transition = Transition(
+    transition = StoredTransition(
         observation_tm1=generator.normal(size=[size, S]),
         action_tm1=generator.uniform(-1, 1, [size, A]),
         n_step_reward=generator.normal(size=size),
         n_step_discount=discounts,
         observation_t=generator.normal(size=[size, S]),
     )
-    transition = Transition(*(tf.constant(column, tf.float32) for column in transition))
+    transition = StoredTransition(*(tf.constant(column, tf.float32) for column in transition))
     p = generator.uniform(0.2, 2, size) / N_MEM
     return Batch(transition, tf.constant(p, tf.float32), tf.constant(float(N_MEM)))
 
 
 def float64(transition):
-    return Transition(*(np.asarray(column, np.float64) for column in transition))
+    return StoredTransition(*(np.asarray(column, np.float64) for column in transition))
 
 
 def returns(transition, target):

@@ -14,11 +14,15 @@ def test_table_of_hyperparameters_is_the_configuration():
 
 
 def test_flags_in_the_text_exist():
-    README.check_flags(config_lib.DPGConfig, settings.SETTINGS)
+    README.check_flags(config_lib.DPGConfig, settings.SETTINGS.names)
 
 
 def test_every_place_in_the_maps_exists():
     assert README.check_places("Equations and where they are") > 20
+
+
+def test_every_file_in_the_list_exists():
+    README.check_files()
 
 
 def test_every_test_that_is_named_exists():

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.n_step import NStepAdder, Transitions
+from common.acting.n_step import NStepAdder
 from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay import png
 from common.roles.replay import make_memory
+from common.types import NStepTransitions
 from reproductions.apex.dqn.agent import ApexDQN, from_config
 from reproductions.apex.dqn.config import DQNConfig
 
@@ -38,7 +39,7 @@ def make_transitions(agent, size=4, seed=0):
     def normal():
         return generator.normal(size=size).astype(np.float32)
 
-    return Transitions(
+    return NStepTransitions(
         environment_index=np.zeros(size, np.int32),
         step=np.arange(size),
         observation_tm1=agent.encode(images(size, seed)),

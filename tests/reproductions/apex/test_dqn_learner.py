@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch
 from common.networks import packing
+from common.types import Batch, StoredTransition
 from reproductions.apex.dqn import learner as learner_lib
 from reproductions.apex.dqn.config import DQNConfig
 
@@ -47,7 +46,7 @@ def make_batch(seed=0):
     generator = np.random.default_rng(seed)
     discounts = np.full(B, GAMMA**3)
     discounts[:2] = 0.0, GAMMA
-    transition = Transition(
+    transition = StoredTransition(
         observation_tm1=images(generator),
         action_tm1=tf.constant(generator.integers(0, A, B), tf.int32),
         n_step_reward=tf.constant(generator.normal(size=B), tf.float32),
@@ -105,7 +104,7 @@ class Maths:
     """Equations 4 to 12 for a batch, in float64."""
 
     def __init__(self, batch, online, target, beta=0.4):
-        steps = Transition(*(np.asarray(column) for column in batch.steps))
+        steps = StoredTransition(*(np.asarray(column) for column in batch.steps))
         rows = np.arange(B)
         best = online.q(steps.observation_t).argmax(1)  # equation 4
         bootstrap = target.q(steps.observation_t)[rows, best]

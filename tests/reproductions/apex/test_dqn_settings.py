@@ -1,34 +1,25 @@
-"""Tests of Ape-X DQN's settings and of its sizes."""
+"""Tests of Ape-X DQN's settings."""
 
 from absl import flags
 from ml_collections import config_flags
-import numpy as np
 import pytest
 
-from common import environments
-from common.agents.agent import EnvironmentSpec
-from common.environments.atari_games import GAMES
-from common.networks import packing
 from common.program import setting_flags
-from common.replay import png
-from reproductions.apex.dqn import image_bytes, settings
+from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
-from reproductions.apex.dqn.sizes import sizes
-
-ATARI = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
 
 
 @pytest.mark.parametrize("setting", settings.SETTINGS)
 def test_a_setting_is_named_by_its_configuration(setting):
-    config = settings.configuration(setting)
-    assert settings.name_of(config) == setting
+    config = settings.SETTINGS.configuration(setting)
+    assert settings.SETTINGS.name_of(settings.SETTINGS.default, config) == setting
     assert ApexDQN(config).setting == setting
 
 
 def test_the_default_is_the_papers():
     """Section 4.1 and appendix C."""
-    c = settings.configuration("dqn")
+    c = settings.SETTINGS.configuration("dqn")
     assert (c.n_step, c.batch_size, c.learning_rate) == (3, 512, 6.25e-5)
     assert (c.rmsprop_decay, c.rmsprop_epsilon, c.max_gradient_norm) == (0.95, 1.5e-7, 40.0)
     assert (c.target_period, c.replay_capacity, c.removal_period) == (2500, 2_000_000, 100)
@@ -73,11 +64,14 @@ def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
         prefetch=2,
         removal_period=10,
     )
-    assert settings.name_of(config) == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    assert (
+        settings.SETTINGS.name_of(settings.SETTINGS.default, config)
+        == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    )
     values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}
     assert settings.name_of(DQNConfig(**values)) == "dqn_two_cores_lr0.0003"
     uniform = DQNConfig(priority_exponent=0.0, learning_rate=0.00025, importance_exponent=0.0)
-    assert settings.name_of(uniform) == "dqn_uniform"
+    assert settings.SETTINGS.name_of("dpg_uniform", uniform) == "dqn_uniform"
 
 
 def test_small_settings_have_few_actors_and_the_papers_360():
@@ -92,7 +86,7 @@ def test_a_flag_changes_one_value_of_a_setting(setting, monkeypatch):
     assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
     values = flags.FlagValues()
     config = config_flags.DEFINE_config_dataclass(
-        "config", settings.configuration(setting), flag_values=values, sys_argv=argv
+        "config", settings.SETTINGS.configuration(setting), flag_values=values, sys_argv=argv
     )
     flags.DEFINE_string("setting", None, "", flag_values=values)
     values(argv)
@@ -107,38 +101,3 @@ def test_epsilons_as_a_flag():
     )
     values(argv)
     assert config.value.epsilons == (0.4, 0.1)
-
-
-def test_sizes_are_those_of_the_agent():
-    config = DQNConfig()
-    learner = ApexDQN(config).make_learner(ATARI, seed=0)
-    found = sizes(config, ATARI, "atari:ms_pacman")
-    assert found.parameters == 3_300_019
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
-    stored = sum(v.shape.num_elements() * v.dtype.size for v in learner.variables)
-    assert found.learner_bytes == pytest.approx(stored, abs=1000)
-    assert (found.replay_capacity, found.soft_capacity) == (2_000_000, True)
-    # 16 batches ahead and one at work, each of 512 pairs of 28,224 bytes.
-    assert found.ahead_bytes == 17 * 512 * 2 * 28_224
-    # Between the 2,973 bytes an image of random play and a quarter of the raw ones.
-    assert 2 * 2_973 < found.bytes_per_step < 2 * 7_056
-
-
-@pytest.mark.parametrize("game", ["pong", "yars_revenge"])
-def test_images_are_as_large_as_they_are_taken_to_be(game):
-    batch, rng = environments.make_batch(f"atari:{game}", range(2)), np.random.default_rng(0)
-    batch.reset()
-    found = [png.encode(batch.step(rng.integers(0, 18, 2)).observation) for _ in range(400)]
-    batch.close()
-    measured = np.mean([len(image) for step in found for image in step])
-    assert image_bytes.RANDOM_PLAY[game] == pytest.approx(measured, rel=0.25)
-    assert 1.1 * measured < image_bytes.image_bytes(f"atari:{game}", ATARI) < 2 * measured
-
-
-def test_images_of_unknown_environments_count_as_raw():
-    assert set(image_bytes.RANDOM_PLAY) == set(GAMES)
-    own = EnvironmentSpec(36 * 40, 4, image_shape=(36, 40, 1), is_discrete=True)
-    found = sizes(DQNConfig(num_copies=8), own, "python:my_game:make")
-    assert 2 * 36 * 40 < found.bytes_per_step < 2 * 36 * 40 + 200 and found.copies == 8
-    learner = ApexDQN(DQNConfig()).make_learner(own, seed=0)
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()

@@ -11,8 +11,8 @@ from common.acting import n_step
 from common.acting.loop import ActingLoop
 from common.agents.agent import EnvironmentSpec
 from common.environments.batch import BatchedEnvironment
-from common.learning.update_loop import Batch
 from common.networks import packing
+from common.types import Batch
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.actor import D4PGActor

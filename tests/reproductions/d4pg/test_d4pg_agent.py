@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.n_step import Transitions
 from common.agents.agent import EnvironmentSpec, schedule_for
 from common.learning.replay_learner import ReplayLearner
-from common.learning.transition import Transition
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.roles.replay import make_memory
+from common.types import NStepTransitions, StoredTransition
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
@@ -43,7 +42,7 @@ def make_transitions(size=4):
     def normal(*shape):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
-    return Transitions(
+    return NStepTransitions(
         environment_index=np.zeros(size, np.int32),
         step=np.arange(size),
         observation_tm1=normal(3),
@@ -68,7 +67,7 @@ def test_a_stored_step_is_the_transition_without_the_actors_values():
     memory = make_filled_memory(agent)
     found, steps = memory.read(np.arange(4))
     assert np.all(found)
-    assert steps._fields == Transition._fields
+    assert steps._fields == StoredTransition._fields
     for name in steps._fields:
         np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
     assert memory.signature.bytes_per_step == 4 * (3 + 2 + 1 + 1 + 3)

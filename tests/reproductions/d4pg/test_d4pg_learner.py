@@ -4,17 +4,17 @@ The gradients of the twin are finite differences of what equations 10 and 11 dif
 share nothing with those of TensorFlow.
 """
 
+from common.learning.actor_critic import METRICS
 from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning.actor_critic import METRICS
-from common.learning.transition import Transition
-from common.learning.update_loop import Batch, UpdateLoop
+from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.replay.memory import Sample
+from common.types import Batch, StoredTransition
 from common.values import categorical, gaussian_mixture
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
@@ -61,14 +61,14 @@ def make_batch(seed=0, size=M):
     rewards[:3] = 5.0, -5.0, 0.3
     discounts = np.full(size, GAMMA**N)
     discounts[2:4] = 0.0, GAMMA
-    transition = Transition(
+    transition = StoredTransition(
         observation_tm1=generator.normal(size=[size, X]),
         action_tm1=generator.uniform(-1, 1, [size, A]),
         n_step_reward=rewards,
         n_step_discount=discounts,
         observation_t=generator.normal(size=[size, X]),
     )
-    transition = Transition(*(tf.constant(c, tf.float32) for c in transition))
+    transition = StoredTransition(*(tf.constant(c, tf.float32) for c in transition))
     p = generator.uniform(0.2, 2, size) / R
     return Batch(transition, tf.constant(p, tf.float32), tf.constant(float(R)))
 

@@ -1,0 +1,214 @@
+"""The contract of agents that learn from n-step transitions in a replay service."""
+
+import abc
+from collections.abc import Callable, Mapping
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import tree
+
+from common.acting.loop import ActingLoop
+from common.acting.n_step import NStepAdder
+from common.acting.policy import Adder, ExploringPolicy
+from common.agents.agent import Agent
+from common.environments.batch import EnvironmentBatch
+from common.environments.spec import EnvironmentSpec
+from common.learning.learner import Learner
+from common.learning.replay_learner import ReplayLearner
+from common.learning.update_loop import UpdateLoop
+from common.replay import keys
+from common.replay.distributions import Distribution
+from common.replay.memory import HARD_CAPACITY, Memory
+from common.replay.schedule import Schedule
+from common.types import Items, Nest, NStepTransitions, StoredTransition
+
+
+class ReplayAgent(Agent):
+    """An agent whose actors add n-step transitions to a replay that its learner draws from.
+
+    What differs between such agents is said here, and the roles ask for it: the adder, the columns
+    of a stored step, the memory's distributions, and how an update is written back.
+
+    Attributes:
+      jit_compile: whether XLA compiles the updates.
+      updates_per_call: updates in one graph call.
+      prefetch: calls that the learner draws ahead from a memory in another process.
+      removal_period: learner steps between removals; the capacity is a soft limit then (Ape-X
+        section 4.1). None: a memory never holds more than its capacity.
+      reward_clip: bound on rewards, both ways, before they are summed; None: no clipping.
+      num_copies: how often each transition is added (Ape-X appendix A). Each copy is an item of its
+        own and counts in `min_replay_size` and `replay_capacity`.
+      publish_period: learner steps between published snapshots. Actors pull far more seldom.
+    """
+
+    jit_compile: bool
+    updates_per_call: int = 1
+    prefetch: int = 1
+    removal_period: int | None = None
+    reward_clip: float | None = None
+    num_copies: int = 1
+    publish_period: int = 16
+
+    def __init__(self, config: Any, setting: str):
+        """Takes over the fields that the configurations of n-step agents have in common.
+
+        Args:
+          config: a paper's dataclass of hyperparameters.
+          setting: its name.
+        """
+        self._config = config
+        self.setting = setting
+        self.n_step: int = config.n_step
+        self.discount: float = config.discount
+        self.batch_size: int = config.batch_size
+        self.actor_period: int = config.actor_period
+        self.send_batch: int = config.send_batch
+        self.replay_capacity: int = config.replay_capacity
+        self.min_replay_size: int = config.min_replay_size
+        self.samples_per_insert: float | None = config.samples_per_insert or None
+
+    @abc.abstractmethod
+    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
+        """Returns the replay's columns, a `tf.TensorSpec` or `replay.memory.Bytes` each."""
+
+    @abc.abstractmethod
+    def distributions(self) -> tuple[Mapping[str, Distribution], str]:
+        """Returns the memory's distributions, "sample" among them, and the one that removes."""
+
+    @abc.abstractmethod
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> ExploringPolicy:
+        """Builds the exploring policy of some of the run's `num_actors` actors.
+
+        Args:
+          spec: of the environment.
+          actors: their indices; row k of a batch belongs to actor `actors[k]`.
+          num_actors: of the whole run.
+          seed: of the exploration.
+        """
+
+    def encode(self, observation: Nest) -> Nest:
+        """Returns observations [K, ...] in the form in which they are sent and stored."""
+        return observation
+
+    def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
+        """Undoes `encode` in sampled steps [B, ...].
+
+        Raises:
+          tf.errors.InvalidArgumentError: a step cannot be decoded.
+        """
+        del spec  # nothing is encoded
+        return steps
+
+    def make_adder(self, num_environments: int) -> Adder:
+        """Builds the adder of a batch of environments."""
+        return NStepAdder(num_environments, self.n_step, self.discount, self.reward_clip)
+
+    def acting_loop(
+        self,
+        actor: ExploringPolicy,
+        environments: EnvironmentBatch,
+        on_added: Callable[[NStepTransitions], None],
+        on_episode: Callable[[int, float, int], None],
+    ) -> ActingLoop:
+        """Builds the loop in which an actor of this agent acts; see `ActingLoop`."""
+        adder = self.make_adder(environments.num_environments)
+        return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
+
+    def items(
+        self,
+        actor: ExploringPolicy,
+        actors: range,
+        shard: int,
+        transitions: NStepTransitions,
+        incarnation: int,
+    ) -> Items:
+        """Returns what is added to the replay for M transitions, `num_copies` C times each.
+
+        Copy j of C of the transition that begins at step t has step C * t + j in its key.
+
+        Args:
+          actor: gives the initial priorities.
+          actors: the paper's actor in each environment of the transitions' batch.
+          shard: number of the replay shard that they go to.
+          transitions: M of them.
+          incarnation: of the actors' process, as the shard handed it out.
+        """
+        copies = self.num_copies
+        steps = copies * transitions.step[:, None] + np.arange(copies)
+        actor_of_row = np.asarray(actors)[transitions.environment_index][:, None]
+        step_keys = keys.transition_keys(shard, actor_of_row, incarnation, steps)
+        added = StoredTransition.of(transitions), actor.initial_priorities(transitions)
+        if copies > 1:
+            added = tree.map_structure(lambda column: np.repeat(column, copies, axis=0), added)
+        return Items(step_keys.reshape(-1), *added)
+
+    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
+        """Builds the memory, or one of the shards that make it up.
+
+        Its capacity is soft if the learner removes the excess (`removal_period`).
+        """
+        distributions, removal = self.distributions()
+        capacity = math.ceil(self.replay_capacity / num_shards)
+        is_soft = self.removal_period is not None
+        return Memory(
+            self.step_specs(spec),
+            capacity,
+            distributions,
+            removal,
+            seed=seed + 1,
+            hard_capacity=HARD_CAPACITY * capacity if is_soft else None,
+        )
+
+    def schedule(self, in_turns: bool = False) -> Schedule:
+        """Returns how far actors and learner may run ahead of each other.
+
+        That is two calls' samples, or all that the learner holds: the call that it learns from and
+        those that it draws ahead. It is also two sends of an actor process: within a band narrower
+        than a send the learner would wait for each send, and the actors for the learner after it.
+
+        Args:
+          in_turns: whether one process acts and learns in turns, without drawing ahead or sending.
+        """
+        calls, sent = 2, 0.0
+        if not in_turns:
+            calls = max(calls, 1 + self.prefetch)
+            sent = self.send_batch * self.num_copies * (self.samples_per_insert or 0.0)
+        call = self.batch_size * self.updates_per_call
+        tolerance = max(float(calls * call), 2.0 * sent)
+        return Schedule(self.min_replay_size, self.samples_per_insert, tolerance)
+
+    def write_back(self, memory: Any, item_keys: Any, outputs: Nest) -> None:
+        """Gives the memory the outputs of the updates: here new priorities."""
+        memory.update_priorities(item_keys, outputs)
+
+    def replay_learner(
+        self,
+        learner: Learner,
+        memory: Any,
+        spec: EnvironmentSpec,
+        seed: int,
+        schedule: Schedule,
+        prefetch: int = 0,
+    ) -> ReplayLearner:
+        """Builds the loop in which a learner of this agent learns; see `ReplayLearner`."""
+        loop = UpdateLoop(learner.update, self.updates_per_call, self.batch_size, self.jit_compile)
+        return ReplayLearner(
+            memory,
+            loop,
+            learner.steps,
+            schedule,
+            prefetch,
+            seed,
+            functools.partial(self.decode, spec=spec),
+            self.write_back,
+            self.removal_period,
+        )
+
+    @property
+    def decodes(self) -> bool:
+        """Whether sampled steps have to be decoded, which is worth doing beside the updates."""
+        return type(self).decode is not ReplayAgent.decode

@@ -1,0 +1,170 @@
+"""Hyperparameters and settings: each fact about a hyperparameter stands in its field, once.
+
+This module imports neither TensorFlow nor NumPy: the launcher stays light.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+import operator
+import typing
+from typing import Any, Generic, TypeVar
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
+_PLURALS = {int: "whole numbers", float: "numbers"}
+_BOUNDS = {
+    "minimum": (operator.ge, "at least", "["),
+    "above": (operator.gt, "above", "("),
+    "maximum": (operator.le, "at most", "]"),
+    "below": (operator.lt, "below", ")"),
+}
+"""By the argument of `field`: the comparison, its words and the bracket of an interval."""
+
+
+def field(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+    suffix: str | None = None,
+) -> Any:
+    """Returns a field of a `Config`, all that there is to say about a hyperparameter.
+
+    Args:
+      default: value of the default setting. Only a tuple with an empty default may be empty.
+      help: text of `--help`: the meaning and the source, a section of the paper or "Not in the
+        paper" with the reason for our value.
+      minimum: lowest value; of a tuple, lowest element, and so for all bounds.
+      above: bound that each value exceeds.
+      maximum: highest value.
+      below: bound that no value reaches.
+      choices: the allowed texts.
+      suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
+        None where another value is no other algorithm (sizes of memory, speeds).
+    """
+    given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
+    bounds = {name: bound for name, bound in given.items() if bound is not None}
+    metadata = {"help": help, "bounds": bounds, "choices": tuple(choices), "suffix": suffix}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass
+class Config:
+    """Base of a paper's hyperparameters, a dataclass whose fields are made by `field`."""
+
+    def __post_init__(self):
+        self.validate()
+
+    def validate(self) -> None:
+        """Raises ValueError, in one line that names the flag, if a value is not allowed.
+
+        A subclass adds conditions across fields after `super().validate()`.
+        """
+        for each in dataclasses.fields(self):
+            self._check(each)
+
+    def require(self, condition: object, name: str, wanted: str) -> None:
+        """Raises ValueError unless `condition`: "--config.NAME must be WANTED, is VALUE"."""
+        if not condition:
+            raise ValueError(f"--config.{name} must be {wanted}, is {getattr(self, name)}")
+
+    def require_at_most(self, bound: str, *names: str) -> None:
+        """Raises ValueError if one of the fields `names` exceeds the field `bound`."""
+        most = getattr(self, bound)
+        for name in names:
+            self.require(getattr(self, name) <= most, name, f"at most {bound} ({most})")
+
+    def _check(self, each: dataclasses.Field) -> None:
+        kind: Any = each.type
+        value, name = getattr(self, each.name), each.name
+        bounds, choices = each.metadata["bounds"], each.metadata["choices"]
+        if choices:
+            self.require(value in choices, name, " or ".join(choices))
+        elif typing.get_origin(kind) is tuple:
+            kind = typing.get_args(kind)[0]
+            wanted = f"{_PLURALS[kind]} {_words(bounds)}".rstrip()
+            if each.default:
+                wanted = f"one or more {wanted}, as in {each.default}"
+            self.require(isinstance(value, tuple) and (value or not each.default), name, wanted)
+            self.require(all(_is(kind, v) and _is_within(bounds, v) for v in value), name, wanted)
+        else:
+            self.require(_is(kind, value), name, _KINDS[kind])
+            self.require(_is_within(bounds, value), name, _words(bounds))
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Generic[ConfigT]):
+    """A paper's variants by name.
+
+    Attributes:
+      config_class: the paper's hyperparameters, whose defaults are those of the paper.
+      overrides: by the name of a setting, its values that differ from these defaults.
+      default: name of the setting that runs if no other is chosen.
+    """
+
+    config_class: type[ConfigT]
+    overrides: Mapping[str, Mapping[str, Any]]
+    default: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All settings, in the order of `overrides`."""
+        return tuple(self.overrides)
+
+    def configuration(self, name: str) -> ConfigT:
+        """Returns the hyperparameters of a setting."""
+        return self.config_class(**self.overrides[name])
+
+    def name_of(self, setting: str, config: ConfigT) -> str:
+        """Returns the setting's name with a suffix for each value that `config` changes.
+
+        Only fields that have a suffix count; a bool that is now False gets "no_" before it.
+        """
+        name, chosen = setting, self.configuration(setting)
+        for each in dataclasses.fields(config):
+            value, suffix = getattr(config, each.name), each.metadata["suffix"]
+            if suffix and value != getattr(chosen, each.name):
+                name += "_no_" if value is False else "_"
+                name += suffix.format(value)
+        return name
+
+
+def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
+    """Returns a configuration from its fields in JSON.
+
+    Lists become tuples, absent fields have their defaults.
+
+    Raises:
+      ValueError: a field is unknown, or its value is not allowed.
+      TypeError: `values` is no mapping.
+    """
+    unknown = set(values) - {each.name for each in dataclasses.fields(cls)}
+    if unknown:
+        raise ValueError(f"there is no hyperparameter {', '.join(sorted(unknown))}")
+    return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+
+def _is_within(bounds: Mapping[str, float], value: float) -> bool:
+    return all(_BOUNDS[name][0](value, bound) for name, bound in bounds.items())
+
+
+def _words(bounds: Mapping[str, float]) -> str:
+    """Returns "at least 1", "in (0, 1]" or the like."""
+    if len(bounds) == 2:
+        (lower, low), (upper, high) = bounds.items()
+        return f"in {_BOUNDS[lower][2]}{low}, {high}{_BOUNDS[upper][2]}"
+    return "".join(f"{_BOUNDS[name][1]} {bound}" for name, bound in bounds.items())
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Returns whether a value is of a kind of `_KINDS`: whole numbers are finite numbers, too."""
+    if kind is float:
+        return type(value) is int or (isinstance(value, float) and math.isfinite(value))
+    return type(value) is kind

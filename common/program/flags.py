@@ -1,0 +1,132 @@
+"""The flags that all agents' programs have. This module imports neither TensorFlow nor NumPy."""
+
+import math
+from typing import Any
+
+from absl import flags
+
+from common.reporting.budget import Budget
+
+ENVIRONMENT = flags.DEFINE_string(
+    "environment",
+    None,
+    'What to learn, "suite:domain:task", for example control:cartpole:swingup. One of your own: '
+    "python:MODULE:FUNCTION, whose FUNCTION(seed) gives a dm_env.Environment.",
+)
+WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that "
+    "holds a run of the same configuration is continued.",
+)
+ROLE = flags.DEFINE_string(
+    "role",
+    "local",
+    "local starts all roles as processes of this machine. A single role, such as learner, takes "
+    "the addresses from TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or "
+    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step.",
+)
+SEED = flags.DEFINE_integer(
+    "seed",
+    0,
+    "Seed of networks, exploration, environments and replay.",
+    lower_bound=0,
+    upper_bound=2**31 - 1,
+)
+MAX_MINUTES = flags.DEFINE_float(
+    "max_minutes",
+    None,
+    "Ends the run after so much wall-clock time, over all of its starts.",
+    lower_bound=0,
+)
+MAX_ACTOR_STEPS = flags.DEFINE_integer(
+    "max_actor_steps",
+    None,
+    "Ends the run after so many steps of all actors together.",
+    lower_bound=1,
+)
+MAX_LEARNER_STEPS = flags.DEFINE_integer(
+    "max_learner_steps", None, "Ends the run after so many learner updates.", lower_bound=1
+)
+EVALUATION_EPISODES = flags.DEFINE_integer(
+    "evaluation_episodes",
+    10,
+    "Episodes of an evaluation, without noise. Not in the paper.",
+    lower_bound=1,
+)
+EVALUATION_SECONDS = flags.DEFINE_float(
+    "evaluation_seconds",
+    60.0,
+    "Time from one evaluation to the next. Not in the paper.",
+    lower_bound=0,
+)
+CHECKPOINT_SECONDS = flags.DEFINE_float(
+    "checkpoint_seconds",
+    60.0,
+    "Time from one checkpoint to the next: the most that a learner loses when it dies.",
+    lower_bound=0,
+)
+PATIENCE_MINUTES = flags.DEFINE_float(
+    "patience_minutes",
+    30.0,
+    "How long a role waits for a partner that does not answer before it ends, so that no process "
+    "outlives its run unnoticed.",
+    lower_bound=0,
+)
+SCALE = flags.DEFINE_string(
+    "scale",
+    None,
+    "Size of the run relative to the paper's, for run.json; binaries.experiment names its scale "
+    "here. Default: the number of actors.",
+)
+SCALE_CHANGES = flags.DEFINE_string(
+    "scale_changes", "", "Differences of that size from the paper's run, in words, for run.json."
+)
+IGNORE_RESOURCES = flags.DEFINE_boolean(
+    "ignore_resources",
+    False,
+    "Starts also where the full replay would exceed the memory that this machine has left.",
+)
+
+_RECORDED_ELSEWHERE = (
+    ENVIRONMENT,
+    WORKDIR,
+    ROLE,
+    SEED,
+    MAX_MINUTES,
+    MAX_ACTOR_STEPS,
+    MAX_LEARNER_STEPS,
+    SCALE,
+    SCALE_CHANGES,
+)
+
+
+class UsageError(ValueError):
+    """A flag or an environment that cannot be; the message is one line that names it."""
+
+
+def check() -> None:
+    """Raises UsageError if a flag that every run needs is missing, or is no finite number."""
+    for name in (ENVIRONMENT.name, WORKDIR.name):
+        if not flags.FLAGS[name].value:
+            raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
+    for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
+        if number.value is not None and not math.isfinite(number.value):
+            raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
+
+
+def limits() -> Budget:
+    """Returns the limits of the run."""
+    return Budget(MAX_MINUTES.value, MAX_ACTOR_STEPS.value, MAX_LEARNER_STEPS.value)
+
+
+def changed() -> dict[str, Any]:
+    """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
+    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE} | {"setting", "config"}
+    ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
+    return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
+
+
+def _is_ours(name: str) -> bool:
+    """Returns whether a flag is defined by this project, not by absl."""
+    return (flags.FLAGS.find_module_defining_flag(name) or "").startswith("common.")

@@ -1,0 +1,31 @@
+"""The interface that replay memories share, wherever they are."""
+
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from common.replay.memory import Sample, Statistics
+
+Nest = Any
+
+
+class ReplayMemory(Protocol):
+    """A memory to learn from: `Memory`, `RemoteMemory` or `ShardedMemory`."""
+
+    def sample(self, batch_size: int, *, seed: int | None = None) -> Sample:
+        """Draws items with replacement; see `Memory.sample`."""
+
+    def read(self, keys) -> tuple[tf.Tensor, Nest]:
+        """Returns which of the keys [B] are stored, [B] bool, and their steps, nest of [B, ...]."""
+
+    def update_priorities(self, keys, priorities) -> tf.Tensor:
+        """Sets the raw priorities [B] of items; returns how many of them are gone (int64)."""
+
+    def remove_to_fit(self) -> tf.Tensor:
+        """Removes items until the stored steps fit the capacity; returns how many items (int64)."""
+
+    def mass(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the sum of all items' masses (float64) and their number (int64)."""
+
+    def statistics(self) -> Statistics:
+        """Returns the counters."""

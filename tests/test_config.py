@@ -1,0 +1,157 @@
+"""Tests of common.config."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from common.config import Config, Settings, field, from_values
+
+
+@dataclasses.dataclass
+class Example(Config):
+    """A field of each kind."""
+
+    count: int = field(3, "At least 1.", minimum=1, suffix="count{}")
+    part: float = field(0.5, "In [0, 1].", minimum=0, maximum=1, suffix="part{:g}")
+    rate: float = field(1e-4, "Above 0.", above=0)
+    decay: float = field(0.9, "In [0, 1).", minimum=0, below=1)
+    forgotten: float = field(0.1, "In (0, 1].", above=0, maximum=1)
+    low: float = field(-1.0, "At most 0.", maximum=0)
+    lower: float = field(-1.0, "Below 0.", below=0)
+    free: float = field(1.0, "Any number.")
+    name: str = field("some", "Any text.")
+    kind: str = field("fifo", "A choice.", choices=("fifo", "priority"), suffix="{}")
+    is_odd: bool = field(False, "Yes or no.", suffix="odd")
+    sizes: tuple[int, ...] = field((30, 20), "Above 0.", above=0)
+    parts: tuple[float, ...] = field((), "In [0, 1].", minimum=0, maximum=1, suffix="other_parts")
+    labels: tuple[float, ...] = field((), "Any numbers.")
+
+    def validate(self):
+        super().validate()
+        self.require(self.count != 13, "count", "a lucky number")
+        self.require_at_most("count", "low", "part")
+
+
+SETTINGS = Settings(Example, {"plain": {}, "odd": {"is_odd": True, "part": 0.25}}, default="plain")
+
+
+@pytest.mark.parametrize(
+    "name, value, wanted",
+    [
+        ("count", 0, "at least 1"),
+        ("count", 3.0, "a whole number"),
+        ("count", True, "a whole number"),
+        ("count", "five", "a whole number"),
+        ("count", 13, "a lucky number"),
+        ("part", 1.1, "in [0, 1]"),
+        ("part", -0.1, "in [0, 1]"),
+        *[("part", value, "a finite number") for value in (math.nan, math.inf, "half", None, True)],
+        ("rate", 0.0, "above 0"),
+        ("decay", 1.0, "in [0, 1)"),
+        ("decay", -0.1, "in [0, 1)"),
+        ("forgotten", 0.0, "in (0, 1]"),
+        ("forgotten", 1.1, "in (0, 1]"),
+        ("low", 0.1, "at most 0"),
+        ("lower", 0.0, "below 0"),
+        ("free", -math.inf, "a finite number"),
+        ("name", 3, "a text"),
+        ("kind", "other", "fifo or priority"),
+        ("kind", 3, "fifo or priority"),
+        ("is_odd", 1, "true or false"),
+        *[
+            ("sizes", value, "one or more whole numbers above 0, as in (30, 20)")
+            for value in ((), (30, 0), (30, 20.0), 30, "wide", [30])
+        ],
+        *[
+            ("parts", value, "numbers in [0, 1]")
+            for value in ((0.1, 1.1), (-0.1,), (math.nan,), ("0.1",), 0.1)
+        ],
+        ("labels", ("a",), "numbers"),
+    ],
+)
+def test_a_value_that_is_not_allowed_gives_one_line(name, value, wanted):
+    with pytest.raises(ValueError) as caught:
+        Example(**{name: value})
+    assert str(caught.value) == f"--config.{name} must be {wanted}, is {value}"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"count": 1, "part": 0.0, "decay": 0, "low": 0, "is_odd": True, "name": ""},
+        {"part": 1, "forgotten": 1.0, "kind": "priority", "sizes": (1,), "parts": (0, 1.0)},
+    ],
+)
+def test_values_at_the_bounds_are_taken(values):
+    config = Example(**values)
+    assert {name: getattr(config, name) for name in values} == values
+
+
+def test_a_value_set_afterwards_is_checked_by_validate():
+    """The flags set values on an object that is there."""
+    config = Example()
+    config.count = 0
+    with pytest.raises(ValueError, match="^--config.count must be at least 1, is 0$"):
+        config.validate()
+
+
+def test_a_field_may_be_bounded_by_another():
+    @dataclasses.dataclass
+    class Replay(Config):
+        capacity: int = field(10, "Items.", minimum=1)
+        batch: int = field(4, "Items.", minimum=1)
+
+        def validate(self):
+            super().validate()
+            self.require_at_most("capacity", "batch")
+
+    with pytest.raises(ValueError, match=r"^--config.batch must be at most capacity \(3\), is 4$"):
+        Replay(capacity=3)
+
+
+def test_a_setting_is_the_default_with_its_overrides():
+    assert SETTINGS.names == ("plain", "odd")
+    assert SETTINGS.configuration("plain") == Example()
+    assert SETTINGS.configuration("odd") == Example(is_odd=True, part=0.25)
+
+
+@pytest.mark.parametrize(
+    "setting, changed, name",
+    [
+        ("plain", {}, "plain"),
+        ("plain", {"part": 0.25, "is_odd": True}, "plain_part0.25_odd"),
+        (
+            "plain",
+            {"kind": "priority", "count": 2, "parts": (1,)},
+            "plain_count2_priority_other_parts",
+        ),
+        ("plain", {"sizes": (1,), "rate": 1.0}, "plain"),
+        ("odd", {}, "odd"),
+        ("odd", {"part": 0.5, "is_odd": False}, "odd_part0.5_no_odd"),
+    ],
+)
+def test_a_name_says_what_was_changed_of_the_setting(setting, changed, name):
+    config = dataclasses.replace(SETTINGS.configuration(setting), **changed)
+    assert SETTINGS.name_of(setting, config) == name
+
+
+def test_a_configuration_comes_back_from_json():
+    config = Example(sizes=(5, 6, 7), part=1.0)
+    assert from_values(Example, json.loads(json.dumps(dataclasses.asdict(config)))) == config
+    assert from_values(Example, {}) == Example()
+
+
+def test_json_that_is_no_configuration_is_refused():
+    with pytest.raises(ValueError, match="^there is no hyperparameter cuont, size$"):
+        from_values(Example, {"size": [3], "cuont": 1, "count": 1})
+    with pytest.raises(ValueError, match="^--config.count must be at least 1"):
+        from_values(Example, {"count": 0})
+
+
+def test_neither_tensorflow_nor_numpy_is_imported():
+    code = "import sys, common.config; assert not {'tensorflow', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
