@@ -63,8 +63,8 @@ def _failure(planned: PlannedRun, exit_code: int) -> Failure | None:
         planned,
         after.note
         or (
-            f"it ended with exit code {exit_code} before its budget was used up; its output is above, "
-            f"its logs in {planned.directory / 'logs'}"
+            f"it ended with exit code {exit_code} before its budget was used up; its output is "
+            f"above, its logs in {planned.directory / 'logs'}"
         ),
     )
 

@@ -28,6 +28,7 @@ from common.program.layout import FlagValues, Layout, LayoutError
 from common.program.local import LocalRun
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
+from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -106,6 +107,11 @@ class _Run:
                 for field in dataclasses.fields(self.config)
             },
         }
+
+    @property
+    def title(self) -> str:
+        """Agent and environment, for people."""
+        return f"{self.program.agent} on {self.environment}"
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -231,7 +237,7 @@ def _run_local(run: _Run) -> None:
         run.layout,
         flags_lib.limits(),
         getattr(run.config, "min_replay_size", 0),
-        f"{run.program.agent} on {run.environment}",
+        run.title,
         stop,
     )
     _, bytes_per_step = _make_environment(run)
@@ -241,19 +247,12 @@ def _run_local(run: _Run) -> None:
     run.layout.check(counts)
     directory.open(run.record)
     with directory.hold():
-        if local_run.is_finished():
-            local_run.print_result()
+        if result.is_over(directory, flags_lib.limits()):
+            print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
         print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
         topology = Topology.local(run.layout.roles, counts)
         token = token_lib.load_or_create()
-        directory.write_run_record(
-            seed=flags_lib.SEED.value,
-            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
-            scale_changes=flags_lib.SCALE_CHANGES.value,
-            budget=flags_lib.limits(),
-            changed=run.changed,
-        )
         local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
 
 
@@ -357,16 +356,35 @@ def _run_role(run: _Run) -> None:
             stop,
         )
         if role is layout.keeper:
-            with run.directory.hold_checkpoints():
-                role.function()(context)
+            _keep(run, context, role.function())
         else:
             role.function()(context)
     except (ReplayLibraryError, CheckpointError) as error:
         raise UsageError(str(error)) from None
+    if role is layout.last_role and not stop.requested:
+        print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
     sys.exit(stop.exit_code)
 
 
 _ROLES: dict[str, Callable[[_Run], None]] = {"local": _run_local, "slurm": _run_slurm}
+
+
+def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
+    """Runs the role that keeps the run, and records its start and its end in run.json."""
+    with run.directory.hold_checkpoints():
+        run.directory.write_run_record(
+            seed=flags_lib.SEED.value,
+            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
+            scale_changes=flags_lib.SCALE_CHANGES.value,
+            budget=flags_lib.limits(),
+            changed=run.changed,
+        )
+        outcome = "failed"
+        try:
+            function(context)
+            outcome = "stopped" if context.stop.requested else "finished"
+        finally:
+            run.directory.close_run_record(outcome)
 
 
 def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:

@@ -1,4 +1,4 @@
-"""`python driver.py fake|d4pg RUNS ...`: an experiment whose paper and scale no registry knows.
+"""`python driver.py fake|d4pg RUNS ...`: an experiment of a paper and a scale of its own.
 
 fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of the real program.
 """
@@ -6,7 +6,7 @@ fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of th
 import pathlib
 import sys
 
-from common.experiments.registry import Experiment, Run
+from common.experiments.paper import Experiment, Run
 import planted
 
 from common.cluster.processes import StopRequest
@@ -36,7 +36,6 @@ TINY = Scale(
     ),
 )
 D4PG = Experiment(
-    "d4pg",
     "figure 0",
     "one run that is short, one to cut",
     runs=(
@@ -61,7 +60,6 @@ D4PG = Experiment(
 def fake(settings):
     """An experiment of `fake_program`, a run a setting."""
     return Experiment(
-        "fake",
         "figure 1",
         "",
         runs=tuple(

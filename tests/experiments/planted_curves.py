@@ -2,7 +2,8 @@
 
 import json
 
-from common.experiments.registry import run_path
+from common.experiments.paper import run_path
+from common.reporting.budget import Budget
 import numpy as np
 import pandas
 
@@ -25,14 +26,17 @@ def plant_run(
     num_actors=8,
     episodes=(),
     speed=100.0,
-    limits=(),
+    budget=None,
+    changed=None,
+    size=None,
     cores=2,
     **config,
 ):
     """Writes a run whose evaluations are `returns`, evenly over its time.
 
-    episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. limits: flags
-    of its command line. cores: of its machine.
+    episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. budget: of its
+    last start, without limits by default. changed: its flags. size: its word for the scale. cores:
+    of its machine.
     """
     path = root / run_path(paper, scale, setting, environment, seed)
     path.mkdir(parents=True)
@@ -68,6 +72,7 @@ def plant_run(
         json.dumps(
             {
                 "paper": paper,
+                "setting": setting,
                 "environment": environment,
                 "seed": seed,
                 "num_actors": num_actors,
@@ -83,9 +88,10 @@ def plant_run(
                     {
                         "outcome": outcome,
                         "seed": seed,
-                        "scale": scale,
+                        "scale": size or scale,
+                        "budget": (budget or Budget()).to_json(),
+                        "changed": changed or {},
                         "machine": {"usable_cores": cores},
-                        "command": ["python", "-m", "binaries.d4pg", *limits],
                     }
                 ]
             }
