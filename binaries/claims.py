@@ -145,6 +145,9 @@ def main(argv: list[str] | None = None) -> None:
         ]
         for paper in papers
     }
+    if arguments.overview is not None:
+        overview.renew(arguments.overview, overview.text(papers, kept, findings, numbers))
+        print(arguments.overview)
     rows = _rows(papers, findings)
     if arguments.output is None:
         _print(rows)
@@ -154,9 +157,6 @@ def main(argv: list[str] | None = None) -> None:
         for name, text in (("claims.md", _markdown(rows)), ("claims.csv", csv)):
             (arguments.output / name).write_text(text)
             print(arguments.output / name)
-    if arguments.overview is not None:
-        overview.renew(arguments.overview, overview.text(papers, kept, findings, numbers))
-        print(arguments.overview)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 import re
 import shutil
 
-from common.experiments.registry import RESULTS
 import pytest
 
 from binaries import claims, figures, tables
+from common.experiments.paper import RESULTS
 
 ROOT = RESULTS.parent
 

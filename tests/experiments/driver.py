@@ -6,11 +6,11 @@ fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of th
 import pathlib
 import sys
 
-from common.experiments.paper import Experiment, Run
 import planted
 
 from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
+from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
 from common.experiments.scales import Change, Scale
 from common.reporting.budget import Budget

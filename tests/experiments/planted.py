@@ -3,7 +3,6 @@
 import pathlib
 
 from common.experiments.paper import Experiment, Paper, Program, Run
-
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.reporting import columns

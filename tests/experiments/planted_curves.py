@@ -2,12 +2,12 @@
 
 import json
 
-from common.experiments.paper import run_path
-from common.reporting.budget import Budget
 import numpy as np
 import pandas
 
+from common.experiments.paper import run_path
 from common.reporting import columns
+from common.reporting.budget import Budget
 
 
 def plant_run(
@@ -18,6 +18,7 @@ def plant_run(
     returns,
     *,
     paper="d4pg",
+    agent_setting=None,
     scale="two_cores",
     seconds=300.0,
     steps=30_000,
@@ -34,6 +35,7 @@ def plant_run(
 ):
     """Writes a run whose evaluations are `returns`, evenly over its time.
 
+    setting: the curve. agent_setting: of config.json and evaluator.csv, by default the same.
     episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. budget: of its
     last start, without limits by default. changed: its flags. size: its word for the scale. cores:
     of its machine.
@@ -45,7 +47,7 @@ def plant_run(
     pandas.DataFrame(
         {
             "paper": paper,
-            "setting": setting,
+            "setting": agent_setting or setting,
             "environment": environment,
             "seed": seed,
             "wall_seconds": time,
@@ -72,7 +74,7 @@ def plant_run(
         json.dumps(
             {
                 "paper": paper,
-                "setting": setting,
+                "setting": agent_setting or setting,
                 "environment": environment,
                 "seed": seed,
                 "num_actors": num_actors,
