@@ -19,7 +19,7 @@ def of(run: RunDirectory, title: str, limits: Budget) -> str:
     from common.reporting import curves
 
     picture = run.path / "learning_curve.png"
-    curves.learning_curve([run.path], picture, title)
+    curves.learning_curve(run, picture, title)
     over = "finished: " if is_over(run, limits) else ""
     return (
         f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
