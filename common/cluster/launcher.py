@@ -110,6 +110,7 @@ class LocalCluster:
         self._supervised = {(one.name, one.index): _Supervised(one) for one in processes}
         self._is_over = False
         self._failure: str | None = None
+        self._events: list[str] = []
         self._lock = threading.Lock()
         self._started = threading.Event()
         self._stop_deadline: float | None = None
@@ -154,6 +155,12 @@ class LocalCluster:
         """Returns the first failure with the end of that process's log, None without a failure."""
         with self._lock:
             return self._failure
+
+    def take_events(self) -> list[str]:
+        """Returns a line for each death followed by a restart since the last call."""
+        with self._lock:
+            events, self._events = self._events, []
+            return events
 
     def log_path(self, name: str, index: int) -> pathlib.Path:
         """Returns the path of a process's log."""
@@ -236,26 +243,34 @@ class LocalCluster:
                 one.short_runs = one.short_runs + 1 if short else 0
                 pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
                 least = _GRACE_SECONDS if code == 0 else 0.0
-                one.restart_at = now + min(max(pause, least), _MAX_PAUSE_SECONDS)
+                pause = min(max(pause, least), _MAX_PAUSE_SECONDS)
+                one.restart_at = now + pause
+                if code:
+                    how, said = self._end_of(one)
+                    why = f" ({said})" if said else ""
+                    self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
     def _gives_up(self, one: "_Supervised") -> bool:
         if one.has_been_ready and not one.process.keeps_run:
             return False
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
 
-    def _describe(self, one: "_Supervised") -> str:
+    def _end_of(self, one: "_Supervised") -> tuple[str, str]:
+        """Returns how a process ended, and the error line at the end of its log ("" if none)."""
         process, code = one.process, one.exit_code
-        path = self.log_path(process.name, process.index)
-        tail = _tail(path)
-        last = tail.splitlines()[-1] if tail else ""
-        if code == GIVE_UP_CODE and last.startswith(_ERROR):
-            return (
-                f"{process.name} {process.index}: {last.removeprefix(_ERROR)} (its log is {path})"
-            )
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        if code != GIVE_UP_CODE:
+        last = _tail(self.log_path(process.name, process.index)).rpartition("\n")[2]
+        said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
+        return f"{process.name} {process.index} ended with {how}", said
+
+    def _describe(self, one: "_Supervised") -> str:
+        path = self.log_path(one.process.name, one.process.index)
+        how, said = self._end_of(one)
+        if one.exit_code != GIVE_UP_CODE:
             how += f" after {one.restarts} restarts without becoming ready; given up"
-        return f"{process.name} {process.index} ended with {how}; {path} ends with:\n{tail}"
+        elif said:
+            return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
+        return f"{how}; {path} ends with:\n{_tail(path)}"
 
     def _end_all(self) -> None:
         self._signal_all(signal.SIGTERM)

@@ -1,8 +1,10 @@
 """Checkpoints of named state that is saved and restored as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
+import os
 import pathlib
+import shutil
 
 import tensorflow as tf
 
@@ -38,7 +40,6 @@ class Checkpoints:
         self._directory = pathlib.Path(directory)
         self._checkpoint = tf.train.Checkpoint(**state)
         self._keep = keep
-        self._manager: tf.train.CheckpointManager | None = None
 
     def restore(self) -> bool:
         """Restores the newest checkpoint; returns False if there is none.
@@ -53,16 +54,45 @@ class Checkpoints:
         restore_from(path, self._checkpoint)
         return True
 
-    def save(self) -> str:
-        """Saves the state and returns the prefix of the checkpoint's files."""
-        if self._manager is None:  # made here, because it reads files that `restore` checks first
-            self._manager = tf.train.CheckpointManager(
-                self._checkpoint,
-                str(self._directory),
-                max_to_keep=self._keep,
-                checkpoint_name=_PREFIX,
-            )
-        return self._manager.save()
+    def save(self) -> None:
+        """Saves the state.
+
+        The files are on the disk before the directory's file `checkpoint` names them, so that even
+        after a kill or a power cut the newest checkpoint is readable.
+
+        Raises:
+          tf.errors.OpError: the files cannot be written; the previous checkpoint stays.
+          OSError: likewise, such as on a full disk.
+        """
+        self._remove_partial_files()
+        saves = _saves(self._directory)
+        number = 1 + (_number(saves[-1]) if saves else 0)
+        path = self._directory / f"{_PREFIX}-{number}"
+        try:
+            self._checkpoint.write(str(path))
+            for file in (*self._directory.glob(f"{path.name}.*"), self._directory):
+                _sync(file)
+            kept = [save.name for save in (*saves, path)][-self._keep :]
+            self._write_names(kept)
+        except (tf.errors.OpError, OSError):
+            _remove(path)
+            raise
+        for save in saves[: max(0, len(saves) + 1 - self._keep)]:
+            _remove(save)
+
+    def _write_names(self, saves: Sequence[str]) -> None:
+        """Names the last of `saves` as the newest checkpoint, in TensorFlow's own file format."""
+        lines = [f'model_checkpoint_path: "{saves[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
+        temporary = self._directory / f".{_NAMES_FILE}"
+        temporary.write_text("\n".join(lines) + "\n")
+        _sync(temporary)
+        os.replace(temporary, self._directory / _NAMES_FILE)
+
+    def _remove_partial_files(self) -> None:
+        """Removes the temporary directories of saves that were killed."""
+        for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
@@ -115,7 +145,7 @@ def restore_from(path: pathlib.Path, checkpoint: tf.train.Checkpoint) -> None:
             for name, shape in reader.get_variable_to_shape_map().items()
         }
         _refuse_foreign(path, there, checkpoint)
-        checkpoint.restore(str(path)).assert_existing_objects_matched().expect_partial()
+        checkpoint.read(str(path)).assert_existing_objects_matched().expect_partial()
 
 
 @contextlib.contextmanager
@@ -172,12 +202,33 @@ def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
     """Returns the prefixes of the checkpoints that have an index file, in numerical order."""
-    numbered = []
-    for index in directory.glob(f"{_PREFIX}-*.index"):
-        number = index.stem.removeprefix(f"{_PREFIX}-")
-        if number.isdigit():
-            numbered.append((int(number), index.with_suffix("")))
-    return [path for _, path in sorted(numbered)]
+    indices = directory.glob(f"{_PREFIX}-*.index")
+    return sorted((one.with_suffix("") for one in indices if _is_save(one.stem)), key=_number)
+
+
+def _is_save(name: str) -> bool:
+    return name.removeprefix(f"{_PREFIX}-").isdigit()
+
+
+def _number(save: pathlib.Path) -> int:
+    return int(save.name.removeprefix(f"{_PREFIX}-"))
+
+
+def _sync(path: pathlib.Path) -> None:
+    """Returns once a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(save: pathlib.Path) -> None:
+    """Removes a checkpoint's files, first the index, without which the others do not count."""
+    for file in sorted(
+        save.parent.glob(f"{save.name}.*"), key=lambda file: file.suffix != ".index"
+    ):
+        file.unlink(missing_ok=True)
 
 
 def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:

@@ -81,6 +81,8 @@ class LocalRun:
             failure = cluster.failure()
             if failure is not None:
                 return failure
+            for event in cluster.take_events():
+                progress.print(event)
             states = cluster.states()
             self._show(progress, states)
             if not _has_ended(states[self._layout.keeper.name, 0]):

@@ -24,8 +24,10 @@ def run(context: RunContext) -> None:
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
     start = episodes.record_start(context.directory, context.actors)
-    environments = episodes.make_environments(
-        context.environment, context.actors, context.seed, start, agent.num_frames
+    environments = context.watch(
+        episodes.make_environments(
+            context.environment, context.actors, context.seed, start, agent.num_frames
+        )
     )
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(

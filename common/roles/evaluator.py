@@ -37,11 +37,13 @@ class _Evaluator:
     def __init__(self, context: RunContext):
         self._context = context
         episodes = context.evaluation_episodes
-        self._environments = environments.make_batch(
-            context.environment,
-            environment_seeds(context.seed, episodes),
-            evaluation=True,
-            frames=context.agent.num_frames,
+        self._environments = context.watch(
+            environments.make_batch(
+                context.environment,
+                environment_seeds(context.seed, episodes),
+                evaluation=True,
+                frames=context.agent.num_frames,
+            )
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
