@@ -82,20 +82,23 @@ class LocalRun:
                 self._directory.close_run_record(outcome)
         if failure is not None:
             raise ClusterError(failure)
-        self.print_result()
+        self.print_result(outcome == "finished")
 
-    def print_result(self) -> None:
-        """Draws the learning curve and prints the last evaluation."""
+    def print_result(self, finished: bool) -> None:
+        """Draws the learning curve and prints the last evaluation, if the run has any.
+
+        Args:
+          finished: whether the run has reached its limits.
+        """
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
+        over = "finished: " if finished else ""
         if evaluation is None:
-            print(f"no evaluation yet; the logs are in {self._directory.logs}", flush=True)
+            print(f"{over}no evaluation; the logs are in {self._directory.logs}", flush=True)
             return
         from common.reporting import curves
 
         picture = self._directory.path / "learning_curve.png"
         curves.learning_curve([self._directory.path], picture, self._title)
-        row = csv_rows.last_row(self._directory.learner_csv)
-        over = "finished: " if row and self._is_over(row, row["wall_seconds"]) else ""
         print(
             f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
             f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
