@@ -62,7 +62,7 @@ def test_a_task_calls_every_address_of_the_jobs_that_it_calls():
     learner = task("learner", **cluster)
     assert learner.partners == learner.addresses("replay")
     with pytest.raises(ClusterError, match="no learner 0: add its host:port"):
-        read({"cluster": {"replay": ["a:1"]}, "task": {"type": "actor"}}).partners
+        _ = read({"cluster": {"replay": ["a:1"]}, "task": {"type": "actor"}}).partners
 
 
 def test_tasks_use_those_of_a_service_in_turns():
