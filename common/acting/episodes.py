@@ -17,7 +17,7 @@ def make_environments(
 ) -> EnvironmentBatch:
     """Builds the environments of these actors; none repeats those of another actor or start."""
     seeds = [actor_seed(seed, actor, start) for actor in actors]
-    return environments.make_batch(environment_name, seeds, num_frames=num_frames)
+    return environments.make_batch(environment_name, seeds, frames=num_frames)
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:

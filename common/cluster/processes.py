@@ -1,5 +1,6 @@
 """What each role's process does at its start: die with its parent, stop in order, share cores."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -8,6 +9,8 @@ import time
 
 from common.cluster.errors import ClusterError
 
+READY_VARIABLE = "REPLAY_RL_READY"
+"""Number of the descriptor on which a process tells its launcher that it has come up."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -34,6 +37,15 @@ def set_parent_death_signal(
         raise OSError(number, f"cannot set the parent-death signal: {os.strerror(number)}")
     if os.getppid() != parent_before:
         os.kill(os.getpid(), signal_number)
+
+
+def report_ready() -> None:
+    """Tells the launcher, if there is one, that this process has come up; repeats do nothing."""
+    number = os.environ.pop(READY_VARIABLE, None)
+    if number is not None:
+        with contextlib.suppress(OSError):
+            os.write(int(number), b"1")
+            os.close(int(number))
 
 
 class StopRequest:

@@ -72,6 +72,11 @@ class Layout:
         return self.roles[0]
 
     @property
+    def last_role(self) -> Role:
+        """The role whose end is the end of everything that a run does."""
+        return next((role for role in self.roles if role.outlives_keeper), self.keeper)
+
+    @property
     def acting_role(self) -> Role:
         """The role whose tasks share the paper's actors."""
         return next(role for role in self.roles if role.acts)

@@ -28,6 +28,7 @@ from common.program.layout import FlagValues, Layout, LayoutError
 from common.program.local import LocalRun
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
+from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -108,6 +109,11 @@ class _Run:
         }
 
     @property
+    def title(self) -> str:
+        """Agent and environment, for people."""
+        return f"{self.program.agent} on {self.environment}"
+
+    @property
     def changed(self) -> dict[str, Any]:
         """Flags whose values are the user's, for run.json; hyperparameters as "config.NAME"."""
         chosen = self.program.settings.configuration(flags.FLAGS.setting)
@@ -124,10 +130,11 @@ def start(program: AgentProgram) -> None:
     logging.use_absl_handler()
     num_actors = flags.DEFINE_integer("num_actors", None, program.num_actors_help)
     config = define_config(program.settings)
-    flags.adopt_module_key_flags(flags_lib)
-    for layout in program.layouts:
-        for name in layout.flags:
-            flags.declare_key_flag(name)
+    ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
+    ours += [name for layout in program.layouts for name in layout.flags]
+    for name in (*ours, "num_actors", "setting", "config"):
+        # --help shows those of the main module, which absl calls by its file.
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
     def main(argv: Sequence[str]) -> None:
         if len(argv) > 1:
@@ -193,7 +200,7 @@ def _make_environment(run: _Run):
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         environment = environments.make(
-            run.environment, flags_lib.SEED.value, num_frames=run.program.num_frames
+            run.environment, flags_lib.SEED.value, frames=run.program.num_frames
         )
     except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None
@@ -230,7 +237,7 @@ def _run_local(run: _Run) -> None:
         run.layout,
         flags_lib.limits(),
         getattr(run.config, "min_replay_size", 0),
-        f"{run.program.agent} on {run.environment}",
+        run.title,
         stop,
     )
     _, bytes_per_step = _make_environment(run)
@@ -240,19 +247,12 @@ def _run_local(run: _Run) -> None:
     run.layout.check(counts)
     directory.open(run.record)
     with directory.hold():
-        if local_run.is_finished():
-            local_run.print_result(finished=True)
+        if result.is_over(directory, flags_lib.limits()):
+            print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
         print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
         topology = Topology.local(run.layout.roles, counts)
         token = token_lib.load_or_create()
-        directory.write_run_record(
-            seed=flags_lib.SEED.value,
-            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
-            scale_changes=flags_lib.SCALE_CHANGES.value,
-            budget=flags_lib.limits(),
-            changed=run.changed,
-        )
         local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
 
 
@@ -270,7 +270,8 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
             }
-            found.append(Process(job, index, command, environment, restart=True))
+            keeps_run = job == run.layout.keeper.name
+            found.append(Process(job, index, command, environment, keeps_run))
     return found
 
 
@@ -321,6 +322,7 @@ def _run_role(run: _Run) -> None:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
+    from common.environments import UnusableEnvironmentError
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -356,16 +358,35 @@ def _run_role(run: _Run) -> None:
             stop,
         )
         if role is layout.keeper:
-            with run.directory.hold_checkpoints():
-                role.function()(context)
+            _keep(run, context, role.function())
         else:
             role.function()(context)
-    except (ReplayLibraryError, CheckpointError) as error:
+    except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
+    if role is layout.last_role and not stop.requested:
+        print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
     sys.exit(stop.exit_code)
 
 
 _ROLES: dict[str, Callable[[_Run], None]] = {"local": _run_local, "slurm": _run_slurm}
+
+
+def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
+    """Runs the role that keeps the run, and records its start and its end in run.json."""
+    with run.directory.hold_checkpoints():
+        run.directory.write_run_record(
+            seed=flags_lib.SEED.value,
+            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
+            scale_changes=flags_lib.SCALE_CHANGES.value,
+            budget=flags_lib.limits(),
+            changed=run.changed,
+        )
+        outcome = "failed"
+        try:
+            function(context)
+            outcome = "stopped" if context.stop.requested else "finished"
+        finally:
+            run.directory.close_run_record(outcome)
 
 
 def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:

@@ -9,6 +9,7 @@ from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
+from common.cluster.processes import report_ready
 from common.environments.spec import EnvironmentSpec
 from common.replay.service import RemoteMemory
 from common.roles import replay
@@ -23,8 +24,10 @@ def run(context: RunContext) -> None:
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
     start = episodes.record_start(context.directory, context.actors)
-    environments = episodes.make_environments(
-        context.environment, context.actors, context.seed, start, agent.num_frames
+    environments = context.watch(
+        episodes.make_environments(
+            context.environment, context.actors, context.seed, start, agent.num_frames
+        )
     )
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(
@@ -72,6 +75,8 @@ def run(context: RunContext) -> None:
         if not sender.has_credit():
             continue
         loop.step()
+        if sender.num_accepted:
+            report_ready()
         timesteps += 1
         if timesteps % agent.actor_period == 0:
             puller.request()

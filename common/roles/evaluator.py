@@ -12,7 +12,7 @@ from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot, Status
-from common.cluster.processes import Patience
+from common.cluster.processes import Patience, report_ready
 from common.environments.spec import EnvironmentSpec
 from common.learning.counters import SavedCounters
 from common.networks import packing
@@ -37,11 +37,13 @@ class _Evaluator:
     def __init__(self, context: RunContext):
         self._context = context
         episodes = context.evaluation_episodes
-        self._environments = environments.make_batch(
-            context.environment,
-            environment_seeds(context.seed, episodes),
-            evaluation=True,
-            num_frames=context.agent.num_frames,
+        self._environments = context.watch(
+            environments.make_batch(
+                context.environment,
+                environment_seeds(context.seed, episodes),
+                evaluation=True,
+                frames=context.agent.num_frames,
+            )
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
@@ -61,6 +63,7 @@ class _Evaluator:
                 patience.check()
             else:
                 patience.renew()
+                report_ready()
             is_due = status is not None and status.learner_steps > 0
             snapshot = None
             if is_due and time.monotonic() >= next_time:

@@ -8,6 +8,7 @@ from absl import logging
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
+from common.cluster.processes import report_ready
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory, ReplayService
@@ -85,6 +86,7 @@ def learn(
     ):
         metrics = replay_learner.step()
         bookkeeping.after_call(metrics)
+        report_ready()
         if metrics is None:
             act()
 

@@ -3,7 +3,7 @@
 import time
 
 from common.agents.replay_agent import ReplayAgent
-from common.cluster.processes import Patience
+from common.cluster.processes import Patience, report_ready
 from common.replay.service import ReplayService
 from common.roles.run_context import RunContext
 
@@ -27,6 +27,7 @@ def run(context: RunContext) -> None:
     memory = agent.make_memory(context.spec, context.seed + shard, num_shards)
     service = ReplayService(server, memory)
     server.start()
+    report_ready()
     patience, before = Patience("nobody has used the replay"), None
     while not service.finished and not context.stop.wait(0.5):
         statistics = memory.statistics()
