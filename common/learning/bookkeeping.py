@@ -83,7 +83,7 @@ class Bookkeeping:
         known = (last["wall_seconds"], last["actor_steps"]) if last else ()
         self.counters = Counters(saved, *known)
         if last:
-            parameters.go_on_after(int(last["parameter_version"]))
+            parameters.continue_after(int(last["parameter_version"]))
         self._learner = learner
         self._replay_learner = replay_learner
         self._parameters = parameters

@@ -1,6 +1,6 @@
 """Checkpoints: a registry of named state, saved as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import os
 import pathlib
@@ -60,16 +60,22 @@ class Checkpoints:
             self._checkpoint.write(str(path))
             for file in (*self._directory.glob(f"{path.name}.*"), self._directory):
                 _sync(file)
-            tf.compat.v1.train.update_checkpoint_state(
-                str(self._directory),
-                path.name,
-                [save.name for save in (*saves, path)][-self._keep :],
-            )
+            kept = [save.name for save in (*saves, path)][-self._keep :]
+            self._write_names(kept)
         except (tf.errors.OpError, OSError):
             _remove(path)
             raise
         for save in saves[: max(0, len(saves) + 1 - self._keep)]:
             _remove(save)
+
+    def _write_names(self, saves: Sequence[str]) -> None:
+        """Makes the last of these the newest save, in the form in which TensorFlow reads it."""
+        lines = [f'model_checkpoint_path: "{saves[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
+        temporary = self._directory / f".{_NAMES_FILE}"
+        temporary.write_text("\n".join(lines) + "\n")
+        _sync(temporary)
+        os.replace(temporary, self._directory / _NAMES_FILE)
 
     def _remove_remains(self) -> None:
         """Removes what a save that was killed has left."""

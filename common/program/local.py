@@ -3,7 +3,7 @@
 import time
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, State
+from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.processes import StopRequest
 from common.program.layout import Layout
 from common.reporting import csv_rows, result
@@ -93,7 +93,7 @@ class LocalRun:
                 return None
         return None
 
-    def _show(self, progress: ProgressLine, states: dict[tuple[str, int], State]) -> None:
+    def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
@@ -116,12 +116,12 @@ class LocalRun:
         return self._limits.reached(wall_seconds, row["actor_steps"], row["learner_steps"])
 
 
-def _has_ended(state: State) -> bool:
+def _has_ended(state: ProcessState) -> bool:
     """Returns whether a role has done all there was to do."""
     return not state.running and state.exit_code == 0
 
 
-def _note(name: str, index: int, state: State) -> str:
+def _note(name: str, index: int, state: ProcessState) -> str:
     """Returns words about a role's process; none if it has run from the start."""
     down = "down" if not state.running and state.exit_code != 0 else ""
     times = f"restarted {state.restarts}x" if state.restarts else ""

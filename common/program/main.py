@@ -143,7 +143,7 @@ def start(program: AgentProgram) -> None:
             run = _make_run(program, config.value, num_actors.value)
             _ROLES.get(flags_lib.ROLE.value, _run_role)(run)
         except ClusterError as error:
-            fail(str(error), code=1 if error.may_pass else GIVE_UP_CODE)
+            fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
         except (RunDirectoryError, UsageError, LayoutError) as error:
             fail(str(error))
         except KeyboardInterrupt:

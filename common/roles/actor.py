@@ -36,7 +36,7 @@ def run(context: RunContext) -> None:
         context.num_actors,
         episodes.actor_seed(context.seed, context.actors.start, start),
     )
-    shard = topology.share(replay.JOB)
+    shard = topology.service_index(replay.JOB)
     memories = [
         RemoteMemory(
             context.client(address, CALL_SECONDS if number == shard else 1.0),
@@ -53,7 +53,7 @@ def run(context: RunContext) -> None:
         stop,
         others=memories if agent.samples_per_insert is not None else (),
     )
-    puller = ParameterPuller(ParameterClient(context.client(topology.keeper)))
+    puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
     log = episodes.EpisodeLog(
         context.directory,
         context.actors,

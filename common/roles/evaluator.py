@@ -11,7 +11,7 @@ from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterClient, Snapshot, Status
+from common.cluster.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.cluster.processes import Patience, report_ready
 from common.environments.spec import EnvironmentSpec
 from common.learning.counters import SavedCounters
@@ -47,7 +47,7 @@ class _Evaluator:
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
-        self._client = ParameterClient(context.client(context.topology.keeper))
+        self._client = ParameterClient(context.client(context.topology.keeper_address))
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
 
     def run(self) -> None:
@@ -76,7 +76,7 @@ class _Evaluator:
             self._evaluate(snapshot, self._make_interrupt())
             patience.renew()  # the episodes may have taken long
 
-    def _status(self) -> Status | None:
+    def _status(self) -> LearnerStatus | None:
         """Returns the learner's progress, None if it does not answer."""
         try:
             return self._client.latest()
@@ -115,7 +115,7 @@ class _Evaluator:
         path, progress, counters = self._context.directory.checkpoints, _Steps(), SavedCounters()
         if not restore_newest(path, {"learner": progress, "progress": counters}):
             return None
-        status = Status(
+        status = LearnerStatus(
             version=0,
             learner_steps=int(progress.steps),
             actor_steps=int(np.sum(counters.accepted.numpy())),

@@ -23,7 +23,7 @@ def run(context: RunContext) -> None:
     agent, topology = context.agent, context.topology
     assert isinstance(agent, ReplayAgent)
     server = context.server()
-    shard, num_shards = topology.share(JOB), len(topology.service(JOB))
+    shard, num_shards = topology.service_index(JOB), len(topology.service(JOB))
     memory = agent.make_memory(context.spec, context.seed + shard, num_shards)
     service = ReplayService(server, memory)
     server.start()
