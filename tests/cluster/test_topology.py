@@ -35,7 +35,7 @@ def test_reads_tf_config():
     assert (topology.job, topology.index) == ("replay", 1)
     assert topology.own_address == topology.bind_address == "[2001:db8::1]:4002"
     assert topology.service("replay") == ("host-b:4001", "[2001:db8::1]:4002")
-    assert topology.keeper == topology.address("learner") == "host-a:4000"
+    assert topology.keeper_address == topology.address("learner") == "host-a:4000"
 
 
 def test_tf_config_round_trips_for_every_task():
@@ -68,7 +68,7 @@ def test_a_task_calls_every_address_of_the_jobs_that_it_calls():
 def test_tasks_use_those_of_a_service_in_turns():
     def shares(job, replays, tasks):
         cluster = {"learner": 1, "replay": replays, "actor": 8}
-        return [task(job, index, **cluster).share("replay") for index in range(tasks)]
+        return [task(job, index, **cluster).service_index("replay") for index in range(tasks)]
 
     assert shares("actor", 3, 8) == [0, 1, 2, 0, 1, 2, 0, 1]
     assert shares("replay", 3, 3) == [0, 1, 2]

@@ -5,7 +5,7 @@ import json
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import Patience
+from common.cluster.processes import Patience, report_ready
 
 
 class TallyAgent:
@@ -23,6 +23,7 @@ def run_tally(context):
     server.register("click", lambda: total.assign_add(1), [])
     server.register("total", total.read_value, [])
     server.start()
+    report_ready()
     while not context.stop.requested and not context.limits.reached(0, int(total), 0):
         context.stop.wait(0.05)
     path.write_text(json.dumps(int(total)))
@@ -32,7 +33,7 @@ def run_tally(context):
 
 def run_clicker(context):
     """Clicks for each of its actors, then waits for the end of the run."""
-    client, patience = context.client(context.topology.keeper), Patience("no answer from the tally")
+    client, patience = context.client(context.topology.keeper_address), Patience("no answer from the tally")
     left = len(context.actors) * context.agent.config.clicks
     while not context.stop.requested:
         try:
@@ -42,6 +43,7 @@ def run_clicker(context):
             context.stop.wait(0.2)
             continue
         patience.renew()
+        report_ready()
         if left == 1:
             print(f"clicked for {[*context.actors]} of {context.values['clickers']}", flush=True)
         left = max(0, left - 1)

@@ -45,6 +45,8 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
     assert out == f"finished: no evaluation; the logs are in {run.workdir / 'logs'}\n"
     assert run.log("clicker", 1).count(clicked) == 2 and clicks(run) >= 15
     assert not run.pids()
+    again, _ = start(run.workdir, "--max_actor_steps=15").communicate(timeout=SECONDS)
+    assert again == out  # nothing was started
     (one,) = json.loads((run.workdir / "run.json").read_text())["starts"]
     assert one["outcome"] == "finished" and one["changed"] == {"clickers": 2}
     assert one["budget"] == {"minutes": None, "actor_steps": 15, "learner_steps": None}
