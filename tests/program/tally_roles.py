@@ -33,7 +33,8 @@ def run_tally(context):
 
 def run_clicker(context):
     """Clicks for each of its actors, then waits for the end of the run."""
-    client, patience = context.client(context.topology.keeper_address), Patience("no answer from the tally")
+    client = context.client(context.topology.keeper_address)
+    patience = Patience("no answer from the tally")
     left = len(context.actors) * context.agent.config.clicks
     while not context.stop.requested:
         try:
