@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.n_step_adder import NStepAdder
 from common.acting.policy import Adder, ExploringPolicy
 from common.agents.agent import Agent
 from common.environments.batch import EnvironmentBatch

@@ -4,11 +4,15 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
 import importlib
 import os
+import pathlib
+import shutil
 import sys
+import tempfile
 from typing import Any
 
 from absl import app, flags, logging
@@ -31,6 +35,9 @@ from common.replay.key_layout import MAX_ACTORS
 from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
+
+_MAX_SOCKET_DIRECTORY = 85
+"""Characters of a path; a socket's own has at most 107."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,9 +258,24 @@ def _run_local(run: _Run) -> None:
             print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
         print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
-        topology = Topology.local(run.layout.roles, counts)
         token = token_lib.load_or_create()
-        local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
+        with _sockets(directory) as sockets:
+            topology = Topology.local(run.layout.roles, counts, sockets)
+            local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
+
+
+@contextlib.contextmanager
+def _sockets(run: RunDirectory) -> Iterator[pathlib.Path]:
+    """Makes a directory for the sockets of a local run, which no other user can open."""
+    directory = run.path.absolute() / "sockets"
+    if len(str(directory)) > _MAX_SOCKET_DIRECTORY:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="replay_rl_"))
+    shutil.rmtree(directory, ignore_errors=True)  # those of a launcher that was killed
+    directory.mkdir(mode=0o700)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) -> list[Process]:

@@ -111,7 +111,7 @@ class ShardedMemory:
         return total_of(self._call_all(lambda memory: memory.statistics()))
 
     def accepted(self) -> dict[int, int]:
-        """Returns the number of transitions that each answering shard accepted by incarnation."""
+        """Returns the transitions accepted from each incarnation, by the shards that answer."""
 
         def ask(memory: RemoteMemory) -> dict[int, int]:
             try:

@@ -20,7 +20,7 @@ def of(run: RunDirectory, title: str, limits: Budget) -> str:
     from common.reporting import curves
 
     picture = run.path / "learning_curve.png"
-    curves.learning_curve([run.path], picture, title)
+    curves.learning_curve(run, picture, title)
     return (
         f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
         f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "

@@ -5,7 +5,7 @@ import functools
 from absl import logging
 
 from common.acting import episodes
-from common.acting.parameters import ParameterPuller
+from common.acting.parameter_puller import ParameterPuller
 from common.acting.sender import Sender
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient

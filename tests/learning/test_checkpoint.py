@@ -234,7 +234,7 @@ def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil
         restored(directory)
     message = str(caught.value)
     assert "\n" not in message and str(directory) in message
-    assert "to go on from ckpt-1" in message
+    assert "to continue from ckpt-1" in message
     assert contents(directory) == before
     for name in way_out:
         assert name in message
@@ -249,7 +249,7 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
     directory = tmp_path / "run"
     shutil.copytree(saved, directory)
     (directory / NAMES).write_bytes(text)
-    with pytest.raises(CheckpointError, match="remove this file to go on from ckpt-2") as caught:
+    with pytest.raises(CheckpointError, match="remove this file to continue from ckpt-2") as caught:
         restored(directory)
     assert "\n" not in str(caught.value) and str(directory / NAMES) in str(caught.value)
     assert (directory / NAMES).read_bytes() == text
@@ -260,7 +260,7 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
 def test_a_damaged_save_without_another_says_so(tmp_path):
     Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
     cut(tmp_path / "ckpt-1.data-00000-of-00001", 0)
-    with pytest.raises(CheckpointError, match="no other save.*new directory"):
+    with pytest.raises(CheckpointError, match="no other checkpoint.*new directory"):
         Checkpoints(tmp_path, {"counter": tf.Variable(0)}).restore()
 
 
