@@ -51,6 +51,8 @@ class Layout:
       name: for people.
       roles: the one that keeps the run first: its counters, limits, checkpoints and files.
       flags: names of the flags that programs of this layout have and others do not.
+      acting_flag: the one among them that says how many tasks share the actors, where the cluster
+        does not list these tasks.
       local_values: values of those flags in a local run, where the user gives none: a function of
         the values given, the number of actors and the usable cores.
       check: raises LayoutError if a run cannot have so many tasks, by job; jobs whose number is not
@@ -60,6 +62,7 @@ class Layout:
     name: str
     roles: tuple[Role, ...]
     flags: tuple[str, ...] = ()
+    acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
     check: Callable[[Mapping[str, int]], None] = lambda tasks: None
 
@@ -102,8 +105,8 @@ class Layout:
         job = self.acting_role.name
         if not tasks:
             raise LayoutError(
-                f"--actor_processes is missing: TF_CONFIG does not list the tasks of {job}, so say "
-                "how many processes share the actors"
+                f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
+                "say how many processes share the actors"
             )
         if tasks > num_actors:
             raise LayoutError(
@@ -113,6 +116,6 @@ class Layout:
         if index >= tasks:
             raise LayoutError(
                 f"this is {job} {index}, counted from 0, but there are {tasks}: give every role "
-                "the same --actor_processes"
+                f"the same --{self.acting_flag}"
             )
         return range(index * num_actors // tasks, (index + 1) * num_actors // tasks)

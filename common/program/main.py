@@ -186,10 +186,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
                 f"--{name} is not of this setting's layout, {layout.name}: leave it out"
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
-    if (values.get("actor_processes") or 1) > num_actors:
+    acting_tasks = values.get(layout.acting_flag) or 1
+    if acting_tasks > num_actors:
         raise UsageError(
-            f"--actor_processes must be at most --num_actors ({num_actors}), is "
-            f"{values['actor_processes']}"
+            f"--{layout.acting_flag} must be at most --num_actors ({num_actors}), is {acting_tasks}"
         )
     name = program.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
@@ -317,7 +317,7 @@ def _run_role(run: _Run) -> None:
         )
     tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
     acting = layout.acting_role
-    acting_tasks = run.values.get("actor_processes") or tasks.get(acting.name, 0)
+    acting_tasks = run.values.get(layout.acting_flag) or tasks.get(acting.name, 0)
     if acting_tasks:  # tasks that come and go need not be known here
         layout.check({**tasks, acting.name: acting_tasks})
     partners = topology.partners
@@ -376,6 +376,7 @@ def _run_role(run: _Run) -> None:
             flags_lib.CHECKPOINT_SECONDS.value,
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            run.values,
             stop,
         )
         if role is layout.keeper:

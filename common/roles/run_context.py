@@ -1,8 +1,10 @@
 """The facts of a run that every role gets."""
 
+from collections.abc import Mapping
 import dataclasses
 import os
 import sys
+from typing import Any
 
 from common.agents.agent import Agent
 from common.cluster import rpc
@@ -37,6 +39,7 @@ class RunContext:
       checkpoint_seconds: time between checkpoints.
       evaluation_episodes: episodes of an evaluation.
       evaluation_seconds: time between evaluations.
+      values: of the flags that the layout has for itself, by name.
       stop: tells when the process is asked to end.
     """
 
@@ -53,6 +56,7 @@ class RunContext:
     checkpoint_seconds: float
     evaluation_episodes: int
     evaluation_seconds: float
+    values: Mapping[str, Any]
     stop: StopRequest
 
     def client(self, address: str, timeout_seconds: float = CALL_SECONDS) -> rpc.Client:
