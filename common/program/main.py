@@ -222,7 +222,7 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
     _require(run.program.require, spec)
     replay_bytes = 0
     if share:
-        steps = run.config.replay_capacity
+        steps = getattr(run.config, "replay_capacity", 0)
         if flags_lib.MAX_ACTOR_STEPS.value is not None:
             copies = getattr(run.config, "num_copies", 1)
             steps = min(steps, copies * flags_lib.MAX_ACTOR_STEPS.value)
