@@ -1,6 +1,6 @@
 """Tests of claims that one method is better than, as good as, or no worse than another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
@@ -180,8 +180,13 @@ class Comparison:
 
     def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
         environments = self.environments or experiment.environments
-        answers = self._answers(compared.tested)
-        p_values = self._smaller_p(compared.tested)
+        tested = compared.tested
+        sides = zip(*map(self._p_values, tested))
+        corrected = list(zip(*map(holm.corrected, sides)))
+        answers = {id(one): self._answer(one, *both) for one, both in zip(tested, corrected)}
+        p_values = {
+            id(one): f" (p = {min(both):.2g} after Holm)" for one, both in zip(tested, corrected)
+        }
         num_tests = len(environments) if self.share else 1
         needed = self.share.least(num_tests) if self.share else 1
         x, by_pair, words = selection.clock(experiment), [], []
@@ -192,7 +197,11 @@ class Comparison:
                 True if held >= needed else False if failed > num_tests - needed else None
             )
             shown = [one for one in group if one in compared.shown]
-            words += [one.words(x) + p_values.get(id(one), "") for one in shown]
+            # A lone test needs no p-value, since it has intervals.
+            words += [
+                one.words(x) + (p_values.get(id(one), "") if len(tested) > 1 else "")
+                for one in shown
+            ]
             if shown and self.share:
                 words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
         verdict = (
@@ -220,28 +229,12 @@ class Comparison:
         one = pair.interval
         return (max(one.p_above(low), one.p_below(high)), min(one.p_below(low), one.p_above(high)))
 
-    def _corrected(self, tested: Sequence[Pair]) -> Iterator[tuple[float, float]]:
-        """Yields `_p_values`, corrected by Holm's method for all that were tested."""
-        return zip(*(holm.corrected(side) for side in zip(*map(self._p_values, tested))))
-
-    def _answers(self, tested: Sequence[Pair]) -> dict[int, bool | None]:
-        """Returns whether each tested pair holds, by its identity; None: not sure."""
-        answers = {}
-        for pair, (within, outside) in zip(tested, self._corrected(tested)):
-            is_late = not pair.is_learning
-            holds = within < 1 - CONFIDENCE and (is_late or self.expected.is_lead)
-            fails = outside < 1 - CONFIDENCE and is_late
-            answers[id(pair)] = True if holds else False if fails else None
-        return answers
-
-    def _smaller_p(self, tested: Sequence[Pair]) -> dict[int, str]:
-        """Returns p-values in words, by identity; none for a lone test, which has intervals."""
-        if len(tested) < 2:
-            return {}
-        return {
-            id(pair): f" (p = {min(both):.2g} after Holm)"
-            for pair, both in zip(tested, self._corrected(tested))
-        }
+    def _answer(self, pair: Pair, within: float, outside: float) -> bool | None:
+        """Returns whether a pair with these p-values holds; None: not sure."""
+        is_late = not pair.is_learning
+        if within < 1 - CONFIDENCE and (is_late or self.expected.is_lead):
+            return True
+        return False if outside < 1 - CONFIDENCE and is_late else None
 
     def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
         if not compared.shown:

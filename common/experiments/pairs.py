@@ -208,7 +208,8 @@ def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
     if suite == "control":
         return 1.0
     if suite == "atari":
-        return float(selection.percent_of_human(environment, human))
+        none, one = selection.human_normalised(environment, pandas.Series([0.0, 1.0]), human)
+        return float(100 * (one - none))
     return float(100 / (max(abs(np.mean(side)) for side in values) or 1.0))
 
 

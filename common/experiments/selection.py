@@ -9,7 +9,6 @@ import pandas
 from common.experiments.paper import Experiment, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
 from common.experiments.scales import SMOKE
-from common.reporting import scores
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 FINAL = "the mean of a run's last tenth of values, at least two"
@@ -135,18 +134,7 @@ def human_normalised(
       references: scores of random play and of a human, as `Reported.atari_scores`.
 
     Raises:
-      ValueError: random and human scores of the game are not known.
+      KeyError: random and human scores of the game are not known.
     """
-    game = environment.removeprefix("atari:")
-    normalised = scores.human_normalised(
-        pandas.DataFrame([returns.to_numpy()], index=[game]),
-        references["random"],
-        references["human"],
-    )
-    return pandas.Series(normalised.loc[game].array, index=returns.index)
-
-
-def percent_of_human(environment: str, references: pandas.DataFrame) -> float:
-    """Returns what a point of an Atari game's score is, in percent of a human's."""
-    none, one = human_normalised(environment, pandas.Series([0.0, 1.0]), references)
-    return 100 * (one - none)
+    random, human = references.loc[environment.removeprefix("atari:")]
+    return (returns - random) / (human - random)
