@@ -162,9 +162,4 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
     table = field.assign(**{agent: ours}).dropna()
     if table.empty:
         return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
-    try:
-        summary = scores.summary(table).loc[agent]
-    except ValueError:  # on few games an agent may win or lose all: there is no finite Elo
-        summary = scores.summary(table, penalty=1.0).loc[agent].drop("elo")
-    found = summary.reindex(["games", "median", "mean", "mean_rank", "elo"])
-    return pandas.Series(found.array, list(_DIGITS))
+    return pandas.Series(scores.summary(table).loc[agent].array, list(_DIGITS))

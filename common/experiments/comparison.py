@@ -139,7 +139,7 @@ class Comparison:
             self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
             for budget in dict.fromkeys(budgets)
         ]
-        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
+        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), 0, ()))
 
     def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
         environments = self.environments or experiment.environments
@@ -163,19 +163,16 @@ class Comparison:
             ),
         )
 
-    def _unequal(
-        self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]
-    ) -> tuple[KeptRun, ...]:
-        """Returns runs of other budgets, of tasks that both settings of a pair were run on."""
+    def _unequal(self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]) -> int:
+        """Counts runs of other budgets, of tasks that both settings of a pair were run on."""
         there = {(run.setting, run.environment) for run, _ in budgeted}
-        return tuple(
-            run
-            for run, its in budgeted
-            if its != budget
+        return sum(
+            its != budget
             and any(
                 run.setting in pair and all((one, run.environment) in there for one in pair)
                 for pair in self.pairs
             )
+            for run, its in budgeted
         )
 
     def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
@@ -262,13 +259,13 @@ class _Compared:
     Attributes:
       scale: of the runs.
       budget: of the runs.
-      unequal: runs of other budgets, which are left out.
+      unequal: number of runs of other budgets, which are left out.
       by_pair: the comparisons of each pair.
     """
 
     scale: str
     budget: Budget
-    unequal: tuple[KeptRun, ...]
+    unequal: int
     by_pair: tuple[tuple[Pair, ...], ...]
 
     @property
@@ -285,9 +282,8 @@ class _Compared:
     @property
     def left_out(self) -> str:
         """The number of runs of other budgets, in words."""
-        count = len(self.unequal)
-        runs = "run of another budget is" if count == 1 else "runs of other budgets are"
-        return f"; {count} {runs} left out" if count else ""
+        runs = "run of another budget is" if self.unequal == 1 else "runs of other budgets are"
+        return f"; {self.unequal} {runs} left out" if self.unequal else ""
 
     @property
     def size(self) -> tuple:
@@ -302,10 +298,7 @@ class _Compared:
 def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
     """Returns the evidence of an experiment without runs: the commands that make them.
 
-    Args:
-      paper: of the experiment.
-      experiment: without runs.
-      settings: that are needed; other experiments of the paper have those that this one lacks.
+    Those of the needed `settings` that it lacks are in other experiments of the paper.
     """
     obstacle = paper.obstacle(experiment)
     if obstacle:

@@ -1,7 +1,6 @@
 """The runs that a figure, a table or a claim takes, and their final values."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -69,13 +68,7 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
 
 
 def nearest_scale(paper: Paper, kept: KeptRuns, experiment: Experiment | None = None) -> str | None:
-    """Returns the scale nearest to the paper's that has runs; None if there is none.
-
-    Args:
-      paper: of the runs.
-      kept: all runs.
-      experiment: only scales with runs of it count.
-    """
+    """Returns the scale nearest to the paper's that has runs (of the experiment), or None."""
     for scale in scales_of(paper, kept):
         runs = kept.of(paper.name, scale)
         if runs_of(experiment, runs) if experiment else runs:
@@ -110,17 +103,9 @@ def final_speed(values: pandas.Series) -> float:
     return float(np.average(values[is_late], weights=np.diff(ends, prepend=0.0)[is_late]))
 
 
-class FinalValue(NamedTuple):
-    """The way to take a column's final value, and its definition in words."""
-
-    take: Callable[[pandas.Series], float]
-    words: str
-
-
-def final_of(column: str) -> FinalValue:
-    """Returns the way to take the final value of an experiment's `y`."""
-    is_speed = column.endswith("_per_second")
-    return FinalValue(final_speed, _FINAL_SPEED) if is_speed else FinalValue(final, FINAL)
+def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
+    """Returns the function that takes a column's final value, and its definition in words."""
+    return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
 def human_normalised(
