@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from common.experiments import selection
-from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, Returns
+from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Returns
 from common.experiments.runs import KeptRun
 from common.reporting import scores
 from common.reporting.budget import Budget
@@ -57,7 +57,7 @@ def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pan
 
 
 @dataclasses.dataclass(frozen=True)
-class GameScores:
+class GameScores(OwnNumbers):
     """Our numbers for a table with a row for each game.
 
     Attributes:
@@ -67,7 +67,6 @@ class GameScores:
 
     agents: Mapping[str, str]
     field: tuple[str, str]
-    is_of_runs = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -109,7 +108,7 @@ class GameScores:
 
 
 @dataclasses.dataclass(frozen=True)
-class GameSummaries:
+class GameSummaries(OwnNumbers):
     """Our numbers for a table with a row for each agent, whose scores it sums up over games.
 
     Attributes:
@@ -125,7 +124,6 @@ class GameSummaries:
     field: tuple[str, str]
     ranks: str | None = None
     elo: str | None = None
-    is_of_runs = True
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -149,15 +147,6 @@ class GameSummaries:
             cells |= {(row, name): Cell(values[name], frames, seeds) for name in self.columns}
         return cells
 
-    def summary(
-        self,
-        table: pandas.DataFrame,
-        experiment: Experiment,
-        runs: Sequence[KeptRun],
-        numbers: Reported,
-    ) -> None:
-        """See `OwnNumbers`."""
-
 
 def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:
     """Returns a summary of an agent's scores, with its rank among other agents.
@@ -173,9 +162,4 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
     table = field.assign(**{agent: ours}).dropna()
     if table.empty:
         return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
-    try:
-        summary = scores.summary(table).loc[agent]
-    except ValueError:  # on few games an agent may win or lose all: there is no finite Elo
-        summary = scores.summary(table, penalty=1.0).loc[agent].drop("elo")
-    found = summary.reindex(["games", "median", "mean", "mean_rank", "elo"])
-    return pandas.Series(found.array, list(_DIGITS))
+    return pandas.Series(scores.summary(table).loc[agent].array, list(_DIGITS))

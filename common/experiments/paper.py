@@ -5,13 +5,14 @@ The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
     <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
 """
 
+import abc
 from collections.abc import Mapping, Sequence
 import dataclasses
 import enum
 import functools
 import importlib.util
 import pathlib
-from typing import Any, Protocol
+from typing import Any
 
 import pandas
 
@@ -175,14 +176,18 @@ class Cell:
     seeds: int | None = None
 
 
-class OwnNumbers(Protocol):
+class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
-    columns: tuple[str, ...]
-    """The paper's columns beside which ours stand."""
-    is_of_runs: bool
-    """Whether ours have frames and seeds."""
+    is_of_runs = True
+    """Whether they have frames and seeds."""
 
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The paper's columns beside which ours stand."""
+
+    @abc.abstractmethod
     def cells(
         self, experiment: "Experiment", runs: Sequence, numbers: reported.Reported
     ) -> Mapping[tuple[str, str], Cell]:
@@ -195,16 +200,14 @@ class OwnNumbers(Protocol):
         """
 
     def summary(
-        self, table: pandas.DataFrame, experiment: "Experiment", runs: Sequence, numbers
+        self,
+        table: pandas.DataFrame,
+        experiment: "Experiment",
+        runs: Sequence,
+        numbers: reported.Reported,
     ) -> pandas.DataFrame | None:
-        """Returns what sums up the table, as text; None if nothing does.
-
-        Args:
-          table: the paper's numbers.
-          experiment: the table.
-          runs: `KeptRun`s of one scale.
-          numbers: that papers report.
-        """
+        """Returns what sums up the paper's `table`, as text; None if nothing does. See `cells`."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

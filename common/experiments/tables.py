@@ -43,14 +43,7 @@ def build(
     runs: Sequence[KeptRun],
     numbers: Reported,
 ) -> Table:
-    """Returns a table with ours beside the reported numbers.
-
-    Args:
-      paper: of the table.
-      experiment: the table.
-      scale: of the runs; None if there are none.
-      runs: of that scale.
-      numbers: that papers report.
+    """Returns a table with the numbers of one scale's runs, if any, beside the reported ones.
 
     Raises:
       ReportedError: the paper's text has no numbers of this table.

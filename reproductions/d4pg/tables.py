@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 import dataclasses
 
-import pandas
-
-from common.experiments.paper import Cell, Experiment
+from common.experiments.paper import Cell, Experiment, OwnNumbers
 from common.experiments.runs import KeptRun
 from common.reporting.reported import Reported
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class Sizes(OwnNumbers):
     """Sizes of actions and observations in the installed simulator.
 
     Attributes:
@@ -40,12 +38,3 @@ class Sizes:
             found[row, "|A|"] = Cell(environment.action_spec().shape[0])
             found[row, "|X|"] = Cell(environment.observation_spec().shape[0])
         return found
-
-    def summary(
-        self,
-        table: pandas.DataFrame,
-        experiment: Experiment,
-        runs: Sequence[KeptRun],
-        numbers: Reported,
-    ) -> None:
-        """See `OwnNumbers`."""
