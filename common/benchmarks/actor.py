@@ -18,7 +18,7 @@ import numpy as np
 from common import environments
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.benchmarks.report import Row, interleave, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from common.agents import trained
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions.d4pg.agent import D4PG, from_config, load_policy

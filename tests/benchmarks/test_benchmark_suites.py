@@ -5,7 +5,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.benchmarks import actor as actor_suite
 from common.benchmarks import cluster as cluster_suite
 from common.benchmarks import image_actor as image_actor_suite

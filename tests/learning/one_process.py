@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from common.acting.items import as_items
 from common.acting.loop import loop_of
-from common.agents.agent import EnvironmentSpec, schedule_for
+from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing

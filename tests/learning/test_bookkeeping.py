@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from common.agents.agent import EnvironmentSpec, schedule_for
+from common.environments.spec import EnvironmentSpec
 from common.cluster import parameters, rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.agents.agent import EnvironmentSpec, schedule_for
+from common.environments.spec import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.topology import free_ports
 from common.learning.checkpoint import Checkpoints

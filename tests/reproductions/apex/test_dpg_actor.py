@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, NStepTransitions
 from reproductions.apex.dpg.agent import ApexDPG

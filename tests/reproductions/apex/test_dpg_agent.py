@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec, schedule_for
+from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.roles.replay import make_memory

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from common.acting.n_step import NStepAdder
-from common.agents.agent import EnvironmentSpec, schedule_for
+from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing

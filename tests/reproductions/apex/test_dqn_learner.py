@@ -9,7 +9,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.networks import packing
 from common.types import Batch, StoredTransition

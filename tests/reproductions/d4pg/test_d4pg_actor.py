@@ -9,7 +9,7 @@ import tree
 from common import environments
 from common.acting import n_step
 from common.acting.loop import ActingLoop
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.environments.batch import BatchedEnvironment
 from common.networks import packing
 from common.types import Batch
