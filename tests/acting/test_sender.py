@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from common.acting.sender import Sender
-from common.environments.spec import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
+from common.environments.spec import EnvironmentSpec
 from common.replay import key_layout, keys
 from common.replay.memory import Statistics
 from common.replay.service import RemoteMemory, ReplayService

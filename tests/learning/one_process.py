@@ -2,10 +2,10 @@
 
 import functools
 
+from common.acting.items import as_items
 import numpy as np
 import tensorflow as tf
 
-from common.acting.items import as_items
 from common.acting.loop import loop_of
 from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from common.environments.spec import EnvironmentSpec
 from common.cluster import parameters, rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
+from common.environments.spec import EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop

@@ -3,13 +3,13 @@
 import tempfile
 
 from absl import logging
+from common.learning.draw import SavedDraws
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common.cluster.errors import ClusterError
 from common.learning.checkpoint import Checkpoints
-from common.learning.draw import SavedDraws
 from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
 from common.replay import distributions, png

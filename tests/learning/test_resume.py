@@ -9,9 +9,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.environments.spec import EnvironmentSpec
 from common.cluster import rpc
 from common.cluster.topology import free_ports
+from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop

@@ -9,8 +9,8 @@ import tree
 from common import environments
 from common.acting import n_step
 from common.acting.loop import ActingLoop
-from common.environments.spec import EnvironmentSpec
 from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
 from reproductions.d4pg import critics
