@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup test train results soak peers clean
+.PHONY: setup lint test train results soak peers clean
 
 setup: $(VENV)/.built
 
@@ -19,8 +19,13 @@ $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
+lint: setup
+	$(RUN) -m ruff format --check --quiet .
+	$(RUN) -m ruff check --quiet .
+	$(RUN) -m mypy
+
 # Much of a test of roles is waiting: two files at a time. More would make the waits too short.
-test: setup
+test: setup lint
 	$(RUN) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile
 
 train: setup

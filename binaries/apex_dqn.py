@@ -6,9 +6,9 @@ python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 
 from common.environments.requirements import require_images
 from common.program import layouts, main
+from common.replay.footprint import image_bytes_per_step
 from reproductions.apex.dqn import config as config_lib
 from reproductions.apex.dqn import settings
-from reproductions.apex.dqn.bytes_per_step import bytes_per_step
 
 PROGRAM = main.AgentProgram(
     paper="apex",
@@ -24,7 +24,7 @@ PROGRAM = main.AgentProgram(
     layouts=(layouts.DISTRIBUTED,),
     layout=lambda config: layouts.DISTRIBUTED,
     require=require_images,
-    bytes_per_step=bytes_per_step,
+    bytes_per_step=image_bytes_per_step,
     num_frames=4,
 )
 

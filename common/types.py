@@ -1,4 +1,4 @@
-"""Types of what passes between rooms. Importing this module imports neither TensorFlow nor NumPy."""
+"""Types of what passes between rooms. This module imports neither TensorFlow nor NumPy."""
 
 from __future__ import annotations
 

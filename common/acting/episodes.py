@@ -17,11 +17,11 @@ def make_environments(
 ) -> EnvironmentBatch:
     """Builds the environments of these actors; none repeats those of another actor or start."""
     seeds = [actor_seed(seed, actor, start) for actor in actors]
-    return environments.make_batch(environment_name, seeds, num_frames=num_frames)
+    return environments.make_batch(environment_name, seeds, frames=num_frames)
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:
-    """Returns the seed of an actor's environment or noise, in its first start (0) or a later one."""
+    """Returns the seed of an actor's environment or noise in its n-th start, from 0."""
     return int(np.random.SeedSequence([seed, actor, start]).generate_state(1)[0])
 
 

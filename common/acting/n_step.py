@@ -115,7 +115,7 @@ class NStepAdder:
             slots = by_age[ages]
         else:
             environments = np.flatnonzero(self._is_open[oldest])
-            slots = oldest
+            slots = np.full(environments.size, oldest)
         if not environments.size:
             return None
 

@@ -64,7 +64,7 @@ class OrnsteinUhlenbeckNoise:
         self._generator = np.random.default_rng(seed)
 
     def initial_state(self, shape: tuple[int, ...]) -> np.ndarray:
-        """x before an episode, for actions of this `shape`: float32 zeros."""
+        """X before an episode, for actions of this `shape`: float32 zeros."""
         return np.zeros(shape, np.float32)
 
     def __call__(self, action: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

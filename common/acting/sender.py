@@ -1,6 +1,7 @@
 """Sending of transitions and their initial priorities to the replay, in the background."""
 
 from collections.abc import Callable, Sequence
+import math
 import queue
 import threading
 import time
@@ -11,6 +12,7 @@ import tree
 from common.acting import n_step
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
+from common.replay.memory import Statistics
 from common.replay.schedule import Schedule
 from common.replay.service import RemoteMemory
 from common.replay.shards import CountersOfAll
@@ -59,8 +61,8 @@ class Sender:
         self._queue: queue.Queue = queue.Queue(_QUEUE)
         self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
         self._error: Exception | None = None
-        self._statistics = None
-        self._deadline: float | None = None
+        self._statistics: Statistics | None = None
+        self._deadline = math.inf
 
     @property
     def incarnation(self) -> int:
@@ -123,11 +125,10 @@ class Sender:
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
 
     def _begin_to_close(self) -> None:
-        if self._deadline is None:
-            self._deadline = time.monotonic() + _CLOSE_SECONDS
+        self._deadline = min(self._deadline, time.monotonic() + _CLOSE_SECONDS)
 
     def _is_late(self) -> bool:
-        return self._deadline is not None and time.monotonic() > self._deadline
+        return time.monotonic() > self._deadline
 
     def _put(self, items: Items | None) -> None:
         while not self._is_late():

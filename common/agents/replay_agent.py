@@ -20,8 +20,7 @@ from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay import keys
 from common.replay.distributions import Distribution
-from common.replay.footprint import HARD_CAPACITY
-from common.replay.memory import Memory
+from common.replay.memory import HARD_CAPACITY, Memory
 from common.replay.schedule import Schedule
 from common.types import Items, Nest, NStepTransitions, StoredTransition
 

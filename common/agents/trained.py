@@ -141,7 +141,7 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
         raise RunDirectoryError(
             f"{run.config_json} is not of this version of the program: {reason}"
         ) from None
-    environment = environments.make(name, seed=0, num_frames=agent.num_frames)
+    environment = environments.make(name, seed=0, frames=agent.num_frames)
     spec = EnvironmentSpec.of(environment)
     environment.close()
     try:

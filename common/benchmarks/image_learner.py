@@ -7,9 +7,7 @@ new priorities back, all of it part of what is timed. TensorFlow may use all cor
 
 from collections.abc import Callable
 import dataclasses
-import functools
 
-import numpy as np
 import tensorflow as tf
 
 from common import environments
@@ -18,7 +16,6 @@ from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import Program
 from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
 from common.replay.memory import Memory
 from common.types import Batch
 

@@ -31,7 +31,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """value / peer_value; None without a peer."""
+        """Value / peer_value; None without a peer."""
         return self.value / self.peer_value if self.peer_value else None
 
     def as_json(self) -> dict[str, Any]:

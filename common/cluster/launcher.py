@@ -1,7 +1,7 @@
-"""Starts the roles of a local cluster as processes, restarts those that may die, stops them all.
+"""Supervisor of a local run: starts roles as processes, restarts those that end early, stops all.
 
-Plain `subprocess` on purpose: the library supervisor reports a program that dies in its first
-second with exit status 0, any death by a signal as -1, and does not count restarts.
+It uses plain `subprocess`: the library supervisor tried before reports status 0 for a program that
+dies in its first second, -1 for every death by a signal, and does not count restarts.
 This module does not import TensorFlow.
 """
 
@@ -16,12 +16,14 @@ import threading
 import time
 
 from common.cluster.errors import ClusterError
-from common.cluster.processes import set_parent_death_signal
+from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
 
 GIVE_UP_CODE = 2
-"""Exit code of a role whose error another start would not mend: a person has to."""
+"""Exit code of a role whose error a restart cannot fix: a person has to act."""
 _POLL_SECONDS = 0.05
-_MAX_RESTART_DELAY_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 60.0
+_GRACE_SECONDS = 20.0
+"""Shortest pause before a restart after exit code 0, since the run may just be ending."""
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 8192
 _ERROR = "error: "
@@ -29,78 +31,90 @@ _ERROR = "error: "
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A role's process to start.
+    """A process to start.
 
     Attributes:
-        name: the role, for example `actor`.
-        index: which of them.
-        command: program and arguments; no shell reads them.
-        environment: variables on top of the launcher's own.
-        restart: whether to start it again when it ends with a code other than 0 or by a signal;
-            0 says that it has done all there was to do, GIVE_UP_CODE that trying is of no use.
+      name: its role, for example `actor`.
+      index: its index among the processes of that role.
+      command: program and arguments, run without a shell.
+      environment: variables in addition to the launcher's own.
+      keeps_run: whether the run is over once this process has ended with exit code 0.
     """
 
     name: str
     index: int
     command: list[str]
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    restart: bool = False
+    keeps_run: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
-    """What a role's process does.
+class ProcessState:
+    """State of a supervised process.
 
     Attributes:
-        running: whether it runs; False also while it waits to be started again.
-        exit_code: of its last end: minus the signal's number for a death by signal, None if it
-            has not ended yet.
-        restarts: how often it was started again.
-        pid: of its process, the last one if it does not run; None before the first start.
+      running: whether it runs; False also while it waits for a restart.
+      exit_code: its last exit code: minus the signal's number after a death by a signal, None if
+        it has not ended yet.
+      restarts: number of restarts.
+      pid: its process id, the last one if it does not run; None before the first start.
+      pause_seconds: time until the next restart; None if none is due.
     """
 
     running: bool
     exit_code: int | None
     restarts: int
     pid: int | None
+    pause_seconds: float | None = None
 
 
 class LocalCluster:
-    """The processes of `roles`, from `start` to `stop`; a context manager does both.
+    """Supervised processes of a local run, from `start` to `stop`; a context manager calls both.
 
-    Every process leads a session of its own, so that Ctrl-C reaches only the launcher, which
-    stops them in order. If the launcher dies by whatever cause, Linux kills them.
+    Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
+    stops the processes in order. If the launcher dies for any reason, Linux kills them.
 
-    Args:
-        roles: what to start, in this order.
-        log_directory: gets `ROLE-INDEX.log`, appended to across restarts.
-        give_up_after: so many deaths right after the start end the restarts of a role. A role has
-            so many lives: a death costs one, running gives them back, up to as many.
-        life_seconds: running for so long gives a life back. Whoever is killed now and then is
-            started for ever, what crashes again and again is not.
-        restart_delay_seconds: before a restart; doubles with each life that is missing, up to 10 s.
+    A process that ends is restarted after a pause. The pause doubles with each short run, up to a
+    minute. There are two exceptions: the process that keeps the run is done when it ends with exit
+    code 0, and from then on so is every other process that ends with 0. The run fails
+
+    - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
+      for the `give_up_after`-th time;
+    - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
+      times in a row before it is ready.
+
+    Any other process may die any number of times once it has been ready (Ape-X appendix F).
     """
 
     def __init__(
         self,
-        roles: Iterable[Process],
+        processes: Iterable[Process],
         log_directory: str | os.PathLike,
         give_up_after: int = 5,
-        life_seconds: float = 60.0,
-        restart_delay_seconds: float = 0.5,
+        steady_seconds: float = 60.0,
+        pause_seconds: float = 0.5,
     ):
+        """Prepares the processes.
+
+        Args:
+          processes: started in this order.
+          log_directory: gets a log `ROLE-INDEX.log` per process; restarts append to it.
+          give_up_after: number of failed starts, without becoming ready, that ends the run.
+          steady_seconds: run time after which the pause is the shortest again.
+          pause_seconds: shortest pause before a restart.
+        """
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
-        self._life_seconds = life_seconds
-        self._restart_delay_seconds = restart_delay_seconds
-        self._supervised = {
-            (role.name, role.index): _Supervised(role, give_up_after) for role in roles
-        }
+        self._steady_seconds = steady_seconds
+        self._pause_seconds = pause_seconds
+        self._supervised = {(one.name, one.index): _Supervised(one) for one in processes}
+        self._is_over = False
         self._failure: str | None = None
+        self._events: list[str] = []
         self._lock = threading.Lock()
         self._started = threading.Event()
         self._stop_deadline: float | None = None
-        # One thread starts all processes: the parent-death signal follows the thread's life.
+        # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     def __enter__(self) -> "LocalCluster":
@@ -111,43 +125,45 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Starts every role; call it once.
+        """Starts every process; call it once.
 
         Raises:
-            ClusterError: a command cannot be started; those that could are stopped again.
+          ClusterError: a command cannot be started. Processes that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
         self._thread.start()
         self._started.wait()
         failure = self.failure()
-        if failure is not None and any(one.process is None for one in self._supervised.values()):
+        if failure is not None and any(one.popen is None for one in self._supervised.values()):
             self.stop()
             raise ClusterError(failure)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every role, after the timeout SIGKILL; returns when all are gone."""
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
         if self._thread.ident is None:
             return
         if self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + timeout_seconds
         self._thread.join()
 
-    def states(self) -> dict[tuple[str, int], State]:
-        """Returns the state of each role, by (name, index)."""
+    def states(self) -> dict[tuple[str, int], ProcessState]:
+        """Returns the state of each process by (name, index)."""
         with self._lock:
             return {key: one.state() for key, one in self._supervised.items()}
 
     def failure(self) -> str | None:
-        """Returns what went wrong first, with the end of that role's log; None if nothing did.
-
-        A failure is a role with `restart=False` that ended with a code other than 0, or one with
-        `restart=True` that was given up. What `stop` ends is none.
-        """
+        """Returns the first failure with the end of that process's log, None without a failure."""
         with self._lock:
             return self._failure
 
+    def take_events(self) -> list[str]:
+        """Returns what has happened since the last call, a line each: deaths and restarts."""
+        with self._lock:
+            events, self._events = self._events, []
+            return events
+
     def log_path(self, name: str, index: int) -> pathlib.Path:
-        """Returns the path of a role's log."""
+        """Returns the path of a process's log."""
         return self._log_directory / f"{name}-{index}.log"
 
     def _supervise(self) -> None:
@@ -160,75 +176,101 @@ class LocalCluster:
                 for one in self._supervised.values():
                     self._attend(one)
                 time.sleep(_POLL_SECONDS)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:
             with self._lock:
                 self._failure = self._failure or f"the supervisor failed: {error!r}"
-            while self._stop_deadline is None:  # this thread's end would kill the roles
+            while self._stop_deadline is None:  # the end of this thread would kill the processes
                 time.sleep(_POLL_SECONDS)
         self._end_all()
 
     def _spawn(self, one: "_Supervised") -> None:
-        role = one.role
+        process = one.process
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
         try:
-            with open(self.log_path(role.name, role.index), "ab") as log:
-                process = subprocess.Popen(
-                    role.command,
-                    env={**os.environ, **role.environment},
+            with open(self.log_path(process.name, process.index), "ab") as log:
+                popen = subprocess.Popen(
+                    process.command,
+                    env={**os.environ, **process.environment, READY_VARIABLE: str(writer)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    pass_fds=(writer,),
                     preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
                 )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
+            os.close(reader)
             with self._lock:
                 one.restart_at = None
                 self._failure = self._failure or (
-                    f"{role.name} {role.index} cannot be started: {error}"
+                    f"{process.name} {process.index} cannot be started: {error}"
                 )
             return
+        finally:
+            os.close(writer)
         with self._lock:
-            one.process = process
-            one.started_at = time.monotonic()
-            one.restart_at = None
+            one.begin(popen, reader)
 
     def _attend(self, one: "_Supervised") -> None:
-        """Notices a process that has ended, and starts it again when its time has come."""
+        """Records the end of a process, and restarts it once its pause is over."""
         now = time.monotonic()
         if one.restart_at is not None:
-            if now >= one.restart_at:
+            if self._is_over and one.exit_code == 0:
+                with self._lock:
+                    one.is_done, one.restart_at = True, None
+            elif now >= one.restart_at:
                 with self._lock:
                     one.restarts += 1
                 self._spawn(one)
             return
-        if one.process is None or one.ended:
+        if one.popen is None or one.is_done:
             return
-        code = one.process.poll()
+        one.check_ready()
+        code = one.popen.poll()
         if code is None:
             return
         with self._lock:
-            one.exit_code = code
-            regained = (now - one.started_at) / self._life_seconds
-            one.lives = min(one.lives + regained, self._give_up_after) - 1
-            if code not in (0, GIVE_UP_CODE) and one.role.restart and one.lives >= 1:
-                delay = self._restart_delay_seconds * 2 ** (self._give_up_after - one.lives - 1)
-                one.restart_at = now + min(delay, _MAX_RESTART_DELAY_SECONDS)
-                return
-            one.ended = True
-            if code != 0:
+            one.end(code)
+            if code == 0 and (one.process.keeps_run or self._is_over):
+                one.is_done = True
+                self._is_over = True
+            elif self._gives_up(one):
+                one.is_done = True
                 self._failure = self._failure or self._describe(one)
+            else:
+                short = now - one.started_at < self._steady_seconds
+                one.short_runs = one.short_runs + 1 if short else 0
+                pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
+                least = _GRACE_SECONDS if code == 0 else 0.0
+                pause = min(max(pause, least), _MAX_PAUSE_SECONDS)
+                one.restart_at = now + pause
+                if code:
+                    how, said = self._end_of(one)
+                    why = f" ({said})" if said else ""
+                    self._events.append(f"{how}{why}: started again in {pause:.2g} s")
+
+    def _gives_up(self, one: "_Supervised") -> bool:
+        if one.has_been_ready and not one.process.keeps_run:
+            return False
+        return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
+
+    def _end_of(self, one: "_Supervised") -> tuple[str, str]:
+        """Returns how a process ended, and the error line that it left, if it did."""
+        process, code = one.process, one.exit_code
+        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+        last = _tail(self.log_path(process.name, process.index)).rpartition("\n")[2]
+        said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
+        return f"{process.name} {process.index} ended with {how}", said
 
     def _describe(self, one: "_Supervised") -> str:
-        role, code = one.role, one.exit_code
-        path = self.log_path(role.name, role.index)
-        tail = _tail(path)
-        last = tail.splitlines()[-1] if tail else ""
-        if code == GIVE_UP_CODE and last.startswith(_ERROR):
-            return f"{role.name} {role.index}: {last.removeprefix(_ERROR)} (its log is {path})"
-        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        if role.restart and code != GIVE_UP_CODE:
-            how += f" after {one.restarts} restarts, too many in so short a time; given up"
-        return f"{role.name} {role.index} ended with {how}; {path} ends with:\n{tail}"
+        path = self.log_path(one.process.name, one.process.index)
+        how, said = self._end_of(one)
+        if one.exit_code != GIVE_UP_CODE:
+            how += f" after {one.restarts} restarts without becoming ready; given up"
+        elif said:
+            return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
+        return f"{how}; {path} ends with:\n{_tail(path)}"
 
     def _end_all(self) -> None:
         self._signal_all(signal.SIGTERM)
@@ -236,43 +278,71 @@ class LocalCluster:
             time.sleep(_POLL_SECONDS)
         self._signal_all(signal.SIGKILL)
         for one in self._supervised.values():
-            if one.process is not None:
-                code = one.process.wait()
+            if one.popen is not None:
+                code = one.popen.wait()
                 with self._lock:
-                    one.exit_code, one.restart_at = code, None
+                    if one.restart_at is None and not one.is_done:
+                        one.end(code)
+                    one.restart_at = None
 
     def _any_running(self) -> bool:
         return any(
-            one.process is not None and one.process.poll() is None
-            for one in self._supervised.values()
+            one.popen is not None and one.popen.poll() is None for one in self._supervised.values()
         )
 
     def _signal_all(self, number: int) -> None:
         for one in self._supervised.values():
-            if one.process is not None and one.process.poll() is None:
-                os.killpg(one.process.pid, number)  # it leads its group, and is not reaped yet
+            if one.popen is not None and one.popen.poll() is None:
+                os.killpg(one.popen.pid, number)  # it leads its group and is not reaped yet
 
 
 class _Supervised:
-    """A role with what the supervising thread knows of it."""
+    """A process with the supervising thread's records of it."""
 
-    def __init__(self, role: Process, lives: float):
-        self.role = role
-        self.lives = lives
-        self.process: subprocess.Popen | None = None
+    def __init__(self, process: Process):
+        self.process = process
+        self.popen: subprocess.Popen | None = None
         self.exit_code: int | None = None
-        self.ended = False
+        self.is_done = False
         self.restarts = 0
+        self.short_runs = 0
+        self.failed_starts = 0
+        self.has_been_ready = False
         self.started_at = 0.0
         self.restart_at: float | None = None
+        self._is_ready = False
+        self._reader = -1
 
-    def state(self) -> State:
-        running = self.process is not None and self.process.returncode is None
-        return State(
-            running,
+    def begin(self, popen: subprocess.Popen, reader: int) -> None:
+        """Records a start and takes over the pipe on which the process reports that it is ready."""
+        self.popen, self._reader = popen, reader
+        self.started_at, self.restart_at, self._is_ready = time.monotonic(), None, False
+
+    def check_ready(self) -> None:
+        """Reads the pipe unless the process is known to be ready."""
+        if self._is_ready:
+            return
+        try:
+            self._is_ready = bool(os.read(self._reader, 1))
+        except BlockingIOError:
+            return
+        self.has_been_ready |= self._is_ready
+
+    def end(self, code: int) -> None:
+        """Records the end of the process."""
+        self.check_ready()
+        os.close(self._reader)
+        self.exit_code = code
+        self.failed_starts = 0 if self._is_ready else self.failed_starts + 1
+
+    def state(self) -> ProcessState:
+        """Returns the public state."""
+        return ProcessState(
+            self.popen is not None and self.popen.returncode is None,
             self.exit_code,
             self.restarts,
-            None if self.process is None else self.process.pid,
+            None if self.popen is None else self.popen.pid,
+            None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic()),
         )
 
 

@@ -1,4 +1,7 @@
-"""The 57 games of Ape-X's and Reactor's tables, as ALE names them."""
+"""Facts of the Atari suite that are needed without an emulator."""
+
+FRAMES_PER_STEP = 4
+"""Emulator frames that an action lasts (Ape-X section 4.1, appendix C)."""
 
 GAMES = tuple(
     """
@@ -11,6 +14,7 @@ GAMES = tuple(
     yars_revenge zaxxon
     """.split()
 )
+"""The usual 57 games, as ALE names them."""
 
 ENVIRONMENTS = tuple(f"atari:{game}" for game in GAMES)
-"""As given to `common.environments.make`."""
+"""The games' names for `common.environments.make`."""

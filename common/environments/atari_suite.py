@@ -1,15 +1,15 @@
-"""Atari 2600 games in ALE's emulator: a name is the game's in snake case, such as "ms_pacman".
+"""Atari 2600 games in ALE's emulator, named by the game in snake case, such as "ms_pacman".
 
-An agent step is 4 frames with the same action (Ape-X section 4.1, appendix C). What is seen is
-DQN's preprocessing as `gymnasium.wrappers.AtariPreprocessing` has it: the brighter of the step's
-last two grey frames, averaged down to 84 x 84, stacked with those of the three steps before, which
-are black before an episode. Rewards are the game's own: who clips them does so later.
+An agent step is 4 frames with the same action (Ape-X section 4.1, appendix C). Observations are
+preprocessed as in DQN and `gymnasium.wrappers.AtariPreprocessing`: the pixel-wise maximum of the
+step's last two grey frames, averaged down to 84 x 84, stacked with those of the steps before, which
+are black at the start of an episode. Rewards are the game's own; agents clip them if they want to.
 
-Not in the paper: all 18 actions (R2D2: "like Ape-X"; 9 in Skiing and Lost Luggage, of which ALE has
-no more), none of them sticky; 0 to 30 frames without action before an episode in training, too
-("no-op starts", which it names for the evaluation). A lost life is a MID step with discount 0,
-which cuts returns while the game goes on (R2D2 says that Ape-X had it). An episode that runs out of
-frames ends with the discount as it was: nothing ended but the time.
+Not in the paper: all 18 actions (R2D2: "like Ape-X"; 9 in Skiing and Lost Luggage, for which ALE
+has no more) and no sticky actions; 0 to 30 frames without action before an episode, also in
+training ("no-op starts", which the paper mentions for the evaluation). A lost life is a MID step
+with discount 0, which cuts returns while the game goes on (R2D2 says that Ape-X did so). An episode
+that reaches the limit of frames keeps its discount, since only its time has ended.
 """
 
 from collections.abc import Sequence
@@ -20,22 +20,24 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.environments.atari_games import GAMES
-
-FRAMES_PER_STEP = 4
-ENVIRONMENT_BYTES = 1_600_000
+from common.environments.atari_games import FRAMES_PER_STEP, GAMES
 
 TRAINING_FRAMES = 50_000
-"""Of an episode at most: Ape-X section 4.1."""
+"""The most frames of an episode in training (Ape-X section 4.1)."""
 
 EVALUATION_FRAMES = 108_000
-"""Half an hour. Not in the paper, which says "longer"; usual since Mnih et al. 2015."""
+"""The most frames of an episode in an evaluation: half an hour of play.
 
-# ALE knows these for two players only and ends the process that asks for one.
+Not in the paper, which says "longer"; usual since Mnih et al. 2015.
+"""
+
+DEFAULT_STACK = 4
+"""Frames in an observation (Mnih et al. 2015)."""
+
+# ALE has these games for two players only, and ends a process that loads one.
 _FOR_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
 
 _MAX_NOOPS = 30
-_STACK = 4
 _SIZE = 84
 _STEP_SECONDS = FRAMES_PER_STEP / 60
 
@@ -45,77 +47,88 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 def names() -> list[str]:
-    """Returns the games of the paper, then ALE's others."""
+    """Returns the usual 57 games, then ALE's others."""
     others = set(roms.get_all_rom_ids()) - set(GAMES) - _FOR_TWO_PLAYERS
     return [*GAMES, *sorted(others)]
 
 
 def why_unknown(name: str) -> str | None:
-    """What to say of a name with parameters, which no game has."""
+    """Returns why a name with parameters is unknown; None for other names."""
     if ":" not in name and "=" not in name:
         return None
     return f"a game has no parameters, and a step is always {FRAMES_PER_STEP} frames"
 
 
-def make(name: str, seed: int, evaluation: bool = False) -> "AtariEnvironment":
-    """Builds the game called `name`, one of `names()`; `seed` in [0, 2**32)."""
-    return AtariEnvironment(make_batch(name, [seed], evaluation))
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> "AtariEnvironment":
+    """Makes the game called `name`, one of `names()`; `seed` is in [0, 2**32)."""
+    return AtariEnvironment(make_batch(name, [seed], evaluation, frames))
 
 
-def make_batch(name: str, seeds: Sequence[int], evaluation: bool = False) -> "AtariBatch":
-    """Builds a game for each of the seeds, with the limit of training or of evaluation."""
-    return AtariBatch(name, seeds, EVALUATION_FRAMES if evaluation else TRAINING_FRAMES)
+def make_batch(
+    name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
+) -> "AtariBatch":
+    """Makes a game for each of the seeds, with the limit of training or of evaluation."""
+    max_frames = EVALUATION_FRAMES if evaluation else TRAINING_FRAMES
+    return AtariBatch(name, seeds, max_frames, frames or DEFAULT_STACK)
 
 
 class AtariBatch:
-    """K games as one: see `common.environments.batch.EnvironmentBatch`.
+    """K games as one; see `common.environments.batch.EnvironmentBatch`.
 
-    Observation: uint8 [84, 84, 4], the newest frame last. Action: int32, an index
-    into ALE's full set.
+    Observation: uint8 [84, 84, stack], the newest frame last. Action: int32, an index into ALE's
+    full set.
     """
 
-    def __init__(self, game: str, seeds: Sequence[int], max_frames: int):
-        """Makes a game for each of the seeds, each in [0, 2**32).
+    def __init__(
+        self, game: str, seeds: Sequence[int], max_frames: int, stack: int = DEFAULT_STACK
+    ):
+        """Makes a game for each of the seeds.
 
         Args:
-          max_frames: of an episode, without those before its first step.
+          game: one of `names()`.
+          seeds: one of each game, in [0, 2**32).
+          max_frames: the most frames of an episode, without those before its first step.
+          stack: frames in an observation.
 
         Raises:
           ValueError: there are no seeds.
         """
         if not len(seeds):
             raise ValueError("AtariBatch needs at least one seed")
-        # ALE's numbers are int32; a negative seed would be none.
+        # ALE's seeds are int32, and it ignores negative ones.
         self._seeds: np.ndarray | None = np.array(seeds, np.int64) % 2**31
         self._environment = AtariVectorEnv(
             game,
             len(seeds),
-            num_threads=1,  # the process has one core (Ape-X section 4.1: one for each actor)
+            num_threads=1,  # an actor process uses one core (Ape-X section 4.1: one an actor)
             max_num_frames_per_episode=max_frames,
             full_action_space=True,
             img_height=_SIZE,
             img_width=_SIZE,
-            stack_num=_STACK,
+            stack_num=stack,
             frameskip=FRAMES_PER_STEP,
-            noop_max=_MAX_NOOPS + 1,  # ALE draws less than this
-            # Lost lives are read from `lives`: this flag would mix them with the end of the game.
+            noop_max=_MAX_NOOPS + 1,  # ALE draws a smaller number
+            # Lost lives are read from `lives`: with this flag they would look like the game's end.
             life_loss_info=False,
             reward_clipping=False,
             use_fire_reset=False,
             repeat_action_probability=0.0,
         )
+        self._observation_shape = (_SIZE, _SIZE, stack)
         self._num_actions = int(self._environment.single_action_space.n)
         self._has_ended = np.zeros(len(seeds), bool)
         self._lives = np.zeros(len(seeds), np.int32)
 
     @property
     def num_environments(self) -> int:
-        """K."""
+        """The number of games, K."""
         return len(self._has_ended)
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of one game's observation."""
-        return specs.Array((_SIZE, _SIZE, _STACK), np.uint8, name="observation")
+        return specs.Array(self._observation_shape, np.uint8, name="observation")
 
     def action_spec(self) -> specs.DiscreteArray:
         """Returns the spec of one game's action, an index into ALE's full set."""
@@ -124,7 +137,7 @@ class AtariBatch:
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each game."""
         frames, info = self._environment.reset(seed=self._seeds)
-        self._seeds = None  # a second reset goes on from there, instead of repeating the episodes
+        self._seeds = None  # a second reset must not repeat the episodes
         k = self.num_environments
         self._has_ended = np.zeros(k, bool)
         self._lives = info["lives"].copy()
@@ -139,10 +152,10 @@ class AtariBatch:
         """Takes an action, int32 [K], in each game.
 
         Raises:
-          ValueError: there is not exactly one action for each game, or one that games do not have.
+          ValueError: there is not one action for each game, or an action is out of range.
         """
         actions = np.asarray(actions)
-        # ALE would wait for ever for a game that has failed.
+        # ALE would wait forever for a game that has failed.
         if actions.shape != (self.num_environments,) or actions.dtype.kind not in "iu":
             raise ValueError(
                 f"actions must be {self.num_environments} integers, got {actions.dtype} "
@@ -153,7 +166,7 @@ class AtariBatch:
         frames, reward, game_over, out_of_frames, info = self._environment.step(
             actions.astype(np.int32)
         )
-        # ALE gives a step of its own to the start of the next episode, where it ignores the action.
+        # ALE starts the next episode in a step of its own, in which it ignores the action.
         starts = self._has_ended
         self._has_ended = game_over | out_of_frames
         lost_life = info["lives"] < self._lives
@@ -173,11 +186,10 @@ class AtariBatch:
 
 
 class AtariEnvironment(dm_env.Environment):
-    """One game. Observation: uint8 [84, 84, 4], the newest frame last. Action: int32, an index
-    into ALE's full set."""
+    """One game, with the observations and actions of `AtariBatch`."""
 
     def __init__(self, batch: AtariBatch):
-        """Shows a batch of one as its environment."""
+        """Wraps a batch of one game."""
         self._batch = batch
         self._frame = np.zeros((_SIZE, _SIZE), np.uint8)
 
@@ -186,7 +198,7 @@ class AtariEnvironment(dm_env.Environment):
         return self._single(self._batch.reset())
 
     def step(self, action: int | np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`; after a LAST step it starts an episode and ignores the action."""
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
         return self._single(self._batch.step(np.reshape(action, 1)))
 
     def observation_spec(self) -> specs.Array:
@@ -202,7 +214,7 @@ class AtariEnvironment(dm_env.Environment):
         return _STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns the newest frame as the agent sees it, enlarged, uint8 [height, width, 3]."""
+        """Returns the newest frame that the agent sees, enlarged: uint8 [height, width, 3]."""
         rows = np.arange(height) * _SIZE // height
         columns = np.arange(width) * _SIZE // width
         return np.repeat(self._frame[rows[:, None], columns, None], 3, axis=2)
@@ -223,8 +235,12 @@ class AtariEnvironment(dm_env.Environment):
 
 
 def _channels_last(frames: np.ndarray) -> np.ndarray:
-    """[K, 4, 84, 84] -> a new [K, 84, 84, 4]; a quarter of the time of `np.ascontiguousarray`."""
-    stacked = np.empty((len(frames), _SIZE, _SIZE, _STACK), np.uint8)
-    for channel in range(_STACK):
+    """Returns [K, stack, 84, 84] as a new [K, 84, 84, stack].
+
+    It takes a quarter of the time of `np.ascontiguousarray`.
+    """
+    count, stack, height, width = frames.shape
+    stacked = np.empty((count, height, width, stack), np.uint8)
+    for channel in range(stack):
         stacked[..., channel] = frames[:, channel]
     return stacked

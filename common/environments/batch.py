@@ -1,4 +1,4 @@
-"""K environments that step as one."""
+"""Batches of environments that step together."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,19 +9,19 @@ import tree
 
 
 class EnvironmentBatch(Protocol):
-    """K environments of one kind that step in lockstep.
+    """K environments of one kind that step together.
 
     A batched `dm_env.TimeStep` has step_type int32 [K], reward float32 [K], discount float32 [K]
     and an observation nest of [K, ...] in the dtypes of the spec. At FIRST the reward is 0 and the
-    discount 1. Every array is new at each call, so whoever keeps one keeps what it saw.
+    discount 1. Every array is new at each call, so callers may keep it without a copy.
 
-    Each environment follows dm_env by itself: the step after its LAST resets it and returns FIRST,
-    its row of the actions ignored. So the last observation of each episode is always seen.
+    Each environment follows dm_env independently: the step after its LAST resets it, returns FIRST
+    and ignores its row of the actions. So the last observation of each episode is always seen.
     """
 
     @property
     def num_environments(self) -> int:
-        """K."""
+        """The number of environments, K."""
 
     def observation_spec(self) -> Any:
         """Returns the observation spec of one environment, without the batch dimension."""
@@ -33,17 +33,21 @@ class EnvironmentBatch(Protocol):
         """Starts an episode in each environment."""
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Takes one row of `actions`, [K, ...], in each environment; ValueError if not one each."""
+        """Takes one row of `actions`, [K, ...], in each environment.
+
+        Raises:
+          ValueError: there is not one row for each environment.
+        """
 
     def close(self) -> None:
-        """Frees what the environments hold."""
+        """Frees the environments' resources."""
 
 
 class BatchedEnvironment:
-    """An `EnvironmentBatch` of any environments: steps one after another and stacks the results."""
+    """An `EnvironmentBatch` of any environments, which it steps in turn."""
 
     def __init__(self, environments: Sequence[dm_env.Environment]):
-        """Batches `environments`, all with the same specs.
+        """Batches environments of equal specs.
 
         Raises:
           ValueError: there are none, or their observations or actions differ in shape or dtype.
@@ -67,7 +71,7 @@ class BatchedEnvironment:
 
     @property
     def num_environments(self) -> int:
-        """K."""
+        """The number of environments, K."""
         return len(self._environments)
 
     def observation_spec(self) -> Any:
@@ -86,7 +90,7 @@ class BatchedEnvironment:
         """Takes one row of `actions`, [K, ...], in each environment.
 
         Raises:
-          ValueError: there is not exactly one row for each environment.
+          ValueError: there is not one row for each environment.
         """
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")

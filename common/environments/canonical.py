@@ -1,4 +1,4 @@
-"""A continuous-control environment with one flat observation and canonical actions."""
+"""Continuous-control environments with flat observations and canonical actions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,20 +10,20 @@ import numpy as np
 from common.environments.errors import UnusableEnvironmentError
 
 DEFAULT_STEP_SECONDS = 0.04
-"""Of an environment that does not say how long its steps are; only videos use it."""
+"""The length of a step in videos of an environment without `control_timestep`."""
 
 _Path = tuple[str | int, ...]
 
 
 class CanonicalEnvironment(dm_env.Environment):
-    """Gives flat float32 observations and takes actions in [-1, 1].
+    """A wrapper with flat float32 observations and actions in [-1, 1].
 
-    Observation: float32 [D], the arrays of the wrapped environment's observation (one array, or a
-    nest of dicts and sequences), ravelled and joined in the order of its spec; a new array at each
-    step (D4PG section 4.1, "features"; the order is ours).
-    Action: float32 [A] in [-1, 1], mapped to the wrapped bounds, shape and dtype by an affine map
-    and nothing else. An action outside [-1, 1] is passed on as it maps; a policy clips where its
-    paper does. (MuJoCo clamps the controls of limited actuators itself.)
+    Observation: float32 [D], a new array at each step. It holds the arrays of the wrapped
+    environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
+    the order of its spec (D4PG section 4.1, "features"; the order is ours).
+    Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype;
+    an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
+    clamps the controls of limited actuators.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class CanonicalEnvironment(dm_env.Environment):
         """Wraps `environment`.
 
         Args:
-          environment: with observations of float arrays, and one bounded float array of actions.
-          render: draws the environment's present state, (height, width) -> uint8 [H, W, 3]; the
-            method `render` of `environment` if not given, should it have one.
+          environment: has observations of float arrays, and one bounded float array of actions.
+          render: draws the environment's state, (height, width) -> uint8 [H, W, 3]. Default: the
+            method `render` of `environment`, if it has one.
 
         Raises:
           UnusableEnvironmentError: the observations or the actions are of another kind.
@@ -70,7 +70,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return self._flat(self._environment.reset())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, [A]; after a LAST step it starts an episode and ignores the action."""
+        """Takes `action`, [A]; after a LAST step, ignores it and starts an episode."""
         mapped = (self._scale * action + self._offset).reshape(self._action_shape)
         return self._flat(self._environment.step(mapped.astype(self._action_dtype, copy=False)))
 
@@ -96,7 +96,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return timestep() if timestep else DEFAULT_STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns a picture of the present state, uint8 [height, width, 3].
+        """Returns a picture of the environment's state, uint8 [height, width, 3].
 
         Raises:
           UnusableEnvironmentError: the environment cannot be drawn.
@@ -106,7 +106,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return self._render(height, width)
 
     def close(self) -> None:
-        """Frees what the wrapped environment holds."""
+        """Closes the wrapped environment."""
         self._environment.close()
 
     def _flat(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
@@ -116,7 +116,7 @@ class CanonicalEnvironment(dm_env.Environment):
             for key in path:
                 entry = entry[key]
             entry = np.ravel(entry)
-            if entry.size != where.stop - where.start:  # a single number would be repeated
+            if entry.size != where.stop - where.start:  # NumPy would repeat a single number
                 raise ValueError(
                     f"an observation of shape {entry.shape}, where its spec has "
                     f"{where.stop - where.start} numbers"
@@ -126,7 +126,7 @@ class CanonicalEnvironment(dm_env.Environment):
 
 
 def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    """Every leaf with the keys that lead to it, in the order in which the spec has them."""
+    """Yields each leaf, after the keys that lead to it, in the order of the spec."""
     if isinstance(spec, Mapping):
         children = spec.items()
     elif isinstance(spec, Sequence) and not isinstance(spec, str):

@@ -1,16 +1,16 @@
-"""The DeepMind Control Suite: names "domain:task", state features only.
+"""The DeepMind Control Suite, with state features as observations; names are "domain:task".
 
-Two groups of tasks are left out: `lqr` has no action bounds, so no canonical action, and
-`quadruped:escape` cannot reset without a renderer.
+Left out are the tasks of `lqr`, whose actions have no bounds, and `quadruped:escape`, which cannot
+reset without a renderer.
 
-Episodes are 1000 steps. A time limit is LAST with discount 1, and nothing here ends earlier.
+An episode is 1000 steps and ends with LAST and discount 1, by its time limit.
 """
 
 from common.environments import rendering
 
 rendering.disable()
 
-# dm_control loads its renderer when it is imported.
+# dm_control loads its renderer at import.
 try:
     from dm_control import suite
     from dm_control.rl import control
@@ -23,26 +23,25 @@ import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
 
-# Not in the paper: D4PG names a task "cheetah walk" but not its speed, and the suite has `run`
-# only. 1 m/s is the walking speed of the suite's walker, humanoid and dog.
 CHEETAH_WALK_SPEED = 1.0
+"""Metres a second, the walking speed of the suite's walker, humanoid and dog.
 
-ENVIRONMENT_BYTES = 13_000_000
-"""It hardly depends on the task."""
+Not in the paper: D4PG names a task "cheetah walk" but not its speed; the suite has only `run`.
+"""
 
-_CHEETAH_TIME_LIMIT = 10.0  # seconds, as `cheetah:run`
+_CHEETAH_TIME_LIMIT = 10.0  # seconds, that of `cheetah:run`
 
 _LEFT_OUT = {("lqr", "lqr_2_1"), ("lqr", "lqr_6_2"), ("quadruped", "escape")}
 
 
 class CheetahAtSpeed(cheetah.Cheetah):
-    """The suite's Cheetah task with the speed as a parameter.
+    """The suite's Cheetah task with a chosen speed.
 
     The reward rises linearly from 0 at rest to 1 at `speed` metres a second and stays there.
     """
 
     def __init__(self, speed: float, random: int | None = None):
-        """Makes the task: `speed` in metres a second, `random` the seed."""
+        """Makes the task; `speed` is in metres a second, `random` is the seed."""
         super().__init__(random=random)
         self._speed = speed
 
@@ -58,14 +57,16 @@ class CheetahAtSpeed(cheetah.Cheetah):
 
 
 def names() -> list[str]:
-    """Returns the tasks' names, such as "cartpole:swingup", sorted."""
+    """Returns the sorted names of the tasks, such as "cartpole:swingup"."""
     tasks = set(suite.ALL_TASKS) - _LEFT_OUT | set(_OURS)
     return sorted(f"{domain}:{task}" for domain, task in tasks)
 
 
-def make(name: str, seed: int, evaluation: bool = False) -> CanonicalEnvironment:
-    """Builds the task called `name`, one of `names()`; `seed` in [0, 2**32)."""
-    del evaluation  # by the rules of training
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> CanonicalEnvironment:
+    """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32)."""
+    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     domain, task = name.split(":")
     if (domain, task) in _OURS:
         environment = _OURS[domain, task](seed)
@@ -74,7 +75,7 @@ def make(name: str, seed: int, evaluation: bool = False) -> CanonicalEnvironment
 
     def render(height: int, width: int) -> np.ndarray:
         try:
-            # The first camera of a domain shows the whole scene, or follows what moves.
+            # A domain's first camera shows the whole scene or follows the body that moves.
             return environment.physics.render(height, width, camera_id=0)
         except Exception as error:
             raise rendering.unusable(error) from error

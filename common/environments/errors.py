@@ -1,4 +1,4 @@
-"""Errors of environments: one line each, for the person who named one."""
+"""Errors of environments, with messages of one line for the person who named one."""
 
 
 class UnusableEnvironmentError(ValueError):

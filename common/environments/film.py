@@ -1,7 +1,7 @@
-"""An environment whose first episode is filmed, in a process of its own.
+"""Films an environment's first episode, in a process of its own.
 
-TensorFlow and Mesa's software renderer both bring an LLVM, and in one process whichever loads
-second crashes (tensorflow 2.21, Mesa 22.3). So this module must not import TensorFlow.
+TensorFlow and Mesa's software renderer both contain an LLVM. In one process, the one that loads
+second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import TensorFlow.
 """
 
 import multiprocessing
@@ -18,72 +18,87 @@ from common.environments import rendering
 from common.environments.errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
-"""25 frames a second of simulated time, or as near as whole steps come."""
+"""Simulated time between frames, rounded to whole steps: 25 frames a second."""
 
 MAX_FRAMES = 1500
-"""Drawn of an episode: half an hour of Atari would not fit into memory."""
+"""The most frames of a film: half an hour of Atari would not fit into memory."""
 
 _CLOSE_SECONDS = 5.0
 
 
 class Film(NamedTuple):
-    """frames: uint8 [height, width, 3] each. frame_seconds: from one to the next."""
+    """Pictures of an episode.
+
+    Attributes:
+      frames: uint8 [height, width, 3] each.
+      frame_seconds: simulated time from one frame to the next.
+    """
 
     frames: list[np.ndarray]
     frame_seconds: float
 
 
 class Drawable(Protocol):
-    """What an environment needs to be filmed, beside being a `dm_env.Environment`."""
+    """The methods of a `dm_env.Environment` that can be filmed."""
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns a picture of the present state, uint8 [height, width, 3]."""
+        """Returns a picture of the environment's state, uint8 [height, width, 3]."""
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds."""
 
 
 class FilmedEnvironment(dm_env.Environment):
-    """The environment `environments.make(name, seed, evaluation)`, its first episode drawn.
+    """An environment in another process, where its first episode is filmed.
 
-    Of a long episode the first `MAX_FRAMES` are.
+    A film ends after `MAX_FRAMES`.
     """
 
     def __init__(
-        self, name: str, seed: int, evaluation: bool = False, height: int = 240, width: int = 320
+        self,
+        name: str,
+        seed: int,
+        evaluation: bool = False,
+        frames: int | None = None,
+        height: int = 240,
+        width: int = 320,
     ):
-        """Starts the process.
+        """Starts the process that makes `environments.make(name, seed, evaluation, frames)`.
+
+        Its pictures are [height, width, 3].
 
         Raises:
-          UnusableEnvironmentError: it cannot be made or drawn. Other methods raise it too.
+          UnusableEnvironmentError: it cannot be made or drawn. Other methods raise it, too.
         """
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, name, seed, evaluation, height, width), daemon=True
+            target=_serve,
+            args=(theirs, (name, seed, evaluation, frames), height, width),
+            daemon=True,
         )
         self._process.start()
         theirs.close()
-        self._observation_spec, self._action_spec = self._call()  # its first word
+        self._observation_spec, self._action_spec = self._call()  # the process sends them first
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
         return self._call("reset")
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, as the environment itself does."""
+        """Takes `action`."""
         return self._call("step", action)
 
     def film(self) -> Film:
-        """Returns what has been drawn of the first episode."""
+        """Returns the film of the first episode so far."""
         return self._call("film")
 
     def observation_spec(self):
-        """Returns the environment's."""
+        """Returns the environment's observation spec."""
         return self._observation_spec
 
     def action_spec(self):
-        """Returns the environment's."""
+        """Returns the environment's action spec."""
         return self._action_spec
 
     def close(self) -> None:
@@ -109,7 +124,7 @@ class FilmedEnvironment(dm_env.Environment):
 
 
 class _Camera:
-    """Draws an environment's first episode while it goes on."""
+    """An environment whose first episode is drawn as it proceeds."""
 
     def __init__(self, environment: Drawable, height: int, width: int):
         self._environment = environment
@@ -138,15 +153,13 @@ class _Camera:
         return timestep
 
 
-def _serve(
-    pipe: Connection, name: str, seed: int, evaluation: bool, height: int, width: int
-) -> None:
-    """The process: answers calls until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who called
+def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
+    """Makes an environment and answers calls until the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     rendering.enable()
     try:
-        environment = environments.make(name, seed, evaluation)
+        environment = environments.make(*arguments)
         camera = _Camera(environment, height, width)
         pipe.send((environment.observation_spec(), environment.action_spec()))
         while True:

@@ -1,9 +1,9 @@
-"""The user's own environments: names "MODULE:FUNCTION".
+"""The user's own environments, named "MODULE:FUNCTION".
 
-The module is imported from the working directory or the installed packages, and `FUNCTION(seed)`
-must return a `dm_env.Environment`: observations of float arrays, one or a nest of them, and one
-bounded float array of actions, as in `reproductions/d4pg/own_environment.py`; or uint8 images
-[height, width, channels] and a `DiscreteArray` of actions.
+The module is imported from the working directory or the installed packages. `FUNCTION(seed)` must
+return a `dm_env.Environment` of one of two kinds: observations are a float array or a nest of them,
+and an action is one bounded float array; or observations are uint8 images [height, width, channels]
+and actions a `DiscreteArray`.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,21 @@ from common.environments.errors import UnusableEnvironmentError
 
 
 def names() -> list[str]:
-    """Returns no names: nobody can list them."""
+    """Returns no names, since they cannot be listed."""
     return []
 
 
-def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
-    """Calls `FUNCTION(seed)` and makes what it returns canonical, unless it has images.
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> dm_env.Environment:
+    """Calls `FUNCTION(seed)` and makes the environment canonical, unless it has images.
 
-    A reset and a step are tried, so that most mistakes show here and not in an actor's log.
+    Tries a reset and a step, so that most mistakes show here and not in an actor's log.
 
     Raises:
-      UnusableEnvironmentError: something on the way failed; the message names it and its place.
+      UnusableEnvironmentError: something failed; the message says what and where.
     """
-    del evaluation  # by the rules of training
+    del evaluation, frames  # evaluations follow the rules of training; images stay as they are
     try:
         environment = _function(name)(seed)
         if not isinstance(environment, dm_env.Environment):
@@ -54,7 +56,7 @@ def make(name: str, seed: int, evaluation: bool = False) -> dm_env.Environment:
 
 
 def _has_images(environment: dm_env.Environment) -> bool:
-    """Whether it has images and discrete actions, which agents take as they are."""
+    """Returns whether it has images and discrete actions, which agents take unchanged."""
     image = environment.observation_spec()
     return (
         isinstance(environment.action_spec(), specs.DiscreteArray)
@@ -68,7 +70,7 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
     module_name, _, function_name = name.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), function_name]):
         raise UnusableEnvironmentError('a name looks like "python:my_package.my_module:make"')
-    if not {"", os.getcwd()} & set(sys.path):  # a program that was not started with python -m
+    if not {"", os.getcwd()} & set(sys.path):  # the program was not started with python -m
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
@@ -77,7 +79,7 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
             raise UnusableEnvironmentError(
                 f'there is no module "{error.name}", neither in {os.getcwd()} nor installed'
             ) from None
-        raise  # one that this module imports
+        raise  # the missing module is one that this module imports
     function = getattr(module, function_name, None)
     if not callable(function):
         callables = [key for key, value in vars(module).items() if callable(value)]
@@ -88,7 +90,7 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
 
 
 def _rehearse(environment: dm_env.Environment) -> None:
-    """Raises what is wrong with the first two time steps."""
+    """Raises UnusableEnvironmentError if something is wrong with the first two time steps."""
     first = environment.reset()
     if not first.first():
         raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
@@ -103,12 +105,12 @@ def _rehearse(environment: dm_env.Environment) -> None:
 
 
 def _describe(error: BaseException) -> str:
-    """The error and the line that raised it, in one line."""
+    """Returns the error and the line that raised it, on one line."""
     text = f"{type(error).__name__}: {_one_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame in frames if not frame.filename.startswith("<frozen")]
     if isinstance(error, SyntaxError):
-        return text  # it names its place itself
+        return text  # the message names the place
     return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"
 
 

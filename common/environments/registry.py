@@ -8,76 +8,67 @@ from types import ModuleType
 
 import dm_env
 
+from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.errors import UnknownEnvironmentError
 
-# Suite -> a module; a name in it is what follows "suite:". It has
-#   names() -> list[str]: none where nobody can list them; `make` then says what is wrong with one.
-#   make(name, seed, evaluation) -> dm_env.Environment
-# and, where it has something to say there,
-#   make_batch(name, seeds, evaluation) -> EnvironmentBatch
-#   why_unknown(name) -> str | None: more than that there is no such name.
-#   FRAMES_PER_STEP
-#   ENVIRONMENT_BYTES: of memory that one of them takes, measured; beside the suite's libraries.
-# Modules are imported on first use: simulators are slow to import.
+# The module of each suite. It defines
+#   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.
+#   make(name, seed, evaluation, frames) -> dm_env.Environment
+# and may define
+#   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
+#   why_unknown(name) -> str | None: a reason for the error about an unknown name.
+# Modules are imported on first use, since simulators are slow to import.
 _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
     "python": "common.environments.python_suite",
 }
+_FRAMES_PER_STEP = {"atari": FRAMES_PER_STEP}
 
 
-def make(name: str, seed: int, evaluation: bool = False, num_frames=None) -> dm_env.Environment:
-    """Builds the environment called `name`.
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> dm_env.Environment:
+    """Makes the environment called `name`.
 
     Args:
       name: the suite and the suite's own name, such as "control:cartpole:swingup".
-      seed: of the environment's randomness, in [0, 2**32). The same seed and actions give the same
-        episodes.
-      evaluation: whether to take the suite's rules for evaluations, where it has any: Atari's
-        episodes are longer then.
+      seed: seed of the environment's randomness, in [0, 2**32). The same seed and actions give the
+        same episodes.
+      evaluation: whether to follow the suite's rules for evaluations: Atari's episodes are longer.
+      frames: images stacked in an observation of Atari; None: 4. Other suites ignore it.
 
     Raises:
       UnknownEnvironmentError: `names()` does not have it.
       UnusableEnvironmentError: it is the user's own ("python:MODULE:FUNCTION") and cannot be made.
     """
     suite, rest = _find(name)
-    return suite.make(rest, seed, evaluation)
+    return suite.make(rest, seed, evaluation, frames)
 
 
 def make_batch(
-    name: str, seeds: Sequence[int], evaluation: bool = False, num_frames=None
+    name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> EnvironmentBatch:
-    """Builds an environment for each of the seeds, as one batch; raises as `make` does."""
+    """Makes an environment for each of the seeds, as one batch; see `make`."""
     suite, rest = _find(name)
     if hasattr(suite, "make_batch"):
-        return suite.make_batch(rest, seeds, evaluation)
-    return BatchedEnvironment([suite.make(rest, seed, evaluation) for seed in seeds])
+        return suite.make_batch(rest, seeds, evaluation, frames)
+    return BatchedEnvironment([suite.make(rest, seed, evaluation, frames) for seed in seeds])
 
 
 def frames_per_step(name: str) -> int:
-    """Returns how many simulator frames an action lasts; raises UnknownEnvironmentError."""
-    suite, _ = _find(name)
-    return getattr(suite, "FRAMES_PER_STEP", 1)
-
-
-def environment_bytes(name: str) -> int | None:
-    """Returns what an environment takes of memory, None if its suite does not say.
-
-    Raises:
-      UnknownEnvironmentError: `names()` does not have it.
-    """
-    suite, _ = _find(name)
-    return getattr(suite, "ENVIRONMENT_BYTES", None)
+    """Returns the simulator frames that an action lasts; does not check the name."""
+    return _FRAMES_PER_STEP.get(name.partition(":")[0], 1)
 
 
 def names() -> list[str]:
-    """Returns the name of every environment that can be listed, sorted."""
+    """Returns the sorted names of all environments that can be listed."""
     return sorted(f"{suite}:{name}" for suite in _SUITES for name in _module(suite).names())
 
 
 def _find(name: str) -> tuple[ModuleType, str]:
-    """The suite's module and the suite's own name."""
+    """Returns the suite's module and the suite's own name of an environment."""
     suite, _, rest = name.partition(":")
     if suite not in _SUITES:
         known = names()
@@ -93,7 +84,7 @@ def _find(name: str) -> tuple[ModuleType, str]:
     module = _module(suite)
     known = module.names()
     if known and rest not in known:
-        # Compared without the suite, which would make every name of it look near.
+        # Without the suite, which would make all of its names look near.
         near = [f"{suite}:{one}" for one in _near(rest, known)]
         why = getattr(module, "why_unknown", lambda _: None)(rest)
         raise _unknown(name, near, [f"{suite}:{known[0]}"], why)
@@ -105,9 +96,9 @@ def _module(suite: str) -> ModuleType:
 
 
 def _plain(name: str) -> str:
-    """A game's name in Gymnasium's spelling as the suite spells it: "ms_pacman".
+    """Returns a game's name in Gymnasium's spelling as the suite spells it.
 
-    Of "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4", "MsPacman-ram-v4".
+    "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4" and "MsPacman-ram-v4" become "ms_pacman".
     """
     name = re.sub(
         r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$", "", name

@@ -9,21 +9,21 @@ _BACKENDS = ("egl", "osmesa", "glfw")
 
 
 def enable() -> None:
-    """Chooses EGL, unless the user chose another renderer.
+    """Chooses EGL, unless the user has chosen another renderer.
 
-    To be called before a simulator is imported, which is when they read the variable.
+    Call it before a simulator is imported: simulators read the variable at import.
     """
     if os.environ.get(_VARIABLE, "").lower() not in _BACKENDS:
         os.environ[_VARIABLE] = "egl"
 
 
 def disable() -> None:
-    """Keeps a simulator from loading a renderer, unless there is one chosen already."""
+    """Keeps simulators from loading a renderer, unless one has been chosen already."""
     os.environ.setdefault(_VARIABLE, "disable")
 
 
 def unusable(error: Exception) -> UnusableEnvironmentError:
-    """The error for a renderer that does not load or draw, which raise errors of any kind."""
+    """Returns the error to raise when a renderer fails to load or draw with any `error`."""
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return UnusableEnvironmentError(
         f"cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE)} ({reason}): without a screen it "

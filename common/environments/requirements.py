@@ -1,7 +1,9 @@
-"""What kinds of agents need of an environment. This module does not import TensorFlow."""
+"""Checks that an environment suits a kind of agent. This module does not import TensorFlow."""
 
 from common.environments.spec import EnvironmentSpec
-from common.networks.atari_shapes import MIN_SIDE
+
+MIN_SIDE = 36
+"""The smallest side of an image: nothing of a smaller one is left after DQN's convolutions."""
 
 _MAX_CHANNELS = 4  # of a PNG file
 

@@ -1,4 +1,4 @@
-"""What an agent sees and does in an environment. This module does not import TensorFlow."""
+"""The sizes of observations and actions. This module does not import TensorFlow."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,13 @@ import numpy as np
 
 
 class EnvironmentSpec(NamedTuple):
-    """What an agent sees and does.
+    """The sizes of an environment's observations and actions.
 
-    observation_size: numbers in an observation.
-    action_size: numbers in a canonical action; of discrete actions, how many there are.
-    image_shape: (height, width, channels) of a uint8 image; None: flat float32.
-    is_discrete: whether an action is one of `action_size`, an int32, or float32 [action_size].
+    Attributes:
+      observation_size: numbers in an observation.
+      action_size: numbers in a canonical action, or the number of discrete actions.
+      image_shape: (height, width, channels) of a uint8 image; None: flat float32 observations.
+      is_discrete: whether an action is an int32 below `action_size`, not float32 [action_size].
     """
 
     observation_size: int
@@ -23,7 +24,7 @@ class EnvironmentSpec(NamedTuple):
 
     @classmethod
     def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
-        """The spec of an environment, or of a batch of them: theirs is that of one."""
+        """Returns the spec of an environment, or that of each environment in a batch."""
         observation, action = environment.observation_spec(), environment.action_spec()
         is_discrete = isinstance(action, specs.DiscreteArray)
         return cls(

@@ -28,7 +28,8 @@ Lines = Mapping[tuple[str, str], Sequence[pandas.Series]]
 @dataclasses.dataclass(frozen=True)
 class Unit:
     """What differences are counted in: returns of the Control Suite, whose largest is 1000, percent
-    of a human's score on Atari, percent of the larger of both values elsewhere."""
+    of a human's score on Atari, percent of the larger of both values elsewhere.
+    """
 
     name: str
     largest: float

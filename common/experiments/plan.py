@@ -20,6 +20,11 @@ DEFAULT_SEEDS = 3
 """Where the paper does not say how many."""
 _START_MINUTES = 0.5
 """Of each run, beside its budget: starting processes, compiling, the last evaluation."""
+_DISK_AT_START = 2 * 10**6
+_DISK_AN_HOUR = 5 * 10**6
+"""Bytes of CSV rows, TensorBoard events and logs; four times what was seen."""
+_DEFAULT_HOURS = 24.0
+"""The length of a run without a limit, for the estimate of its disk."""
 
 
 class PlanError(ValueError):
@@ -191,16 +196,6 @@ def _plan_run(
     finished = (one for one in found if one[1].state is State.FINISHED)
     directory, seen = next(finished, found[0])
     minutes = _minutes_left(budget, seen.progress, speeds)
-    needs = resources.needs(
-        resources.Sizes(bytes_per_step=0, replay_capacity=1, parameters=run.program.parameters),
-        resources.Plan(
-            processes=1,
-            environments=0,
-            learner=True,
-            replay=False,
-            hours=None if minutes is None else minutes / 60,
-        ),
-    )
     return PlannedRun(
         run,
         seed,
@@ -213,8 +208,15 @@ def _plan_run(
         ),
         seen,
         minutes,
-        needs.disk,
+        _disk_bytes(run.program.parameters, minutes),
     )
+
+
+def _disk_bytes(parameters: int, minutes: float | None) -> int:
+    """Returns the bytes of three checkpoints (two kept, one being written), rows and logs."""
+    checkpoint = 4 * 4 * parameters  # networks, targets and two moments, float32
+    hours = _DEFAULT_HOURS if minutes is None else minutes / 60
+    return round(_DISK_AT_START + 3 * checkpoint + hours * _DISK_AN_HOUR)
 
 
 def _chosen(

@@ -17,6 +17,7 @@ from common.learning.replay_learner import ReplayLearner
 from common.networks import packing
 from common.replay.memory import Statistics
 from common.reporting import csv_rows
+from common.reporting.disk import disk_full
 from common.reporting.run_directory import RunDirectory
 from common.types import Metrics
 
@@ -82,7 +83,7 @@ class Bookkeeping:
         known = (last["wall_seconds"], last["actor_steps"]) if last else ()
         self.counters = Counters(saved, *known)
         if last:
-            parameters.go_on_after(int(last["parameter_version"]))
+            parameters.continue_after(int(last["parameter_version"]))
         self._learner = learner
         self._replay_learner = replay_learner
         self._parameters = parameters
@@ -118,11 +119,15 @@ class Bookkeeping:
         )
 
     def save(self) -> None:
-        """Writes a checkpoint."""
+        """Writes a checkpoint; one that cannot be written is skipped, and the log says so."""
         self._replay_learner.flush()
         self.counters.store()
-        self._checkpoints.save()
         self._saved_at = time.monotonic()
+        try:
+            self._checkpoints.save()
+        except (tf.errors.OpError, OSError) as error:
+            reason = disk_full(error) or str(error).splitlines()[0]
+            logging.warning("no checkpoint, the one before stays: %s", reason)
 
     def after_call(self, metrics: Metrics | None) -> None:
         """Does what is due after a call that gave these metrics, None if it did nothing."""

@@ -1,8 +1,10 @@
 """Checkpoints: a registry of named state, saved as a whole."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
+import os
 import pathlib
+import shutil
 
 import tensorflow as tf
 
@@ -27,7 +29,6 @@ class Checkpoints:
         self._directory = pathlib.Path(directory)
         self._checkpoint = tf.train.Checkpoint(**state)
         self._keep = keep
-        self._manager: tf.train.CheckpointManager | None = None
 
     def restore(self) -> bool:
         """Restores the newest checkpoint; False if there is none.
@@ -42,16 +43,44 @@ class Checkpoints:
         restore_from(path, self._checkpoint)
         return True
 
-    def save(self) -> str:
-        """Saves all of the state and returns the path of the checkpoint."""
-        if self._manager is None:  # it reads the directory, which `newest` has found readable
-            self._manager = tf.train.CheckpointManager(
-                self._checkpoint,
-                str(self._directory),
-                max_to_keep=self._keep,
-                checkpoint_name=_PREFIX,
-            )
-        return self._manager.save()
+    def save(self) -> None:
+        """Saves all of the state.
+
+        The files are on the disk before the directory's `checkpoint` file names them, so that
+        neither a kill nor a power cut leaves a save that cannot be read as the newest one.
+
+        Raises:
+          tf.errors.OpError or OSError: the disk is full, for example. The save before stays.
+        """
+        self._remove_remains()
+        saves = _saves(self._directory)
+        number = 1 + (_number(saves[-1]) if saves else 0)
+        path = self._directory / f"{_PREFIX}-{number}"
+        try:
+            self._checkpoint.write(str(path))
+            for file in (*self._directory.glob(f"{path.name}.*"), self._directory):
+                _sync(file)
+            kept = [save.name for save in (*saves, path)][-self._keep :]
+            self._write_names(kept)
+        except (tf.errors.OpError, OSError):
+            _remove(path)
+            raise
+        for save in saves[: max(0, len(saves) + 1 - self._keep)]:
+            _remove(save)
+
+    def _write_names(self, saves: Sequence[str]) -> None:
+        """Makes the last of these the newest save, in the form in which TensorFlow reads it."""
+        lines = [f'model_checkpoint_path: "{saves[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
+        temporary = self._directory / f".{_NAMES_FILE}"
+        temporary.write_text("\n".join(lines) + "\n")
+        _sync(temporary)
+        os.replace(temporary, self._directory / _NAMES_FILE)
+
+    def _remove_remains(self) -> None:
+        """Removes what a save that was killed has left."""
+        for remains in self._directory.glob(f"{_PREFIX}-*_temp*"):
+            shutil.rmtree(remains, ignore_errors=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
@@ -102,7 +131,7 @@ def restore_from(path: pathlib.Path, checkpoint: tf.train.Checkpoint) -> None:
             for name, shape in reader.get_variable_to_shape_map().items()
         }
         _refuse_foreign(path, there, checkpoint)
-        checkpoint.restore(str(path)).assert_existing_objects_matched().expect_partial()
+        checkpoint.read(str(path)).assert_existing_objects_matched().expect_partial()
 
 
 @contextlib.contextmanager
@@ -159,12 +188,33 @@ def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
     """Returns the prefixes of the saves whose index is there, in the order of their numbers."""
-    numbered = []
-    for index in directory.glob(f"{_PREFIX}-*.index"):
-        number = index.stem.removeprefix(f"{_PREFIX}-")
-        if number.isdigit():
-            numbered.append((int(number), index.with_suffix("")))
-    return [path for _, path in sorted(numbered)]
+    indices = directory.glob(f"{_PREFIX}-*.index")
+    return sorted((one.with_suffix("") for one in indices if _is_save(one.stem)), key=_number)
+
+
+def _is_save(name: str) -> bool:
+    return name.removeprefix(f"{_PREFIX}-").isdigit()
+
+
+def _number(save: pathlib.Path) -> int:
+    return int(save.name.removeprefix(f"{_PREFIX}-"))
+
+
+def _sync(path: pathlib.Path) -> None:
+    """Returns when a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(save: pathlib.Path) -> None:
+    """Removes the files of a save, its index first: without one it is none."""
+    for file in sorted(
+        save.parent.glob(f"{save.name}.*"), key=lambda file: file.suffix != ".index"
+    ):
+        file.unlink(missing_ok=True)
 
 
 def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:

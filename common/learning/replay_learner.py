@@ -39,7 +39,8 @@ class ReplayLearner:
     memory in another process; priorities lag by `prefetch` calls more.
 
     A call's draw follows from the seed, the learner step at which the call begins and the memory's
-    contents: where nothing is drawn ahead, a learner that is cut off and resumed goes on bit for bit.
+    contents. Where nothing is drawn ahead, a learner that is cut off and resumed goes on bit for
+    bit.
 
     Args:
       memory: a `ReplayMemory`.
@@ -143,6 +144,7 @@ class ReplayLearner:
         return draw
 
     def _draw_ahead(self, step: int, begin: int) -> None:
+        assert self._worker is not None
         self._ahead.append(self._worker.submit(self._draw_in_order, step, begin))
 
     def _draw_in_order(self, step: int, begin: int) -> _Draw | None:

@@ -1,19 +1,25 @@
-"""Networks for stacked grey frames: DQN's convolutions, and the dueling network on them.
+"""Networks for stacked grey frames: DQN's convolutions and the dueling network.
 
-Every layer computes in the dtype of its input, while its variables are float32: images cast to
-bfloat16 give a network that computes in bfloat16 up to the layer whose input is cast back.
+Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
+make the network compute in bfloat16 up to the layer whose input is cast back.
 """
 
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks.atari_shapes import CONVOLUTIONS, STREAM_WIDTH, map_sides
+CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Channels, kernel and stride of each layer, without padding (Mnih et al. 2015)."""
+STREAM_WIDTH = 512
+"""The width of the hidden layer of each stream of a dueling network (Wang et al. 2016)."""
 
 
 class AtariTorso(snt.Module):
     """DQN's three convolutions (Mnih et al. 2015): uint8 [B, H, W, C] -> features [B, F].
 
-    The images are divided by 255. On 84 x 84 the maps are 20, 9 and 7 on a side and F is 3136.
+    The images are divided by 255. For 84 x 84 the maps have sides of 20, 9 and 7, and F is 3136.
+
+    Attributes:
+      output_size: F.
     """
 
     def __init__(
@@ -22,11 +28,12 @@ class AtariTorso(snt.Module):
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
-        """Makes the layers, with their variables.
+        """Makes the layers and their variables.
 
         Args:
-          image_shape: (H, W, C), both sides at least `atari_shapes.MIN_SIDE`.
-          dtype: in which it computes and gives its features.
+          image_shape: (H, W, C); both sides are at least 36.
+          dtype: dtype of the computation and of the features.
+          name: name of the module.
         """
         super().__init__(name=name)
         self._dtype = dtype
@@ -35,11 +42,11 @@ class AtariTorso(snt.Module):
         for output_channels, kernel, stride in CONVOLUTIONS:
             self.layers.append(_Convolution(channels, output_channels, kernel, stride))
             channels = output_channels
-        self.output_size = map_sides(height)[-1] * map_sides(width)[-1] * channels
-        """F."""
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        self.output_size = height * width * channels
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        # 1/255 goes into the first filters, which are far fewer than the pixels.
+        # The first filters are scaled by 1/255, since they are far fewer than the pixels.
         maps = tf.cast(observation, self._dtype)
         for scale, layer in zip((1 / 255, 1.0, 1.0), self.layers):
             maps = tf.nn.relu(layer(maps, scale))
@@ -49,11 +56,11 @@ class AtariTorso(snt.Module):
 class DuelingNetwork(snt.Module):
     """q(s, a) = V(s) + Adv(s, a) - mean_b Adv(s, b) (Wang et al. 2016; Ape-X eq 8).
 
-    uint8 images [B, H, W, C] -> float32 action values [B, A]. V and Adv are streams of their own
-    from the torso on, each with a hidden layer of 512. On 84x84x4 and 18 actions there are
-    3,300,019 parameters.
+    uint8 images [B, H, W, C] -> float32 action values [B, A]. V and Adv are separate streams above
+    the torso, each with a hidden layer of 512. For 84x84x4 and 18 actions there are 3,300,019
+    parameters.
 
-    Weights begin uniform in +-1/sqrt(inputs), as DQN's; biases at 0.
+    Initial weights are uniform in +-1/sqrt(inputs), as in DQN; initial biases are 0.
     """
 
     def __init__(
@@ -64,13 +71,16 @@ class DuelingNetwork(snt.Module):
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
-        """Makes the network, with its variables.
+        """Makes the network and its variables.
 
         Args:
-          rescale_gradient: whether the gradient that enters the torso is divided by sqrt(2), since
-            two streams send theirs (Wang et al. 2016).
-          dtype: of the convolutions and the hidden layers; float32 or bfloat16. The last layers,
-            V, Adv and q are float32.
+          image_shape: (H, W, C); both sides are at least 36.
+          num_actions: A.
+          rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
+            it comes from two streams (Wang et al. 2016).
+          dtype: dtype of the convolutions and the hidden layers, float32 or bfloat16. The last
+            layers, V, Adv and q are float32.
+          name: name of the module.
         """
         super().__init__(name=name)
         self._gradient_scale = 2**-0.5 if rescale_gradient else 1.0
@@ -88,7 +98,7 @@ class DuelingNetwork(snt.Module):
 
 
 class _Stream(snt.Module):
-    """A hidden layer and a linear one: features [B, F] -> float32 [B, output_size]."""
+    """A hidden layer and a linear layer: features [B, F] -> float32 [B, output_size]."""
 
     def __init__(self, input_size: int, output_size: int):
         super().__init__()
@@ -107,7 +117,7 @@ class _Convolution(snt.Module):
         self.b = tf.Variable(tf.zeros([output_channels]), name="b")
 
     def __call__(self, inputs: tf.Tensor, scale: float) -> tf.Tensor:
-        """The convolution of `scale * inputs`."""
+        """Returns the convolution of `scale * inputs`."""
         w = tf.cast(scale * self.w, inputs.dtype)
         outputs = tf.nn.conv2d(inputs, w, self._stride, "VALID")
         return tf.nn.bias_add(outputs, tf.cast(self.b, inputs.dtype))

@@ -1,24 +1,24 @@
-"""What this machine has left: memory and disk for another run."""
+"""The memory and disk that this machine has left."""
 
 from collections.abc import Iterator
 import os
 import pathlib
 import shutil
 
-# Of a control group: the files of its limit and its usage, and the field of memory.stat that is
-# the part of the usage which the system would drop.
+# For both versions of control groups: the files with the limit and the usage of memory, and the
+# field of memory.stat with the part of the usage that the system can drop.
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
-    """Bytes of memory that new processes may take; None where Linux does not say.
+    """Returns the bytes of memory that new processes may take; None if Linux does not say.
 
-    The least of what the machine has free and of what each control group that this process is in,
-    of version 1 or 2, leaves of its limit. Caches of files count as free: the system drops them.
+    This is the least of the machine's available memory and of what the limits of this process's
+    control groups, of version 1 or 2, leave. Caches of files count as available.
 
     Args:
-      root: of the file system that has `proc` and `sys`.
+      root: the directory that has `proc` and `sys`.
     """
     fields = _fields(root / "proc/meminfo")
     left = [_left(*group) for group in _groups(root)]
@@ -28,7 +28,7 @@ def memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
 
 
 def disk(path: pathlib.Path) -> int | None:
-    """Bytes free for this user where `path` is, or will be made; None if that cannot be told."""
+    """Returns the bytes free for this user at `path`, which need not exist; None if unknown."""
     path = path.absolute()
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -39,9 +39,9 @@ def disk(path: pathlib.Path) -> int | None:
 
 
 def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, tuple[str, str, str]]]:
-    """The folders of the control groups that this process is in, with the names in use there.
+    """Yields the folders of this process's control groups, with the names of their files.
 
-    A container often names a group that only its host can see; its own then lies at the top.
+    In a container the group's path is often that on the host; its own group is then at the top.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -57,6 +57,7 @@ def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, tuple[str, str, 
 
 
 def _left(folder: pathlib.Path, names: tuple[str, str, str]) -> int | None:
+    """Returns what a control group leaves of its limit; None if it has no limit."""
     limit, usage, cache = names
     try:
         bound, used = int(_text(folder / limit)), int(_text(folder / usage))
@@ -66,7 +67,7 @@ def _left(folder: pathlib.Path, names: tuple[str, str, str]) -> int | None:
 
 
 def _fields(path: pathlib.Path) -> dict[str, int]:
-    """The numbers of a file of lines "name: number unit" or "name number"."""
+    """Returns the numbers in a file of lines "name: number unit" or "name number"."""
     words = (line.replace(":", " ").split() for line in _text(path).splitlines())
     return {one[0]: int(one[1]) for one in words if len(one) > 1 and one[1].isdigit()}
 

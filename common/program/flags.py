@@ -107,12 +107,12 @@ class UsageError(ValueError):
 
 def check() -> None:
     """Raises UsageError if a flag that every run needs is missing, or is no finite number."""
-    for flag in (ENVIRONMENT, WORKDIR):
-        if not flag.value:
-            raise UsageError(f"--{flag.name} is missing: {flags.FLAGS[flag.name].help}")
-    for flag in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
-        if flag.value is not None and not math.isfinite(flag.value):
-            raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")
+    for name in (ENVIRONMENT.name, WORKDIR.name):
+        if not flags.FLAGS[name].value:
+            raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
+    for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
+        if number.value is not None and not math.isfinite(number.value):
+            raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
 
 
 def limits() -> Budget:

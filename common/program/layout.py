@@ -12,7 +12,7 @@ FlagValues = Mapping[str, Any]
 
 
 class LayoutError(ValueError):
-    """Flags or a cluster that a layout cannot have; the message is one line that says what to do."""
+    """Flags or a cluster that a layout cannot have; one line that says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +67,11 @@ class Layout:
     def keeper(self) -> Role:
         """The role that keeps the run."""
         return self.roles[0]
+
+    @property
+    def last_role(self) -> Role:
+        """The role whose end is the end of everything that a run does."""
+        return next((role for role in self.roles if role.outlives_keeper), self.keeper)
 
     @property
     def acting_role(self) -> Role:

@@ -1,4 +1,4 @@
-"""The layouts that several papers have, with their flags. This module does not import TensorFlow."""
+"""The layouts of several papers, with their flags. This module does not import TensorFlow."""
 
 from collections.abc import Mapping
 

@@ -3,10 +3,10 @@
 import time
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, State
+from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.processes import StopRequest
 from common.program.layout import Layout
-from common.reporting import csv_rows
+from common.reporting import csv_rows, result
 from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
@@ -52,11 +52,6 @@ class LocalRun:
         self._seen_at = time.monotonic()
         self._has_news = False
 
-    def is_finished(self) -> bool:
-        """Returns whether the run in the directory has reached its limits before."""
-        row = csv_rows.last_row(self._directory.learner_csv)
-        return row is not None and self._is_over(row, row["wall_seconds"])
-
     def run(self, cluster: LocalCluster) -> None:
         """Returns when the run is over, or was stopped by a signal in good order.
 
@@ -65,44 +60,18 @@ class LocalRun:
         """
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
-        failure, outcome = None, "failed"
+        failure = None
         try:
             cluster.start()
             failure = self._wait(cluster, progress)
             if self._stop.requested:
-                outcome = "stopped"
                 progress.print(f"stopping: the {self._layout.keeper.name} saves a checkpoint")
-            elif failure is None:
-                outcome = "finished"
         finally:
             progress.close()
-            try:
-                cluster.stop(_STOP_SECONDS)
-            finally:
-                self._directory.close_run_record(outcome)
+            cluster.stop(_STOP_SECONDS)
         if failure is not None:
             raise ClusterError(failure)
-        self.print_result()
-
-    def print_result(self) -> None:
-        """Draws the learning curve and prints the last evaluation."""
-        evaluation = csv_rows.last_row(self._directory.evaluator_csv)
-        if evaluation is None:
-            print(f"no evaluation yet; the logs are in {self._directory.logs}", flush=True)
-            return
-        from common.reporting import curves
-
-        picture = self._directory.path / "learning_curve.png"
-        curves.learning_curve([self._directory.path], picture, self._title)
-        row = csv_rows.last_row(self._directory.learner_csv)
-        over = "finished: " if row and self._is_over(row, row["wall_seconds"]) else ""
-        print(
-            f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
-            f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
-            f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
-            f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}",
-            flush=True,
-        )
+        print(result.of(self._directory, self._title, self._limits), flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, if one did."""
@@ -112,6 +81,8 @@ class LocalRun:
             failure = cluster.failure()
             if failure is not None:
                 return failure
+            for event in cluster.take_events():
+                progress.print(event)
             states = cluster.states()
             self._show(progress, states)
             if not _has_ended(states[self._layout.keeper.name, 0]):
@@ -122,7 +93,7 @@ class LocalRun:
                 return None
         return None
 
-    def _show(self, progress: ProgressLine, states: dict[tuple[str, int], State]) -> None:
+    def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
@@ -145,12 +116,12 @@ class LocalRun:
         return self._limits.reached(wall_seconds, row["actor_steps"], row["learner_steps"])
 
 
-def _has_ended(state: State) -> bool:
+def _has_ended(state: ProcessState) -> bool:
     """Returns whether a role has done all there was to do."""
     return not state.running and state.exit_code == 0
 
 
-def _note(name: str, index: int, state: State) -> str:
+def _note(name: str, index: int, state: ProcessState) -> str:
     """Returns words about a role's process; none if it has run from the start."""
     down = "down" if not state.running and state.exit_code != 0 else ""
     times = f"restarted {state.restarts}x" if state.restarts else ""

@@ -28,6 +28,7 @@ from common.program.layout import FlagValues, Layout, LayoutError
 from common.program.local import LocalRun
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
+from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -78,6 +79,8 @@ class _Run:
       num_actors: of the whole run.
       layout: of the configuration.
       values: of the layout's own flags.
+      environment: its name.
+      directory: of the run.
     """
 
     program: AgentProgram
@@ -86,6 +89,8 @@ class _Run:
     num_actors: int
     layout: Layout
     values: FlagValues
+    environment: str
+    directory: RunDirectory
 
     @property
     def record(self) -> dict[str, Any]:
@@ -94,7 +99,7 @@ class _Run:
             "paper": self.program.paper,
             "agent": self.program.agent,
             "setting": self.setting,
-            "environment": flags_lib.ENVIRONMENT.value,
+            "environment": self.environment,
             "seed": flags_lib.SEED.value,
             "num_actors": self.num_actors,
             "config": {
@@ -102,6 +107,11 @@ class _Run:
                 for field in dataclasses.fields(self.config)
             },
         }
+
+    @property
+    def title(self) -> str:
+        """Agent and environment, for people."""
+        return f"{self.program.agent} on {self.environment}"
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -120,10 +130,11 @@ def start(program: AgentProgram) -> None:
     logging.use_absl_handler()
     num_actors = flags.DEFINE_integer("num_actors", None, program.num_actors_help)
     config = define_config(program.settings)
-    flags.adopt_module_key_flags(flags_lib)
-    for layout in program.layouts:
-        for name in layout.flags:
-            flags.declare_key_flag(name)
+    ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
+    ours += [name for layout in program.layouts for name in layout.flags]
+    for name in (*ours, "num_actors", "setting", "config"):
+        # --help shows those of the main module, which absl calls by its file.
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
     def main(argv: Sequence[str]) -> None:
         if len(argv) > 1:
@@ -132,7 +143,7 @@ def start(program: AgentProgram) -> None:
             run = _make_run(program, config.value, num_actors.value)
             _ROLES.get(flags_lib.ROLE.value, _run_role)(run)
         except ClusterError as error:
-            fail(str(error), code=1 if error.may_pass else GIVE_UP_CODE)
+            fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
         except (RunDirectoryError, UsageError, LayoutError) as error:
             fail(str(error))
         except KeyboardInterrupt:
@@ -174,7 +185,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
             f"{values['actor_processes']}"
         )
     name = program.settings.name_of(setting, config)
-    return _Run(program, config, name, num_actors, layout, values)
+    environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
+    assert environment and workdir  # checked above
+    directory = RunDirectory(workdir)
+    return _Run(program, config, name, num_actors, layout, values, environment, directory)
 
 
 def _make_environment(run: _Run):
@@ -186,7 +200,7 @@ def _make_environment(run: _Run):
     logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
     try:
         environment = environments.make(
-            flags_lib.ENVIRONMENT.value, flags_lib.SEED.value, num_frames=run.program.num_frames
+            run.environment, flags_lib.SEED.value, frames=run.program.num_frames
         )
     except environments.UnusableEnvironmentError as error:
         raise UsageError(str(error)) from None
@@ -208,24 +222,22 @@ def _require(condition: Callable[[Any], None], spec) -> None:
 
 def _check_resources(run: _Run, bytes_per_step: float, share: float) -> str:
     """Returns a line that says what this process needs; ClusterError if there is not enough."""
-    steps = share * run.config.replay_capacity
+    steps = share * getattr(run.config, "replay_capacity", 0)
     return resources.check(
-        round(steps * bytes_per_step),
-        RunDirectory(flags_lib.WORKDIR.value).path,
-        flags_lib.IGNORE_RESOURCES.value,
+        round(steps * bytes_per_step), run.directory.path, flags_lib.IGNORE_RESOURCES.value
     )
 
 
 def _run_local(run: _Run) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
     stop = StopRequest().install()
-    directory = RunDirectory(flags_lib.WORKDIR.value)
+    directory = run.directory
     local_run = LocalRun(
         directory,
         run.layout,
         flags_lib.limits(),
         getattr(run.config, "min_replay_size", 0),
-        f"{run.program.agent} on {flags_lib.ENVIRONMENT.value}",
+        run.title,
         stop,
     )
     _, bytes_per_step = _make_environment(run)
@@ -235,19 +247,12 @@ def _run_local(run: _Run) -> None:
     run.layout.check(counts)
     directory.open(run.record)
     with directory.hold():
-        if local_run.is_finished():
-            local_run.print_result()
+        if result.is_over(directory, flags_lib.limits()):
+            print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
         print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
         topology = Topology.local(run.layout.roles, counts)
         token = token_lib.load_or_create()
-        directory.write_run_record(
-            seed=flags_lib.SEED.value,
-            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
-            scale_changes=flags_lib.SCALE_CHANGES.value,
-            budget=flags_lib.limits(),
-            changed=run.changed,
-        )
         local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
 
 
@@ -259,13 +264,14 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
         for index in range(len(addresses)):
             command = [
                 *(sys.executable, "-m", run.program.module, *sys.argv[1:], *resolved),
-                *(f"--role={job}", f"--workdir={flags_lib.WORKDIR.value}", "--ignore_resources"),
+                *(f"--role={job}", f"--workdir={run.directory.path}", "--ignore_resources"),
             ]
             environment = {
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
             }
-            found.append(Process(job, index, command, environment, restart=True))
+            keeps_run = job == run.layout.keeper.name
+            found.append(Process(job, index, command, environment, keeps_run))
     return found
 
 
@@ -311,12 +317,12 @@ def _run_role(run: _Run) -> None:
     processes.Patience.default_seconds = patience_seconds
     for address in partners:
         probe.check(address, patience_seconds=min(10.0, patience_seconds))
-    directory = RunDirectory(flags_lib.WORKDIR.value)
-    directory.open(run.record)
+    run.directory.open(run.record)
     try:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
+    from common.environments import UnusableEnvironmentError
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -336,11 +342,11 @@ def _run_role(run: _Run) -> None:
         _greet(partners, credentials)
         context = RunContext(
             agent,
-            flags_lib.ENVIRONMENT.value,
+            run.environment,
             spec,
             topology,
             credentials,
-            directory,
+            run.directory,
             flags_lib.SEED.value,
             actors,
             run.num_actors,
@@ -351,16 +357,35 @@ def _run_role(run: _Run) -> None:
             stop,
         )
         if role is layout.keeper:
-            with directory.hold_checkpoints():
-                role.function()(context)
+            _keep(run, context, role.function())
         else:
             role.function()(context)
-    except (ReplayLibraryError, CheckpointError) as error:
+    except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
+    if role is layout.last_role and not stop.requested:
+        print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
     sys.exit(stop.exit_code)
 
 
 _ROLES: dict[str, Callable[[_Run], None]] = {"local": _run_local, "slurm": _run_slurm}
+
+
+def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
+    """Runs the role that keeps the run, and records its start and its end in run.json."""
+    with run.directory.hold_checkpoints():
+        run.directory.write_run_record(
+            seed=flags_lib.SEED.value,
+            scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
+            scale_changes=flags_lib.SCALE_CHANGES.value,
+            budget=flags_lib.limits(),
+            changed=run.changed,
+        )
+        outcome = "failed"
+        try:
+            function(context)
+            outcome = "stopped" if context.stop.requested else "finished"
+        finally:
+            run.directory.close_run_record(outcome)
 
 
 def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:

@@ -1,46 +1,63 @@
-"""What a memory takes, known before there is one."""
+"""An estimate of the memory that a replay takes when it is full.
 
-HARD_CAPACITY = 2
-"""Times a soft capacity: what a memory can hold if nobody removes. Not in the paper (Ape-X)."""
+The functions `*_bytes_per_step` estimate the bytes for each step of the replay's capacity. Their
+arguments are the agent's configuration, the environment's spec and the environment. They work
+without TensorFlow, and importing them imports no NumPy, for the launcher.
+"""
 
-WITH_REMOVALS = 1.1
-"""Times a soft capacity: more than a memory holds while a learner removes what exceeds it.
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import dm_env
+
+    from common.environments.spec import EnvironmentSpec
+
+_STRUCTURES = 66
+"""Bytes of cc/ for a stored step, besides its columns: slot 24, two sum trees 18, index up to 24."""
+_STRING = 32
+"""Bytes of a string besides its own: its reference in the row, and malloc's."""
+_SOFT = 1.1
+"""The most steps stored, in capacities, while a learner enforces a soft capacity.
 
 Ape-X adds 66,000 transitions to 2 million between two removals (section 4.1), 1.03 times as many.
 """
-
-BYTES_A_VALUE = 32
-"""What a value of a column of `Bytes` takes besides its bytes: in its row, and for malloc."""
-
-# Of each stored step, in the structures of cc/: its slot, and a leaf and its share of the inner
-# nodes in each of two sum trees. A list or uniform distribution in place of a tree takes less.
-_BYTES_A_STEP = 24 + 2 * 8 * 8 / 7
-_BYTES_A_PLACE = 8  # of the index; keys are scattered over all of them soon
+_NUM_FRAMES = 48
+_BUSIER = 2.0
+"""The size of an image in play, in sizes of one in random play, which sees less of a game."""
 
 
-def memory_bytes(steps: int, capacity: int, bytes_per_step: int) -> int:
-    """Bytes of a memory that holds so many of the `capacity` steps it is made for.
+def control_bytes_per_step(
+    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per transition of flat observations and continuous actions, float32."""
+    del config, environment  # the spec says it all
+    # Two observations, the action, the reward and the discount.
+    return _in_memory(4 * (2 * spec.observation_size + spec.action_size + 2))
 
-    The rest of its arrays is address space only, until it is written. What was written once is kept
-    until it is written again: count the most steps that there will have been.
 
-    Args:
-      capacity: the hard one, if the capacity is soft.
-      bytes_per_step: raw, as `common.replay.memory.Signature` has them; of a column of `Bytes`, the
-        mean of its values and BYTES_A_VALUE.
+def image_bytes_per_step(
+    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per transition of PNG files and discrete actions.
+
+    The size of an image is measured in random play, which resets the environment.
     """
-    return round(steps * (bytes_per_step + _BYTES_A_STEP) + _BYTES_A_PLACE * _places(capacity))
+    import numpy as np
+
+    from common.replay import png
+
+    del config
+    generator = np.random.default_rng(0)
+    frames = [environment.reset().observation]
+    for _ in range(_NUM_FRAMES):
+        action = environment.action_spec().dtype.type(generator.integers(spec.action_size))
+        frames.append(environment.step(action).observation)
+    image = np.mean([len(file) for file in png.encode(np.stack(frames))])
+    # Two observations, the action, the reward and the discount.
+    return _in_memory(2 * (_BUSIER * image + _STRING) + 3 * 4)
 
 
-def _places(capacity: int) -> int:
-    """Of the index: the power of two that leaves a third of it empty, as `KeyIndex`."""
-    places = 16
-    while places < capacity + capacity // 2:
-        places *= 2
-    return places
-
-
-def control_bytes_per_step(config, spec, environment) -> float:
-    """Returns the bytes of a stored n-step transition of flat observations, float32."""
-    del config, environment
-    return 4 * (2 * spec.observation_size + spec.action_size + 2)
+def _in_memory(bytes_per_step: float) -> int:
+    return round(_SOFT * (bytes_per_step + _STRUCTURES))

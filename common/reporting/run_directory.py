@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 import fcntl
 import json
 import os
@@ -233,7 +233,7 @@ class RunDirectory:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _read_json(path: Path) -> Any:

@@ -9,6 +9,7 @@ from common.acting.parameters import ParameterPuller
 from common.acting.sender import Sender
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
+from common.cluster.processes import report_ready
 from common.environments.spec import EnvironmentSpec
 from common.replay.service import RemoteMemory
 from common.roles import replay
@@ -23,8 +24,10 @@ def run(context: RunContext) -> None:
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
     start = episodes.record_start(context.directory, context.actors)
-    environments = episodes.make_environments(
-        context.environment, context.actors, context.seed, start, agent.num_frames
+    environments = context.watch(
+        episodes.make_environments(
+            context.environment, context.actors, context.seed, start, agent.num_frames
+        )
     )
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(
@@ -33,7 +36,7 @@ def run(context: RunContext) -> None:
         context.num_actors,
         episodes.actor_seed(context.seed, context.actors.start, start),
     )
-    shard = topology.share(replay.JOB)
+    shard = topology.service_index(replay.JOB)
     memories = [
         RemoteMemory(
             context.client(address, CALL_SECONDS if number == shard else 1.0),
@@ -50,7 +53,7 @@ def run(context: RunContext) -> None:
         stop,
         others=memories if agent.samples_per_insert is not None else (),
     )
-    puller = ParameterPuller(ParameterClient(context.client(topology.keeper)))
+    puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
     log = episodes.EpisodeLog(
         context.directory,
         context.actors,
@@ -72,6 +75,8 @@ def run(context: RunContext) -> None:
         if not sender.has_credit():
             continue
         loop.step()
+        if sender.num_accepted:
+            report_ready()
         timesteps += 1
         if timesteps % agent.actor_period == 0:
             puller.request()

@@ -11,8 +11,8 @@ from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterClient, Snapshot, Status
-from common.cluster.processes import Patience
+from common.cluster.parameters import LearnerStatus, ParameterClient, Snapshot
+from common.cluster.processes import Patience, report_ready
 from common.environments.spec import EnvironmentSpec
 from common.learning.counters import SavedCounters
 from common.networks import packing
@@ -37,15 +37,17 @@ class _Evaluator:
     def __init__(self, context: RunContext):
         self._context = context
         episodes = context.evaluation_episodes
-        self._environments = environments.make_batch(
-            context.environment,
-            environment_seeds(context.seed, episodes),
-            evaluation=True,
-            num_frames=context.agent.num_frames,
+        self._environments = context.watch(
+            environments.make_batch(
+                context.environment,
+                environment_seeds(context.seed, episodes),
+                evaluation=True,
+                frames=context.agent.num_frames,
+            )
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
-        self._client = ParameterClient(context.client(context.topology.keeper))
+        self._client = ParameterClient(context.client(context.topology.keeper_address))
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
 
     def run(self) -> None:
@@ -61,6 +63,7 @@ class _Evaluator:
                 patience.check()
             else:
                 patience.renew()
+                report_ready()
             is_due = status is not None and status.learner_steps > 0
             snapshot = None
             if is_due and time.monotonic() >= next_time:
@@ -73,7 +76,7 @@ class _Evaluator:
             self._evaluate(snapshot, self._make_interrupt())
             patience.renew()  # the episodes may have taken long
 
-    def _status(self) -> Status | None:
+    def _status(self) -> LearnerStatus | None:
         """Returns the learner's progress, None if it does not answer."""
         try:
             return self._client.latest()
@@ -112,7 +115,7 @@ class _Evaluator:
         path, progress, counters = self._context.directory.checkpoints, _Steps(), SavedCounters()
         if not restore_newest(path, {"learner": progress, "progress": counters}):
             return None
-        status = Status(
+        status = LearnerStatus(
             version=0,
             learner_steps=int(progress.steps),
             actor_steps=int(np.sum(counters.accepted.numpy())),

@@ -40,8 +40,10 @@ class InProcessActors:
         self._agent = agent
         self._actors = context.actors
         start = episodes.record_start(context.directory, self._actors)
-        environments = episodes.make_environments(
-            context.environment, self._actors, context.seed, start, agent.num_frames
+        environments = context.watch(
+            episodes.make_environments(
+                context.environment, self._actors, context.seed, start, agent.num_frames
+            )
         )
         self._actor = agent.make_actor(
             EnvironmentSpec.of(environments),

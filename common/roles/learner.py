@@ -1,14 +1,16 @@
 """The learner's process: updates beside a replay, until the run is over."""
 
 from collections.abc import Callable
+import functools
 
 from absl import logging
 
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
+from common.cluster.processes import report_ready
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
-from common.replay.memory import Memory
+from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
 from common.roles import replay
@@ -40,20 +42,17 @@ def learn(
     # Before the server: it seeds TensorFlow, which crashes a server that is there.
     learner = agent.make_learner(spec, context.seed)
     server = context.server()
-    is_local = in_turns or topology.hosts(replay.JOB)
-    memory: Memory | RemoteMemory | ShardedMemory
-    if is_local:
-        memory = agent.make_memory(spec, context.seed)
-        service = ReplayService(server, memory)
-        accepted = service.accepted
+    memory: ReplayMemory
+    service: ReplayService | None = None
+    if in_turns or topology.hosts(replay.JOB):
+        memory = own_memory = agent.make_memory(spec, context.seed)
+        service = ReplayService(server, own_memory)
+        accepted, disconnect = service.accepted, None
         prefetch = agent.prefetch if agent.decodes and not in_turns else 0
     else:
-        shards = [
-            RemoteMemory(context.client(address), agent.step_specs(spec))
-            for address in topology.service(replay.JOB)
-        ]
-        memory = shards[0] if len(shards) == 1 else ShardedMemory(shards)
-        accepted, prefetch = memory.accepted, agent.prefetch
+        memory = remote = _remote_memory(context, agent)
+        accepted, disconnect = remote.accepted, remote.disconnect
+        prefetch = agent.prefetch
     parameters = ParameterService(
         server, sum(variable.shape.num_elements() for variable in learner.actor_variables)
     )
@@ -74,7 +73,10 @@ def learn(
             context.checkpoint_seconds,
         ),
     )
-    act: Act = make_act(context, service, bookkeeping) if in_turns else lambda: stop.wait(0.01)
+    act: Act = functools.partial(stop.wait, 0.01)
+    if make_act is not None:
+        assert service is not None
+        act = make_act(context, service, bookkeeping)
     server.start()
 
     counters, limits = bookkeeping.counters, context.limits
@@ -84,6 +86,7 @@ def learn(
     ):
         metrics = replay_learner.step()
         bookkeeping.after_call(metrics)
+        report_ready()
         if metrics is None:
             act()
 
@@ -93,9 +96,9 @@ def learn(
         bookkeeping.save()  # before actors end: whoever resumes later would have none
         bookkeeping.publish(finished=True)
     bookkeeping.settle(memory.statistics)
-    if not is_local:
+    if disconnect is not None:
         try:
-            memory.disconnect(finished)
+            disconnect(finished)
         except ServiceUnavailableError as error:
             logging.warning("the replay was not told that this learner ends: %s", error)
     server.close()
@@ -105,3 +108,12 @@ def learn(
         counters.actor_steps,
         counters.wall_seconds,
     )
+
+
+def _remote_memory(context: RunContext, agent: ReplayAgent) -> RemoteMemory | ShardedMemory:
+    """Returns the replay in other processes, its shards as one memory."""
+    shards = [
+        RemoteMemory(context.client(address), agent.step_specs(context.spec))
+        for address in context.topology.service(replay.JOB)
+    ]
+    return shards[0] if len(shards) == 1 else ShardedMemory(shards)

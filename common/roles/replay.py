@@ -3,7 +3,7 @@
 import time
 
 from common.agents.replay_agent import ReplayAgent
-from common.cluster.processes import Patience
+from common.cluster.processes import Patience, report_ready
 from common.replay.service import ReplayService
 from common.roles.run_context import RunContext
 
@@ -23,10 +23,11 @@ def run(context: RunContext) -> None:
     agent, topology = context.agent, context.topology
     assert isinstance(agent, ReplayAgent)
     server = context.server()
-    shard, num_shards = topology.share(JOB), len(topology.service(JOB))
+    shard, num_shards = topology.service_index(JOB), len(topology.service(JOB))
     memory = agent.make_memory(context.spec, context.seed + shard, num_shards)
     service = ReplayService(server, memory)
     server.start()
+    report_ready()
     patience, before = Patience("nobody has used the replay"), None
     while not service.finished and not context.stop.wait(0.5):
         statistics = memory.statistics()

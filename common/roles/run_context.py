@@ -1,13 +1,17 @@
 """The facts of a run that every role gets."""
 
 import dataclasses
+import os
+import sys
 
 from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
+from common.environments.watched import WatchedBatch
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
@@ -55,6 +59,16 @@ class RunContext:
         """Returns a client of a partner."""
         return rpc.Client(address, self.credentials, timeout_seconds)
 
+    def watch(self, environments: EnvironmentBatch) -> WatchedBatch:
+        """Returns environments that are checked, and that end this process if they hang."""
+        return WatchedBatch(environments, self.environment, _end_process)
+
     def server(self) -> rpc.Server:
         """Returns a server at this task's address, which has not started yet."""
         return rpc.Server(self.topology.bind_address, self.credentials, self.topology.own_address)
+
+
+def _end_process(message: str) -> None:
+    """Ends this process from a thread, whatever the main thread does; it may be started again."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    os._exit(1)

@@ -188,15 +188,10 @@ def test_a_workdir_without_permission(tmp_path, without_tensorflow):
 
 @pytest.mark.skipif((available.memory() or 0) > 700e9, reason="this machine could hold it")
 @pytest.mark.parametrize(
-    "role, variables, words",
-    [
-        ("local", {}, ["740 GB", "4 processes", "--replay=learner", "--num_actors"]),
-        ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN}, ["1 process"]),
-    ],
+    "role, variables",
+    [("local", {}), ("learner", {"TF_CONFIG": json.dumps(LEARNER), "REPLAY_RL_TOKEN": TOKEN})],
 )
-def test_a_replay_that_this_machine_cannot_hold(
-    role, variables, words, tmp_path, without_tensorflow
-):
+def test_a_replay_that_this_machine_cannot_hold(role, variables, tmp_path, without_tensorflow):
     workdir = tmp_path / "run"
     result = run(
         "--environment=control:humanoid:run",
@@ -210,10 +205,9 @@ def test_a_replay_that_this_machine_cannot_hold(
     assert_refused(
         result,
         "not enough memory",
-        "737 GB when full",
+        "819 GB when full",
         "--config.replay_capacity",
         "--ignore_resources",
-        *words,
     )
     assert not workdir.exists()
 

@@ -24,20 +24,20 @@ def client_of(server, role_name=""):
 
 def test_a_reader_sees_each_version_once():
     server, service, client = serve(3)
-    assert client.latest() == parameters.Status(0, 0, 0, 0.0, False)
+    assert client.latest() == parameters.LearnerStatus(0, 0, 0, 0.0, False)
     assert client.read() is None
 
     values = np.array([1.0, np.nan, -3.0], np.float32)
     version = service.publish(values, learner_steps=10, actor_steps=2**40, wall_seconds=12.5)
     values[:] = 0.0  # the snapshot is a copy
     snapshot = client.read()
-    assert snapshot.status == parameters.Status(version, 10, 2**40, 12.5, False)
+    assert snapshot.status == parameters.LearnerStatus(version, 10, 2**40, 12.5, False)
     np.testing.assert_array_equal(snapshot.flat, np.array([1.0, np.nan, -3.0], np.float32))
     assert client.read(if_newer_than=version) is None
 
     last = service.publish(tf.zeros([3]), 11, 2**40 + 1, 13.0, finished=True)
     assert last > version
-    assert client.latest() == parameters.Status(last, 11, 2**40 + 1, 13.0, True)
+    assert client.latest() == parameters.LearnerStatus(last, 11, 2**40 + 1, 13.0, True)
     np.testing.assert_array_equal(client.read(if_newer_than=version).flat, np.zeros([3]))
     server.close()
 
@@ -59,10 +59,10 @@ def test_versions_go_on_when_the_clock_was_put_back(monkeypatch):
     yesterday = time.time_ns() - 86_400 * 10**9
     monkeypatch.setattr(parameters.time, "time_ns", lambda: yesterday)
     server, service, client = serve(1)
-    service.go_on_after(old - 100)  # the last that was written down
+    service.continue_after(old - 100)  # the last that was written down
     version = service.publish(np.ones([1], np.float32), 0, 0, 0.0)
     assert version > old and client.read(if_newer_than=old).flat == [1.0]
-    service.go_on_after(5)  # of no effect
+    service.continue_after(5)  # of no effect
     assert service.publish(np.ones([1], np.float32), 0, 0, 0.0) == version + 1
     server.close()
 

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/benchmarks.md").read_text()
+APEX = " ".join((ROOT / "reproductions/apex/README.md").read_text().split())
 MEASURED = {
     row["name"]: row
     for file in ("two_cores.json", "cluster.json")
@@ -44,3 +45,17 @@ def test_decoding_is_two_thirds_of_what_the_image_learner_loses():
     lost = 1 / updates - 1 / alone
     assert f"takes {1000 * lost:.0f} ms longer" in PAGE
     assert 1024 / MEASURED["image_replay/decode"]["value"] / lost == pytest.approx(2 / 3, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "sentence, name",
+    [
+        ("a process of 32 games made {:,.0f} ", "actor/pong_wall"),
+        ("served {:.0f} rounds a second", "image_replay/service_loop"),
+        ("It makes {:.1f} updates a second", "learner/apex_dqn_batch512"),
+        ("{:.1f} in bfloat16", "learner/apex_dqn_batch512_bfloat16"),
+        ("a core that decodes {:,.0f}", "image_replay/decode"),
+    ],
+)
+def test_apex_cites_what_was_measured(sentence, name):
+    assert sentence.format(MEASURED[name]["value"]) in APEX

@@ -206,6 +206,22 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
     assert np.any(timesteps[0].observation[0] != timesteps[0].observation[1])
 
 
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_an_agent_may_see_fewer_frames(frames):
+    """They are the newest ones of four."""
+    all_four = environments.make_batch("atari:seaquest", [3])
+    few = environments.make_batch("atari:seaquest", [3], frames=frames)
+    assert few.observation_spec().shape == (84, 84, frames)
+    pairs = [(few.reset(), all_four.reset())]
+    pairs += [(few.step(a), all_four.step(a)) for a in random_actions((20, 1))]
+    for ours, theirs in pairs:
+        few.observation_spec().validate(ours.observation[0])
+        np.testing.assert_array_equal(ours.observation, theirs.observation[..., -frames:])
+    assert np.any(pairs[0][0].observation != pairs[-1][0].observation)
+    one = environments.make("atari:seaquest", 3, frames=frames)
+    np.testing.assert_array_equal(one.reset().observation, pairs[0][0].observation[0])
+
+
 def test_up_to_30_frames_without_action_come_before_an_episode(monkeypatch):
     frames = []
 

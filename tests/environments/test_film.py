@@ -56,7 +56,8 @@ def test_a_long_episode_is_drawn_at_its_beginning(monkeypatch):
 
 
 def test_a_game_is_drawn_as_the_agent_sees_it(make):
-    filmed, plain = make("atari:pong", height=84, width=84), environments.make("atari:pong", 0)
+    filmed = make("atari:pong", frames=2, height=84, width=84)
+    plain = environments.make("atari:pong", 0, frames=2)
     filmed.reset()
     plain.reset()
     timesteps = [(filmed.step(np.int32(1)), plain.step(np.int32(1))) for _ in range(3)]

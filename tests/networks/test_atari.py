@@ -5,6 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.environments.requirements import MIN_SIDE
 from common.networks import atari
 
 ATARI, SMALL = (84, 84, 4), (36, 40, 3)
@@ -27,6 +28,13 @@ def test_numbers_of_parameters():
         assert count(stream.hidden.trainable_variables) == 1_606_144
         assert count(stream.output.trainable_variables) == 513 * outputs
     assert count(network.trainable_variables) == 3_300_019
+
+
+def test_the_smallest_images_leave_one_feature_map_cell():
+    """`require_images` refuses smaller ones."""
+    smallest, smaller = ((side, side, 1) for side in (MIN_SIDE, MIN_SIDE - 1))
+    assert atari.AtariTorso(smallest).output_size == 64
+    assert atari.AtariTorso(smaller).output_size == 0
 
 
 def test_feature_maps_have_no_padding():

@@ -1,4 +1,4 @@
-"""What the README of a reproduction says, to be compared with the code."""
+"""Comparison of a reproduction's README with the code."""
 
 import ast
 import dataclasses
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def names_in(path):
-    """Functions, classes and Class.method of a Python file."""
+    """Returns the functions, classes and Class.method of a Python file."""
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -28,11 +28,11 @@ class Readme:
         self.text = (self._here / "README.md").read_text()
 
     def section(self, title):
-        """The text under a heading."""
+        """Returns the text under a heading."""
         return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
 
     def check_hyperparameters(self, config):
-        """Their table is the configuration: names, order, values, and what is not in the paper."""
+        """Asserts that the table is the configuration: names, order, values, marks of origin."""
         rows = re.findall(
             r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", self.section("Hyperparameters"), re.M
         )
@@ -44,15 +44,21 @@ class Readme:
             assert ("Not in the paper" in source) == in_config, name
 
     def check_flags(self, config, settings):
-        """What `--config.` and `--setting=` name exists, and there is some of both."""
+        """Asserts that the hyperparameters and settings in flags exist, and that there are some."""
         fields = {field.name for field in dataclasses.fields(config)}
         named = re.findall(r"--config\.(\w+)=", self.text)
         assert named and set(named) <= fields
         chosen = re.findall(r"--setting=([\w.-]+)", self.text)
         assert chosen and set(chosen) <= set(settings)
 
+    def check_files(self):
+        """Asserts that the files listed at the beginning of the page exist."""
+        files = re.findall(r"^ {4}(\w+\.\w+) {2,}\w", self.text.split("\n## ", 1)[0], re.M)
+        assert len(files) > 5
+        assert [file for file in files if not (self._here / file).exists()] == []
+
     def check_places(self, title):
-        """The functions and classes that a section names exist; returns how many there are."""
+        """Asserts that functions and classes that a section names exist; returns their number."""
         places = re.findall(r"`([\w/]+\.py):([\w.]+)`", self.section(title))
         for file, name in places:
             path = ROOT / file if "/" in file else self._here / file
@@ -60,7 +66,7 @@ class Readme:
         return len(places)
 
     def check_tests(self):
-        """The tests that it names exist; returns their names."""
+        """Asserts that the tests that the page names exist; returns their names."""
         there = set()
         for path in (ROOT / "tests").rglob("test_*.py"):
             there |= names_in(path)
@@ -71,5 +77,5 @@ class Readme:
         return named
 
     def numbers(self, title):
-        """Of the items of a section's list."""
+        """Returns the numbers of the items of a section's list."""
         return [int(number) for number in re.findall(r"^(\d+)\. ", self.section(title), re.M)]

@@ -3,7 +3,7 @@ import types
 import numpy as np
 import pytest
 
-from common.cluster.parameters import Snapshot, Status
+from common.cluster.parameters import LearnerStatus, Snapshot
 from common.reporting import columns
 from common.roles import evaluator as evaluator_process
 
@@ -13,7 +13,7 @@ from common.roles import evaluator as evaluator_process
 )
 def test_a_row_of_evaluator_csv(environment, frames):
     agent = types.SimpleNamespace(name="apex", setting="dqn")
-    status = Status(
+    status = LearnerStatus(
         version=3, learner_steps=70, actor_steps=10_000, wall_seconds=12.345, finished=False
     )
     row = evaluator_process._row(

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from common.cluster.topology import Topology
+from common.program.layouts import DISTRIBUTED
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTERS = (ROOT / "docs/clusters.md").read_text()
@@ -58,7 +59,7 @@ def test_roles_by_hand(tmp_path):
     places, commands = set(), set()
     for role in ("learner", "actor", "evaluator"):
         arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role}"))
-        place = Topology.from_environment(variables)
+        place = Topology.from_environment(DISTRIBUTED.roles, variables)
         places.add((place.job, place.own_address))
         assert variables["REPLAY_RL_TOKEN_FILE"] == str(tmp_path / TOKEN)
         assert arguments[:3] == ["-m", "binaries.d4pg", f"--role={role}"]
@@ -82,7 +83,7 @@ def test_roles_by_hand_of_apex(tmp_path):
         ("actor", 44),
     ):
         arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role} {index}"))
-        place = Topology.from_environment(variables)
+        place = Topology.from_environment(DISTRIBUTED.roles, variables)
         places.add((place.job, place.index, place.cluster["replay"]))
         assert variables["REPLAY_RL_TOKEN_FILE"] == "/shared/token"
         assert arguments[:3] == ["-m", "binaries.apex_dqn", f"--role={role}"]
@@ -115,7 +116,7 @@ def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
         shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}")
     )
     assert variables["REPLAY_RL_TOKEN_FILE"] == token.format(home=tmp_path)
-    begin = ["-m", "common.program.slurm", *before, ".venv/bin/python", "-m", program]
+    begin = ["-m", program, "--role=slurm", *before]
     assert arguments[: len(begin)] == begin
     check_flags(arguments[len(begin) :], tmp_path, program)
 

@@ -79,7 +79,7 @@ class DQNLearner(tf.Module):
         target = td_targets(transition, self.network, self.target_network)
         with tf.GradientTape() as tape:
             q = self.network(transition.observation_tm1)
-            errors = target - double_q.of_action(q, transition.action_tm1)  # delta_t (eq 6)
+            errors = target - double_q.action_value(q, transition.action_tm1)  # delta_t (eq 6)
             loss = tf.reduce_mean(weights * losses(errors))  # eq 12
         gradients = tape.gradient(loss, theta)
         norm = tf.linalg.global_norm(gradients)

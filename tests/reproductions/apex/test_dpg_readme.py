@@ -21,5 +21,9 @@ def test_every_place_in_the_maps_exists():
     assert README.check_places("Equations and where they are") > 20
 
 
+def test_every_file_in_the_list_exists():
+    README.check_files()
+
+
 def test_every_test_that_is_named_exists():
     assert len(README.check_tests()) > 8

@@ -1,14 +1,17 @@
-"""Tests of Ape-X DPG's settings and of its sizes."""
+"""Tests of Ape-X DPG's settings."""
 
 import pytest
 
-from common.agents.agent import EnvironmentSpec
-from common.networks import packing
-from common.replay.memory import Signature
 from reproductions.apex.dpg import settings
 from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import NUM_ACTORS, DPGConfig
-from reproductions.apex.dpg.sizes import sizes
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_a_setting_is_named_by_its_configuration(setting):
+    config = settings.SETTINGS.configuration(setting)
+    assert settings.SETTINGS.name_of(settings.SETTINGS.default, config) == setting
+    assert ApexDPG(config).setting == setting
 
 
 def test_the_default_is_the_papers():
@@ -23,7 +26,7 @@ def test_the_default_is_the_papers():
     assert (c.n_step, c.discount, c.samples_per_insert) == (5, 0.99, 0.0)
 
 
-def test_another_algorithm_has_another_name():
+def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
     config = DPGConfig(
         n_step=3,
         activation="tanh",
@@ -34,20 +37,9 @@ def test_another_algorithm_has_another_name():
         samples_per_insert=64.0,
         updates_per_call=1,
     )
-    name = "dpg_n3_tanh_layer_norm_clip0_remove_by_fifo"
-    assert settings.SETTINGS.name_of("dpg", config) == name
-    uniform = DPGConfig(priority_exponent=0.0, learning_rate=1e-3)
+    assert (
+        settings.SETTINGS.name_of(settings.SETTINGS.default, config)
+        == "dpg_n3_tanh_layer_norm_clip0_remove_by_fifo"
+    )
+    uniform = DPGConfig(priority_exponent=0.0, importance_exponent=0.0, learning_rate=1e-3)
     assert settings.SETTINGS.name_of("dpg_uniform", uniform) == "dpg_uniform_lr0.001"
-
-
-@pytest.mark.parametrize("values", [{}, {"layer_norm": True, "policy_sizes": (30,)}], ids=str)
-def test_sizes_are_those_of_the_agent(values):
-    config, spec = DPGConfig(**values), EnvironmentSpec(44, 5)
-    agent = ApexDPG(config)
-    learner = agent.make_learner(spec, seed=0)
-    found = sizes(config, spec)
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
-    assert found.bytes_per_step == Signature(agent.step_specs(spec)).bytes_per_step
-    assert (found.replay_capacity, found.soft_capacity) == (agent.replay_capacity, True)
-    stored = sum(v.shape.num_elements() * v.dtype.size for v in learner.variables)
-    assert found.learner_bytes == pytest.approx(stored, abs=1000)

@@ -1,21 +1,20 @@
-"""Tests of Ape-X DQN's settings and of its sizes."""
+"""Tests of Ape-X DQN's settings."""
 
-import dataclasses
-
-import numpy as np
+from absl import flags
+from ml_collections import config_flags
 import pytest
 
-from common import environments
-from common.agents.agent import EnvironmentSpec
-from common.environments.atari_games import GAMES
-from common.networks import packing
-from common.replay import png
-from reproductions.apex.dqn import image_bytes, settings
+from common.program import setting_flags
+from reproductions.apex.dqn import settings
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
-from reproductions.apex.dqn.sizes import sizes
 
-ATARI = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
+
+@pytest.mark.parametrize("setting", settings.SETTINGS)
+def test_a_setting_is_named_by_its_configuration(setting):
+    config = settings.SETTINGS.configuration(setting)
+    assert settings.SETTINGS.name_of(settings.SETTINGS.default, config) == setting
+    assert ApexDQN(config).setting == setting
 
 
 def test_the_default_is_the_papers():
@@ -32,7 +31,7 @@ def test_the_default_is_the_papers():
 
 def changed(setting):
     """What a setting changes of the default."""
-    return dict(settings.SETTINGS.overrides[setting])
+    return dict(settings.SETTINGS[setting])
 
 
 def test_the_studies_change_what_they_study():
@@ -49,36 +48,30 @@ def test_the_studies_change_what_they_study():
     assert changed("dqn_uniform") == {"priority_exponent": 0.0, "learning_rate": 0.00025}
     rates = {
         (bool(c.priority_exponent), c.learning_rate)
-        for c in map(
-            settings.SETTINGS.configuration, (*settings.FIGURE_14, *settings.FIGURE_14_TRIED)
-        )
+        for c in map(settings.configuration, (*settings.FIGURE_14, *settings.FIGURE_14_TRIED))
     }
     assert rates == {(p, rate) for p in (False, True) for rate in (6.25e-5, 0.00025)}
 
 
-@pytest.mark.parametrize(
-    "setting, changed, name",
-    [
-        (
-            "dqn_bfloat16",
-            {
-                "n_step": 5,
-                "rescale_gradient": True,
-                "epsilons": (0.1,),
-                "min_replay_size": 2_000,
-                "samples_per_insert": 8.0,
-                "prefetch": 2,
-                "removal_period": 10,
-            },
-            "dqn_bfloat16_n5_other_epsilons_rescaled",
-        ),
-        ("dqn_two_cores", {"learning_rate": 3e-4}, "dqn_two_cores_lr0.0003"),
-        ("dqn_ten_minutes", {"priority_exponent": 0.0}, "dqn_ten_minutes_alpha0"),
-    ],
-)
-def test_another_algorithm_has_another_name(setting, changed, name):
-    config = dataclasses.replace(settings.SETTINGS.configuration(setting), **changed)
-    assert settings.SETTINGS.name_of(setting, config) == name
+def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
+    config = DQNConfig(
+        n_step=5,
+        rescale_gradient=True,
+        epsilons=(0.1,),
+        precision="bfloat16",
+        min_replay_size=2_000,
+        samples_per_insert=8.0,
+        prefetch=2,
+        removal_period=10,
+    )
+    assert (
+        settings.SETTINGS.name_of(settings.SETTINGS.default, config)
+        == "dqn_bfloat16_n5_other_epsilons_rescaled"
+    )
+    values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}
+    assert settings.name_of(DQNConfig(**values)) == "dqn_two_cores_lr0.0003"
+    uniform = DQNConfig(priority_exponent=0.0, learning_rate=0.00025, importance_exponent=0.0)
+    assert settings.SETTINGS.name_of("dpg_uniform", uniform) == "dqn_uniform"
 
 
 def test_small_settings_have_few_actors_and_the_papers_360():
@@ -86,36 +79,25 @@ def test_small_settings_have_few_actors_and_the_papers_360():
     assert {settings.num_actors(name) for name in settings.TWO_CORES} == {8}
 
 
-def test_sizes_are_those_of_the_agent():
-    config = DQNConfig()
-    learner = ApexDQN(config).make_learner(ATARI, seed=0)
-    found = sizes(config, ATARI, "atari:ms_pacman")
-    assert found.parameters == 3_300_019
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
-    stored = sum(v.shape.num_elements() * v.dtype.size for v in learner.variables)
-    assert found.learner_bytes == pytest.approx(stored, abs=1000)
-    assert (found.replay_capacity, found.soft_capacity) == (2_000_000, True)
-    # 16 batches ahead and one at work, each of 512 pairs of 28,224 bytes.
-    assert found.ahead_bytes == 17 * 512 * 2 * 28_224
-    # Between the 2,973 bytes an image of random play and a quarter of the raw ones.
-    assert 2 * 2_973 < found.bytes_per_step < 2 * 7_056
+@pytest.mark.parametrize("setting", ["dqn", "dqn_six_epsilons", "dqn_replay_1m_copies8"])
+def test_a_flag_changes_one_value_of_a_setting(setting, monkeypatch):
+    argv = ["program", f"--setting={setting}", "--config.discount=0.9"]
+    monkeypatch.setattr("sys.argv", argv)
+    assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
+    values = flags.FlagValues()
+    config = config_flags.DEFINE_config_dataclass(
+        "config", settings.SETTINGS.configuration(setting), flag_values=values, sys_argv=argv
+    )
+    flags.DEFINE_string("setting", None, "", flag_values=values)
+    values(argv)
+    assert config.value == DQNConfig(**settings.SETTINGS[setting], discount=0.9)
 
 
-@pytest.mark.parametrize("game", ["pong", "yars_revenge"])
-def test_images_are_as_large_as_they_are_taken_to_be(game):
-    batch, rng = environments.make_batch(f"atari:{game}", range(2)), np.random.default_rng(0)
-    batch.reset()
-    found = [png.encode(batch.step(rng.integers(0, 18, 2)).observation) for _ in range(400)]
-    batch.close()
-    measured = np.mean([len(image) for step in found for image in step])
-    assert image_bytes.RANDOM_PLAY[game] == pytest.approx(measured, rel=0.25)
-    assert 1.1 * measured < image_bytes.image_bytes(f"atari:{game}", ATARI) < 2 * measured
-
-
-def test_images_of_unknown_environments_count_as_raw():
-    assert set(image_bytes.RANDOM_PLAY) == set(GAMES)
-    own = EnvironmentSpec(36 * 40, 4, image_shape=(36, 40, 1), is_discrete=True)
-    found = sizes(DQNConfig(num_copies=8), own, "python:my_game:make")
-    assert 2 * 36 * 40 < found.bytes_per_step < 2 * 36 * 40 + 200 and found.copies == 8
-    learner = ApexDQN(DQNConfig()).make_learner(own, seed=0)
-    assert found.parameters == packing.pack(learner.actor_variables).shape.num_elements()
+def test_epsilons_as_a_flag():
+    values = flags.FlagValues()
+    argv = ["program", "--config.epsilons=(0.4,0.1)"]
+    config = config_flags.DEFINE_config_dataclass(
+        "config", DQNConfig(), flag_values=values, sys_argv=argv
+    )
+    values(argv)
+    assert config.value.epsilons == (0.4, 0.1)

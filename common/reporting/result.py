@@ -1,0 +1,37 @@
+"""The result of a run: its last evaluation and its learning curve."""
+
+from common.reporting import csv_rows
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectory
+
+
+def of(run: RunDirectory, title: str, limits: Budget) -> str:
+    """Draws the learning curve of a run and returns the lines that say how it ended.
+
+    Args:
+      run: the directory of the run.
+      title: agent and environment.
+      limits: of the run.
+    """
+    evaluation = csv_rows.last_row(run.evaluator_csv)
+    if evaluation is None:
+        return f"no evaluation yet; the logs are in {run.logs}"
+    from common.reporting import curves
+
+    picture = run.path / "learning_curve.png"
+    curves.learning_curve([run.path], picture, title)
+    over = "finished: " if is_over(run, limits) else ""
+    return (
+        f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
+        f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
+        f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
+        f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}"
+    )
+
+
+def is_over(run: RunDirectory, limits: Budget) -> bool:
+    """Returns whether learner.csv says that a run has reached its limits."""
+    row = csv_rows.last_row(run.learner_csv)
+    return row is not None and limits.reached(
+        row["wall_seconds"], row["actor_steps"], row["learner_steps"]
+    )

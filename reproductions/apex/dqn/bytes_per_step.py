@@ -1,6 +1,0 @@
-"""shim"""
-
-
-def bytes_per_step(config, spec, environment) -> float:
-    """shim"""
-    return 2 * spec.observation_size * 0.2
