@@ -10,7 +10,6 @@ from common.acting.policy import ExploringPolicy
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, keys
-from common.replay.footprint import HARD_CAPACITY
 from common.replay.schedule import Schedule
 from common.types import NStepTransitions, StoredTransition
 
@@ -164,7 +163,6 @@ def test_the_shards_of_a_memory_hold_its_capacity_together(num_shards, capacity)
 def test_the_capacity_is_soft_where_the_learner_removes():
     agent = make_agent(removal_period=1)
     memory = agent.make_memory(SPEC, seed=0)
-    assert HARD_CAPACITY > 1
     fill(memory, agent, 25)
     assert memory.statistics().items == 25
     assert agent.replay_learner(Learner(), memory, SPEC, 0, agent.schedule()).step() is not None
