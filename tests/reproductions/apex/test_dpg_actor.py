@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, NStepTransitions
+from common.types import Batch, NStepTransitions, StoredTransition
 from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
 
@@ -59,7 +59,7 @@ def test_initial_priorities_are_the_learners():
     actor.load(np.zeros(packing.pack(learner.actor_variables).shape, np.float32))  # later ones
     priorities = actor.initial_priorities(transitions)
     assert priorities.dtype == np.float32 and priorities.shape == (size,)
-    steps = tf.nest.map_structure(tf.constant, agent.steps(transitions))
+    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     expected, _ = learner.update(Batch(steps, tf.fill([size], 1 / size), tf.constant(50.0)))
     np.testing.assert_allclose(priorities, expected, atol=1e-4)
     assert np.ptp(priorities) > 0.5

@@ -4,7 +4,6 @@ The gradients of the twin are finite differences of what equations 16 and 17 dif
 share nothing with those of TensorFlow.
 """
 
-from common.learning.actor_critic import METRICS
 from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from common.types import Batch, StoredTransition
 from reproductions.apex.dpg import learner as learner_lib
+from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
 
 S, A, B, N_MEM = 3, 2, 6, 40  # sizes of observations and actions, batch and memory
@@ -138,7 +138,7 @@ def test_update_is_the_papers_equations(values):
         "critic_gradient_norm": norm,
         "policy_gradient_norm": np.sqrt(sum(np.sum(d**2) for d in delta_phi)),
     }
-    assert tuple(metrics) == METRICS and metrics.keys() == expected.keys()
+    assert tuple(metrics) == ApexDPG.metrics and metrics.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 
