@@ -201,12 +201,6 @@ class RunDirectory:
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
 
-    @property
-    def finished_budget(self) -> dict[str, Any] | None:
-        """The limits, as JSON, that the newest start has reached; None if it has not."""
-        starts = self._starts()
-        return starts[-1]["budget"] if starts and starts[-1]["outcome"] == "finished" else None
-
     @contextlib.contextmanager
     def _hold(self, holder: str, file: Path) -> Iterator[None]:
         try:
