@@ -20,7 +20,7 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
     """Returns if an HTTP/2 server, such as gRPC's, answers at the address.
 
     Args:
-      address: `host:port`.
+      address: `host:port` or `unix:/path`.
       timeout_seconds: for the connection, and for each read.
 
     Raises:
@@ -53,7 +53,7 @@ def check(address: str, patience_seconds: float) -> None:
     """Returns if a role serves at the address or may do so later.
 
     Args:
-      address: `host:port`.
+      address: `host:port` or `unix:/path`.
       patience_seconds: how long to wait for its host to resolve. On a cluster that is starting its
         machines, their names appear only when they do.
 

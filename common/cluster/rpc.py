@@ -73,7 +73,7 @@ class Server:
         """Checks that the address can be bound.
 
         Args:
-          address: `host:port` to listen at.
+          address: `host:port` or `unix:/path` to listen at.
           credentials: credentials that callers must present; a token alone admits every run.
           advertised_address: the address that others call, if it differs from `address`.
 
@@ -242,7 +242,7 @@ class Client:
         """Makes a client that is not connected yet.
 
         Args:
-          address: the server's advertised `host:port`.
+          address: the advertised `host:port` or `unix:/path` of the server.
           credentials: of this process; a token alone matches servers of every run.
           timeout_seconds: timeout of calls that name none.
 
@@ -356,7 +356,7 @@ class Client:
             return self._connection
         with self._lock:
             if self._connection is None:
-                # A client of TensorFlow's that meets nobody keeps six threads for good.
+                # TensorFlow's client leaks six threads if nothing answers.
                 probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
                 # Without a unique name a client may share the handle of another one.
                 name = f"client_{uuid.uuid4().hex}"
@@ -397,7 +397,7 @@ def _check_can_bind(address: str) -> None:
       ClusterError: the host does not resolve, or is not this machine's.
     """
     if unix_path(address) is not None:
-        return  # gRPC takes over a socket that nobody listens at; `start` notices another server
+        return  # gRPC replaces a socket without listener; `start` detects another server
     host, port = split_address(address)
     try:
         family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

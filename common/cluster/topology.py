@@ -46,7 +46,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def unix_path(address: str) -> str | None:
-    """Returns the path of the socket in `unix:/path`, None if the address has another form."""
+    """Returns the socket's path in `unix:/path`, or None if the address has another form."""
     return address.removeprefix(_UNIX) if address.startswith(f"{_UNIX}/") else None
 
 
@@ -57,7 +57,11 @@ def check_address(address: str) -> None:
 
 
 def connect(address: str, timeout_seconds: float) -> socket.socket:
-    """Returns a connection to an address; raises OSError if nothing listens there."""
+    """Returns a connection to an address.
+
+    Raises:
+      OSError: nothing listens there.
+    """
     path = unix_path(address)
     if path is None:
         return socket.create_connection(split_address(address), timeout_seconds)
@@ -198,7 +202,7 @@ class Topology:
         Args:
           jobs: the jobs that the cluster may have.
           counts: tasks by job.
-          directory: for the sockets of the tasks; None: they use free ports of the loopback.
+          directory: of the tasks' Unix sockets; None uses free ports of the loopback.
         """
         tasks = [(name, index) for name, count in counts.items() for index in range(count)]
         if directory is None:

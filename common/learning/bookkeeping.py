@@ -123,7 +123,7 @@ class Bookkeeping:
         )
 
     def save(self) -> None:
-        """Writes a checkpoint; one that cannot be written is skipped, and the log says so."""
+        """Writes a checkpoint, or logs a warning if that fails."""
         self._replay_learner.flush()
         self.counters.store()
         self._saved_at = time.monotonic()
@@ -131,7 +131,7 @@ class Bookkeeping:
             self._checkpoints.save()
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
-            logging.warning("no checkpoint, the one before stays: %s", reason)
+            logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
 
     def after_call(self, metrics: Metrics | None) -> None:
         """Polls the replay, writes a row, publishes and saves, each if it is due.

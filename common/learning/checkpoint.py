@@ -55,15 +55,16 @@ class Checkpoints:
         return True
 
     def save(self) -> None:
-        """Saves all of the state.
+        """Saves the state.
 
-        The files are on the disk before the directory's `checkpoint` file names them, so that
-        neither a kill nor a power cut leaves a save that cannot be read as the newest one.
+        The files are on the disk before the directory's file `checkpoint` names them, so that even
+        after a kill or a power cut the newest checkpoint is readable.
 
         Raises:
-          tf.errors.OpError or OSError: the disk is full, for example. The save before stays.
+          tf.errors.OpError: the files cannot be written; the previous checkpoint stays.
+          OSError: likewise, such as on a full disk.
         """
-        self._remove_remains()
+        self._remove_partial_files()
         saves = _saves(self._directory)
         number = 1 + (_number(saves[-1]) if saves else 0)
         path = self._directory / f"{_PREFIX}-{number}"
@@ -80,7 +81,7 @@ class Checkpoints:
             _remove(save)
 
     def _write_names(self, saves: Sequence[str]) -> None:
-        """Makes the last of these the newest save, in the form in which TensorFlow reads it."""
+        """Names the last of `saves` as the newest checkpoint, in TensorFlow's own file format."""
         lines = [f'model_checkpoint_path: "{saves[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
         temporary = self._directory / f".{_NAMES_FILE}"
@@ -88,10 +89,10 @@ class Checkpoints:
         _sync(temporary)
         os.replace(temporary, self._directory / _NAMES_FILE)
 
-    def _remove_remains(self) -> None:
-        """Removes what a save that was killed has left."""
-        for remains in self._directory.glob(f"{_PREFIX}-*_temp*"):
-            shutil.rmtree(remains, ignore_errors=True)
+    def _remove_partial_files(self) -> None:
+        """Removes the temporary directories of saves that were killed."""
+        for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
@@ -200,7 +201,7 @@ def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
 
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the prefixes of the saves whose index is there, in the order of their numbers."""
+    """Returns the prefixes of the checkpoints that have an index file, in numerical order."""
     indices = directory.glob(f"{_PREFIX}-*.index")
     return sorted((one.with_suffix("") for one in indices if _is_save(one.stem)), key=_number)
 
@@ -214,7 +215,7 @@ def _number(save: pathlib.Path) -> int:
 
 
 def _sync(path: pathlib.Path) -> None:
-    """Returns when a file, or the names in a directory, are on the disk."""
+    """Returns once a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -223,7 +224,7 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def _remove(save: pathlib.Path) -> None:
-    """Removes the files of a save, its index first: without one it is none."""
+    """Removes a checkpoint's files, first the index, without which the others do not count."""
     for file in sorted(
         save.parent.glob(f"{save.name}.*"), key=lambda file: file.suffix != ".index"
     ):

@@ -11,8 +11,7 @@ import tree
 
 from common.replay import distributions as distributions_lib
 from common.replay import library
-
-Nest = Any
+from common.types import Nest
 
 HARD_CAPACITY = 2
 """The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
