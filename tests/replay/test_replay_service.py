@@ -215,13 +215,9 @@ def test_strings_that_exceed_a_message_are_split(with_images, convert):
     assert statistics.items == 300
     assert statistics.held_bytes == sum(map(len, images(keys)["image"]))
     sample = remote.sample(400, seed=3)
-    for drawn, steps in ((sample.keys.numpy(), sample.steps), (keys, remote.read(keys)[1])):
-        expected = images(drawn)
-        assert steps["image"].numpy().tolist() == expected["image"].tolist()
-        np.testing.assert_array_equal(steps["y"], expected["y"])
-    found, steps = remote.read(np.array([299, 300]))
-    assert found.numpy().tolist() == [True, False]
-    assert steps["image"].numpy().tolist() == [images([299])["image"][0], b""]
+    expected = images(sample.keys.numpy())
+    assert sample.steps["image"].numpy().tolist() == expected["image"].tolist()
+    np.testing.assert_array_equal(sample.steps["y"], expected["y"])
     with_images.memory.check()
 
 
@@ -278,7 +274,7 @@ def test_removal_and_mass_are_those_of_the_memory():
     assert total_mass.dtype == tf.float64 and count.dtype == tf.int64
     assert soft.remote.remove_to_fit() == 50
     assert soft.remote.mass() == (200, 100) and soft.remote.statistics().removed == 50
-    assert not np.any(soft.remote.read(np.arange(50))[0])
+    assert not np.any(soft.memory.read(np.arange(50))[0])
     soft.server.close()
 
 
@@ -324,21 +320,6 @@ def test_the_parts_of_a_seeded_sample_differ_and_repeat():
     keys = wide.remote.sample(400, seed=5).keys.numpy()
     np.testing.assert_array_equal(wide.remote.sample(400, seed=5).keys, keys)
     assert np.mean(keys[:134] == keys[134:268]) < 0.1
-    wide.server.close()
-
-
-def test_read_gives_the_rows_of_keys_and_says_which_are_gone():
-    wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
-    x = np.random.default_rng(0).normal(size=[450, 5000]).astype(np.float32)
-    wide.remote.insert(np.arange(450), {"x": x}, np.ones(450, np.float32))
-    keys = np.random.default_rng(1).permutation(600)
-    found, steps = wide.remote.read(keys)  # three messages
-    np.testing.assert_array_equal(found, keys < 450)
-    np.testing.assert_array_equal(steps["x"].numpy()[keys < 450], x[keys[keys < 450]])
-    assert not np.any(steps["x"].numpy()[keys >= 450])
-    assert wide.remote.statistics().sampled == 0  # a read uses no credit
-    found, steps = wide.remote.read(np.zeros([0], np.int64))
-    assert found.shape == [0] and steps["x"].shape == [0, 5000]
     wide.server.close()
 
 
@@ -478,8 +459,6 @@ BAD = {
     "shape of batch_size": (sample_call(np.int32([4])), None),
     "shape of seed": (sample_call(np.int32(4), np.int64([1])), None),
     "dtype of seed": (sample_call(np.int32(4), np.int32(1)), None),
-    "keys of a read": (("replay_read", [np.int64([3, -1])]), r"keys\[1\]"),
-    "read above a message": (("replay_read", [np.arange(100_000)]), "number of keys must be at"),
     "dtype of accepted": (
         ("replay_insert", [np.int64(7), np.float32(4), *insert_call()[1][2:]]),
         None,

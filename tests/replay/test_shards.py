@@ -194,26 +194,6 @@ def test_the_mass_is_that_of_one_memory(filled):
     assert int(count) == int(items) == sum(ITEMS)
 
 
-def test_rows_are_read_in_the_order_of_their_keys(filled):
-    keys = np.array(
-        [
-            make_keys(2, 1)[0],
-            make_keys(0, 9)[-1],
-            make_keys(1, 3)[-1],
-            make_keys(9, 1)[0],
-            make_keys(0, 1)[0],
-            make_keys(2, 2)[-1],
-        ]
-    )
-    found, steps = filled.memory.read(tf.constant(keys))
-    np.testing.assert_array_equal(found, [True, False, True, False, True, True])
-    expected = steps_of(keys)
-    np.testing.assert_array_equal(
-        steps["value"], np.where(found.numpy()[:, None], expected["value"], 0)
-    )
-    np.testing.assert_array_equal(steps["image"].numpy(), np.where(found, expected["image"], b""))
-
-
 def test_counters_and_removals_are_added_up():
     shards = [make_memory(capacity=10, hard_capacity=40) for _ in range(3)]
     for shard, memory in enumerate(shards):
