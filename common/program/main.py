@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import importlib
+import json
 import os
 import pathlib
 import shutil
@@ -36,6 +37,8 @@ from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
+_START_VARIABLE = "REPLAY_RL_START"
+"""The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
 _MAX_SOCKET_DIRECTORY = 85
 """Characters of a path; a socket's own has at most 107."""
 
@@ -301,6 +304,7 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
             environment = {
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
+                _START_VARIABLE: json.dumps([sys.orig_argv, run.changed]),
             }
             keeps_run = job == run.layout.keeper.name
             found.append(Process(job, index, command, environment, keeps_run))
@@ -404,13 +408,16 @@ _ROLES: dict[str, Callable[[_Run], None]] = {"local": _run_local, "slurm": _run_
 
 def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
+    launched = os.environ.get(_START_VARIABLE)
+    command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)
     with run.directory.hold_checkpoints():
         run.directory.write_run_record(
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
             scale_changes=flags_lib.SCALE_CHANGES.value,
             budget=flags_lib.limits(),
-            changed=run.changed,
+            changed=changed,
+            command=command,
         )
         outcome = "failed"
         try:

@@ -36,5 +36,6 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
     """
     row = csv_rows.last_row(run.learner_csv)
     if row is None:
-        return run.finished_budget == limits.to_json()
+        ended = {"outcome": "finished", "budget": limits.to_json()}
+        return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
     return limits.reached(row["wall_seconds"], row["actor_steps"], row["learner_steps"])

@@ -31,6 +31,10 @@ def clicks(run):
     return json.loads((run.workdir / "tally.json").read_text())
 
 
+def starts(run):
+    return json.loads((run.workdir / "run.json").read_text())["starts"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, start):
     run = WatchedRun(tmp_path / "run")
@@ -47,8 +51,13 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
     assert not run.pids()
     again, _ = start(run.workdir, "--max_actor_steps=15").communicate(timeout=SECONDS)
     assert again == out  # nothing was started
-    (one,) = json.loads((run.workdir / "run.json").read_text())["starts"]
+    (one,) = starts(run)
     assert one["outcome"] == "finished" and one["changed"] == {"clickers": 2}
+    assert one["command"][-4:-1] == [
+        f"--workdir={run.workdir}",
+        "--clickers=2",
+        "--config.clicks=5",
+    ]
     assert one["budget"] == {"minutes": None, "actor_steps": 15, "learner_steps": None}
 
 
@@ -66,5 +75,8 @@ def test_its_roles_run_by_hand(tmp_path, start):
     for role, process in processes.items():
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0 and "Traceback" not in err, err
-        assert ("clicked for [0, 1] of 1" in out) == (role == "clicker")
+        wanted = "finished: no evaluation" if role == "tally" else "clicked for [0, 1] of 1"
+        assert wanted in out
     assert clicks(run) >= 10
+    (one,) = starts(run)
+    assert one["outcome"] == "finished" and one["changed"] == {"clickers": 1}
