@@ -392,7 +392,7 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
         decode=lambda steps: tf.io.decode_png(tf.constant(b"no PNG")),
         retry_on=(tf.errors.UnavailableError,),
     )
-    with pytest.raises(ClusterError, match="cannot be decoded.*one version") as caught:
+    with pytest.raises(ClusterError, match="cannot be decoded.*same version") as caught:
         replay_learner.step()
     assert "\n" not in str(caught.value) and int(learner.steps) == 0
     replay_learner.close()
