@@ -1,25 +1,24 @@
-"""Keeps what finished runs have left: their CSV and JSON files, without checkpoints and logs."""
+"""Copies the CSV and JSON files of finished runs to where figures, tables and claims look."""
 
 import pathlib
 import shutil
 
-from common.experiments import registry
+from common.experiments.paper import run_path
 from common.experiments.plan import Plan, PlannedRun
 from common.experiments.status import State
 from common.reporting.run_directory import RunDirectory
 
 
 def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
-    """Copies the files of the plan's finished runs below `root`; returns the run directories there.
+    """Copies the files of the plan's finished runs below `root`.
 
-    Those that are there as they are now are left alone.
+    Returns:
+      The run directories that changed.
     """
     kept = []
     for planned in plan.of(State.FINISHED):
         run = planned.run
-        path = registry.run_path(
-            plan.paper.name, planned.scale, run.setting, run.environment, planned.seed
-        )
+        path = run_path(plan.paper.name, planned.scale, run.setting, run.environment, planned.seed)
         if _copy(planned, root / path):
             kept.append(root / path)
     return kept
@@ -27,7 +26,7 @@ def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
 
 def _copy(planned: PlannedRun, target: pathlib.Path) -> bool:
     source = RunDirectory(planned.directory)
-    # The record last: without it a copy that was cut is not taken for a finished run.
+    # The record comes last, so that a copy that was interrupted is no finished run.
     files = [
         source.config_json,
         source.learner_csv,

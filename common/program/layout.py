@@ -52,6 +52,8 @@ class Layout:
       name: shown in messages.
       roles: the roles. The first one keeps the run: its counters, limits, checkpoints and files.
       flags: names of the flags that only programs of this layout have.
+      acting_flag: name of the flag among them that gives the number of acting tasks if the cluster
+        does not list these tasks.
       local_values: returns defaults of these flags in a local run, given the flags' values, the
         number of actors and the usable cores.
       check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
@@ -61,6 +63,7 @@ class Layout:
     name: str
     roles: tuple[Role, ...]
     flags: tuple[str, ...] = ()
+    acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
     check: Callable[[Mapping[str, int]], None] = lambda tasks: None
 
@@ -108,7 +111,7 @@ class Layout:
         job = self.acting_role.name
         if not tasks:
             raise LayoutError(
-                f"--actor_processes is missing: TF_CONFIG does not list the tasks of {job}, so "
+                f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
                 "give the number of processes that share the actors"
             )
         if tasks > num_actors:
@@ -119,6 +122,6 @@ class Layout:
         if index >= tasks:
             raise LayoutError(
                 f"this is {job} {index}, counted from 0, but there are {tasks}: give every role "
-                "the same --actor_processes"
+                f"the same --{self.acting_flag}"
             )
         return range(index * num_actors // tasks, (index + 1) * num_actors // tasks)

@@ -113,6 +113,7 @@ DISTRIBUTED = Layout(
         _EVALUATOR,
     ),
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
+    acting_flag="actor_processes",
     local_values=_local_values,
     check=_check_shards,
 )

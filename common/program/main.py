@@ -186,10 +186,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
                 f"--{name} is not of this setting's layout, {layout.name}: leave it out"
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
-    if (values.get("actor_processes") or 1) > num_actors:
+    acting_tasks = values.get(layout.acting_flag) or 1
+    if acting_tasks > num_actors:
         raise UsageError(
-            f"--actor_processes must be at most --num_actors ({num_actors}), is "
-            f"{values['actor_processes']}"
+            f"--{layout.acting_flag} must be at most --num_actors ({num_actors}), is {acting_tasks}"
         )
     name = program.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
@@ -198,8 +198,13 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
     return _Run(program, config, name, num_actors, layout, values, environment, directory)
 
 
-def _make_environment(run: _Run):
-    """Returns the environment's spec, and the bytes of a step that is stored of it."""
+def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
+    """Returns the environment's spec, and the bytes of a part of the replay when it is full.
+
+    Args:
+      run: of the program.
+      share: the part of the replay.
+    """
     from common import environments
     from common.environments.spec import EnvironmentSpec
 
@@ -215,9 +220,16 @@ def _make_environment(run: _Run):
         logging.set_verbosity(verbosity)
     spec = EnvironmentSpec.of(environment)
     _require(run.program.require, spec)
-    bytes_per_step = run.program.bytes_per_step(run.config, spec, environment)
+    replay_bytes = 0
+    if share:
+        steps = getattr(run.config, "replay_capacity", 0)
+        if flags_lib.MAX_ACTOR_STEPS.value is not None:
+            copies = getattr(run.config, "num_copies", 1)
+            steps = min(steps, copies * flags_lib.MAX_ACTOR_STEPS.value)
+        step_bytes = run.program.bytes_per_step(run.config, spec, environment)
+        replay_bytes = round(share * steps * step_bytes)
     environment.close()
-    return spec, bytes_per_step
+    return spec, replay_bytes
 
 
 def _require(condition: Callable[[Any], None], spec) -> None:
@@ -227,12 +239,9 @@ def _require(condition: Callable[[Any], None], spec) -> None:
         raise UsageError(str(error)) from None
 
 
-def _check_resources(run: _Run, bytes_per_step: float, share: float) -> str:
-    """Returns a line that says what this process needs; ClusterError if there is not enough."""
-    steps = share * getattr(run.config, "replay_capacity", 0)
-    return resources.check(
-        round(steps * bytes_per_step), run.directory.path, flags_lib.IGNORE_RESOURCES.value
-    )
+def _check_resources(run: _Run, replay_bytes: int) -> str:
+    """Returns a line on what this machine has to hold; raises ClusterError if it cannot."""
+    return resources.check(replay_bytes, run.directory.path, flags_lib.IGNORE_RESOURCES.value)
 
 
 def _run_local(run: _Run) -> None:
@@ -247,7 +256,8 @@ def _run_local(run: _Run) -> None:
         run.title,
         stop,
     )
-    _, bytes_per_step = _make_environment(run)
+    has_replay = hasattr(run.config, "replay_capacity")
+    _, replay_bytes = _inspect_environment(run, share=float(has_replay))
     cores = processes.usable_cores()
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
@@ -257,7 +267,7 @@ def _run_local(run: _Run) -> None:
         if result.is_over(directory, flags_lib.limits()):
             print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
-        print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
+        print(_check_resources(run, replay_bytes), file=sys.stderr, flush=True)
         token = token_lib.load_or_create()
         with _sockets(directory) as sockets:
             topology = Topology.local(run.layout.roles, counts, sockets)
@@ -317,7 +327,7 @@ def _run_role(run: _Run) -> None:
         )
     tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
     acting = layout.acting_role
-    acting_tasks = run.values.get("actor_processes") or tasks.get(acting.name, 0)
+    acting_tasks = run.values.get(layout.acting_flag) or tasks.get(acting.name, 0)
     if acting_tasks:  # tasks that come and go need not be known here
         layout.check({**tasks, acting.name: acting_tasks})
     partners = topology.partners
@@ -330,10 +340,9 @@ def _run_role(run: _Run) -> None:
     actors = range(0)
     if role.acts:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
-    spec, bytes_per_step = _make_environment(run)
-    share = role.replay_share(topology)
-    if share:
-        logging.info("%s", _check_resources(run, bytes_per_step, share))
+    spec, replay_bytes = _inspect_environment(run, role.replay_share(topology))
+    if replay_bytes:
+        logging.info("%s", _check_resources(run, replay_bytes))
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds
@@ -376,6 +385,7 @@ def _run_role(run: _Run) -> None:
             flags_lib.CHECKPOINT_SECONDS.value,
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            run.values,
             stop,
         )
         if role is layout.keeper:

@@ -1,7 +1,6 @@
 """A replay memory that other processes use through RPC: the service and its client."""
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
@@ -9,8 +8,7 @@ from common.cluster import rpc
 from common.replay import memory as memory_lib
 from common.replay import seeds
 from common.replay.accounts import Accounts
-
-Nest = Any
+from common.types import Nest
 
 _BYTES_BESIDE_STEP = 32
 """The most that an item's key, mass or priority, and length take in a message."""
@@ -38,7 +36,6 @@ class ReplayService:
         server.register("replay_insert", self._insert, insert_signature)
         self._insert_here = tf.function(self._insert, input_signature=insert_signature)
         server.register("replay_sample", self._sample, [int32, int64])
-        server.register("replay_read", self._read, [int64s])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
         server.register("replay_remove_to_fit", memory.remove_to_fit, [])
         server.register("replay_mass", memory.mass, [])
@@ -91,11 +88,6 @@ class ReplayService:
         with tf.control_dependencies([self._fits("batch_size", batch_size)]):
             sample = self._memory.sample(batch_size, seed=seed)
         return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
-
-    def _read(self, keys):
-        with tf.control_dependencies([self._fits("the number of keys", tf.size(keys))]):
-            found, steps = self._memory.read(keys)
-        return [found, *self._memory.signature.flatten(steps)]
 
     def _fits(self, name, count):
         return tf.debugging.Assert(
@@ -184,16 +176,6 @@ class RemoteMemory:
         ]
         parts = [self._as_sample(future.result()) for future in futures]
         return parts[0] if calls == 1 else _join(parts)
-
-    def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which of the keys [B] are stored, and their steps; see `Memory.read`."""
-        futures = [
-            self._client.call_async("replay_read", [keys[begin : begin + self._rows_per_message]])
-            for begin in range(0, max(1, len(keys)), self._rows_per_message)
-        ]
-        parts = [future.result() for future in futures]
-        found, *columns = (tf.concat(column, 0) for column in zip(*parts))
-        return found, self.signature.unflatten(columns)
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets raw priorities; returns how many of the items are gone (int64)."""

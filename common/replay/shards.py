@@ -19,8 +19,7 @@ from common.replay import memory as memory_lib
 from common.replay import seeds
 from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory
-
-Nest = Any
+from common.types import Nest
 
 _AWAY_SECONDS = 5.0
 """Time before a shard that did not answer is asked again: each time-out takes a second."""
@@ -71,18 +70,6 @@ class ShardedMemory:
             count=tf.constant(count, tf.int64),
             lengths=join([part.lengths for part in parts.values()]),
             steps=join([part.steps for part in parts.values()]),
-        )
-
-    def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which of the keys [B] are stored, B > 0, and their steps; see `Memory.read`."""
-        keys, rows = self._route(keys)
-        parts = self._call(
-            {i: lambda memory, of=of: memory.read(keys[of]) for i, of in rows.items()}
-        )
-        join = _Join(rows)
-        return (
-            join([found for found, _ in parts.values()]),
-            join([steps for _, steps in parts.values()]),
         )
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:

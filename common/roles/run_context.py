@@ -1,8 +1,10 @@
 """The facts about a run that every role gets."""
 
+from collections.abc import Mapping
 import dataclasses
 import os
 import sys
+from typing import Any
 
 from common.agents.agent import Agent
 from common.cluster import rpc
@@ -37,6 +39,7 @@ class RunContext:
       checkpoint_seconds: time between checkpoints.
       evaluation_episodes: episodes per evaluation.
       evaluation_seconds: time between evaluations.
+      values: values of the layout's own flags, by name.
       stop: the request to end this process.
     """
 
@@ -53,6 +56,7 @@ class RunContext:
     checkpoint_seconds: float
     evaluation_episodes: int
     evaluation_seconds: float
+    values: Mapping[str, Any]
     stop: StopRequest
 
     def client(self, address: str, timeout_seconds: float = CALL_SECONDS) -> rpc.Client:

@@ -8,7 +8,7 @@ from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnviron
 
 
 class Recorder(dm_env.Environment):
-    """An environment that records its action; it observes a scalar, a matrix and a reused vector."""
+    """An environment of a scalar, a matrix and a reused vector that records its action."""
 
     def __init__(self):
         self.action = None

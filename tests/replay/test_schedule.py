@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import schedule_for
+from common.agents.replay_agent import ReplayAgent
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
 from common.replay.schedule import Schedule
@@ -112,25 +112,8 @@ def make_agent(**values):
         send_batch=50,
         num_copies=1,
         prefetch=1,
-        single_process=False,
     )
     return types.SimpleNamespace(**{**defaults, **values})
-
-
-@pytest.mark.parametrize(
-    "values, tolerance",
-    [
-        (dict(batch_size=256, updates_per_call=16), 2 * 256 * 16),  # two calls, or one ahead
-        (dict(batch_size=256, prefetch=16), 17 * 256),  # the current call and those drawn ahead
-        (dict(), 2 * 50 * 8),  # two sends, more than two calls of 64
-        (dict(num_copies=8), 2 * 50 * 8 * 8),
-        (dict(single_process=True, prefetch=16), 2 * 64),
-        (dict(samples_per_insert=None), 2 * 64),
-    ],
-)
-def test_the_schedule_of_an_agent(values, tolerance):
-    agent = make_agent(**values)
-    assert schedule_for(agent) == Schedule(1000, agent.samples_per_insert, tolerance)
 
 
 class Driver:
@@ -143,7 +126,7 @@ class Driver:
 
     def __init__(self, agent, processes, environments):
         self._agent, self._environments = agent, environments
-        self._schedule = schedule_for(agent)
+        self._schedule = ReplayAgent.schedule(agent)
         self._call = agent.batch_size * agent.updates_per_call
         self._timestep = agent.samples_per_insert * environments * processes
         self.inserted, self.sampled = agent.min_replay_size, 0
@@ -210,7 +193,7 @@ class Driver:
 @pytest.mark.parametrize("ratio", [0.5, 8.0, 64.0])
 @pytest.mark.parametrize("batch", [32, 64, 512])
 def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
-    """After the start neither side waits. In a band narrower than a send they would wait in turns."""
+    """After the start neither side waits; in a band narrower than a send they would, in turns."""
     agent = make_agent(batch_size=batch, samples_per_insert=ratio, prefetch=prefetch)
     for processes, environments in ((1, 1), (1, 8), (2, 4)):
         driver = Driver(agent, processes, environments)
@@ -218,7 +201,7 @@ def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
         assert driver.run(60 * unit)
         assert driver.waited(20 * unit) < 0.01 * 40 * unit
         credit = ratio * (driver.inserted - agent.min_replay_size) - driver.sampled
-        tolerance = schedule_for(agent).tolerance
+        tolerance = ReplayAgent.schedule(agent).tolerance
         sends = ratio * processes * (agent.send_batch + environments)
         assert -tolerance <= credit <= tolerance + sends
 

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
 from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory
-from common.roles.replay import make_memory
-from reproductions.d4pg.agent import D4PG
-from reproductions.d4pg.config import D4PGConfig
 
 DISTRIBUTIONS = {
     "sample": Proportional(0.6),
@@ -108,20 +104,6 @@ def test_the_median_size_is_that_of_the_paper(inserts):
             assert memory.statistics().steps <= capacity
     median = np.median(sizes[-cycles * period :])
     assert median == pytest.approx(capacity + period * inserts / 2, abs=inserts)
-
-
-@pytest.mark.parametrize("period, hard_capacity", [(None, 30), (100, 60)])
-def test_an_agent_that_removes_has_a_soft_capacity(period, hard_capacity):
-    agent = D4PG(D4PGConfig(replay_capacity=30, min_replay_size=10, batch_size=4, send_batch=10))
-    agent.removal_period = period
-    memory = make_memory(agent, EnvironmentSpec(3, 2), seed=0)
-    assert (memory.capacity, memory.hard_capacity) == (30, hard_capacity)
-    specs = agent.step_specs(EnvironmentSpec(3, 2))
-    steps = specs._make(np.zeros([30, *spec.shape], np.float32) for spec in specs)
-    for begin in range(0, 90, 30):
-        memory.insert(np.arange(begin, begin + 30), steps, np.ones(30, np.float32))
-    assert memory.statistics().steps == hard_capacity
-    assert memory.remove_to_fit() == hard_capacity - 30
 
 
 def test_what_variable_values_take_is_counted_and_used_again():
