@@ -324,7 +324,7 @@ def test_a_save_of_other_networks_is_refused(tmp_path, values):
     before = contents(tmp_path)
     other, _ = make_learner(**values)
     state = state_of(other)
-    with pytest.raises(CheckpointError, match="another run or of another version") as caught:
+    with pytest.raises(CheckpointError, match="another run or to another version") as caught:
         Checkpoints(tmp_path, {"learner": other}).restore()
     message = str(caught.value)
     assert re.search(r"learner/\S+ is (\[[\d, ]+\] there and \[[\d, ]+\] here|not there)", message)
