@@ -18,7 +18,6 @@ import numpy as np
 from common import environments
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
-from common.agents.agent import EnvironmentSpec
 from common.benchmarks.report import Row, interleave, say
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster import rpc
@@ -26,6 +25,7 @@ from common.cluster import token as token_lib
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import EnvironmentBatch
+from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from common.replay.service import RemoteMemory
 

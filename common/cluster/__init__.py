@@ -1,1 +1,1 @@
-"""Transport: RPC, token, handshake, topology, probes, parameters and the launcher."""
+"""Transport between roles: RPC, token, handshake, topology, probes, parameters, launcher."""

@@ -1,45 +1,48 @@
-"""Errors of the cluster: one line each, for the person who started the run."""
+"""Errors of the cluster, each with a message of one line for the person who started the run."""
 
 
 class ClusterError(Exception):
-    """Something about the cluster is wrong; the message says what to do."""
+    """An error of the cluster; the message says what is wrong and what to do.
 
-    may_pass = False
-    """Whether the same program may succeed at another time, without a change by a person."""
+    Attributes:
+      is_transient: whether the same program may succeed later without any change.
+    """
+
+    is_transient = False
 
 
 class AddressInUseError(ClusterError):
-    """Another process serves at the address already."""
+    """Error of a server whose address another process serves already."""
 
-    may_pass = True
+    is_transient = True
 
 
 class ServiceUnavailableError(ClusterError):
-    """A service did not answer: it is starting, gone, or slower than the call's timeout.
+    """Error of a call without a reply: the service is starting, gone, or slower than the timeout.
 
-    A call that timed out may still be applied by the service.
+    The service may still execute a call that timed out.
     """
 
-    may_pass = True
+    is_transient = True
 
 
 class NoServiceError(ClusterError):
-    """Something else than a service of a cluster answers at the address."""
+    """Error of a call to an address at which something other than a cluster's service answers."""
 
 
 class UnknownHostError(ServiceUnavailableError):
-    """The host of an address does not resolve. A role that starts gives it some seconds to."""
+    """Error of an address whose host name does not resolve."""
 
-    may_pass = False
+    is_transient = False
 
 
 class OtherRunError(ClusterError):
-    """Caller and service are of different runs."""
+    """Error of a call between processes of different runs."""
 
 
 class WrongTokenError(ClusterError):
-    """A service refused the caller's token."""
+    """Error of a call whose token the service refused."""
 
 
 class MessageTooLargeError(ClusterError):
-    """The arguments or the reply of a call exceed what one message may hold."""
+    """Error of a call whose arguments or reply exceed the size limit of a message."""

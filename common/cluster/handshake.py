@@ -1,7 +1,7 @@
-"""What a role presents with each of its calls: the cluster's token, and which run it is of.
+"""Credentials that every call carries: the cluster's token and a fingerprint of the run.
 
-It goes with the transport (`common.cluster.rpc`), so no role can forget to compare, and one that
-comes back is compared anew without anybody's doing. This module does not import TensorFlow.
+The transport (`common.cluster.rpc`) compares them in each call, so that no role can forget to and a
+restarted role is checked again. This module does not import TensorFlow.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from common.reporting.differences import differences
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """Who calls, or who serves.
+    """Identity of a caller or of a service.
 
     Attributes:
-        token: the secret of the cluster.
-        role: what this process is, for messages.
-        run: what makes the run what it is, nested mappings that JSON can hold. None, of tools and
-            tests that know no more than the token, fits every run.
+      token: the cluster's secret.
+      role: name of this process's role, for messages.
+      run: the facts that identify the run, as nested mappings that JSON can hold. None matches
+        every run: tools and tests may know only the token.
     """
 
     token: str
@@ -32,29 +32,34 @@ class Credentials:
 
     @classmethod
     def of(cls, credentials: "str | Credentials") -> "Credentials":
-        """Returns credentials as they are, or those of a token alone."""
+        """Returns credentials unchanged, or credentials that hold only the given token."""
         return cls(credentials) if isinstance(credentials, str) else credentials
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Equal for equal runs; empty without one."""
+        """SHA-256 of `run` in hexadecimal, equal for equal runs; empty if `run` is None."""
         if self.run is None:
             return ""
         text = json.dumps(self.run, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def describe(self) -> str:
-        """Returns role and run as text, for `other_run` at the other end."""
+        """Returns role and run as JSON, which the other side passes to `other_run`."""
         return json.dumps({"role": self.role, "run": self.run})
 
     def other_run(self, address: str, description: str) -> OtherRunError:
-        """Returns the error that says how the service at `address` differs from this role."""
+        """Returns the error that lists how the service's run differs from this one.
+
+        Args:
+          address: of the service.
+          description: the service's `describe()`.
+        """
         there = json.loads(description)
         found = differences(there["run"], self.run)
         said = ", ".join(
             f"{key} is {here} here and {other} there" for key, (other, here) in found.items()
         )
         return OtherRunError(
-            f"this {self.role} and the {there['role']} at {address} are not of one run: {said}; "
-            "start every role with the same flags, and the same cluster in TF_CONFIG"
+            f"this {self.role} and the {there['role']} at {address} belong to different runs: "
+            f"{said}; start every role with the same flags and the same cluster in TF_CONFIG"
         )

@@ -1,7 +1,7 @@
-"""Starts the roles of a local run as processes, restarts those that end too early, stops them all.
+"""Supervisor of a local run: starts roles as processes, restarts those that end early, stops all.
 
-Plain `subprocess` on purpose: the library supervisor reports a program that dies in its first
-second with exit status 0, any death by a signal as -1, and does not count restarts.
+It uses plain `subprocess`: the library supervisor tried before reports status 0 for a program that
+dies in its first second, -1 for every death by a signal, and does not count restarts.
 This module does not import TensorFlow.
 """
 
@@ -19,11 +19,11 @@ from common.cluster.errors import ClusterError
 from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
 
 GIVE_UP_CODE = 2
-"""Exit code of a role whose error another start would not mend: a person has to."""
+"""Exit code of a role whose error a restart cannot fix: a person has to act."""
 _POLL_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 60.0
 _GRACE_SECONDS = 20.0
-"""Pause before a restart after exit code 0: perhaps the run is just ending."""
+"""Shortest pause before a restart after exit code 0, since the run may just be ending."""
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 8192
 _ERROR = "error: "
@@ -31,14 +31,14 @@ _ERROR = "error: "
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A role's process to start.
+    """A process to start.
 
     Attributes:
-        name: the role, for example `actor`.
-        index: which of them.
-        command: program and arguments; no shell reads them.
-        environment: variables on top of the launcher's own.
-        keeps_run: whether its end with exit code 0 is the end of the run, for the others too.
+      name: its role, for example `actor`.
+      index: its index among the processes of that role.
+      command: program and arguments, run without a shell.
+      environment: variables in addition to the launcher's own.
+      keeps_run: whether the run is over once this process has ended with exit code 0.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Process:
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
-    """The state of a role's process.
+class ProcessState:
+    """State of a supervised process.
 
     Attributes:
-        running: whether it runs; False also while it waits to be started again.
-        exit_code: of its last end: minus the signal's number for a death by signal, None if it
-            has not ended yet.
-        restarts: how often it was started again.
-        pid: of its process, the last one if it does not run; None before the first start.
-        pause_seconds: time until its next start; None if none is due.
+      running: whether it runs; False also while it waits for a restart.
+      exit_code: its last exit code: minus the signal's number after a death by a signal, None if
+        it has not ended yet.
+      restarts: number of restarts.
+      pid: its process id, the last one if it does not run; None before the first start.
+      pause_seconds: time until the next restart; None if none is due.
     """
 
     running: bool
@@ -69,28 +69,21 @@ class State:
 
 
 class LocalCluster:
-    """The processes of a local run, from `start` to `stop`; a context manager does both.
+    """Supervised processes of a local run, from `start` to `stop`; a context manager calls both.
 
-    Every process leads a session of its own, so that Ctrl-C reaches only the launcher, which
-    stops them in order. If the launcher dies by whatever cause, Linux kills them.
+    Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
+    stops the processes in order. If the launcher dies for any reason, Linux kills them.
 
-    A process that ends is started again, after a pause that doubles with each short run, up to a
-    minute. The exceptions are the process that keeps the run, if it ends with exit code 0, and then
-    all others that do. The run fails
+    A process that ends is restarted after a pause. The pause doubles with each short run, up to a
+    minute. There are two exceptions: the process that keeps the run is done when it ends with exit
+    code 0, and from then on so is every other process that ends with 0. The run fails
 
-    - if a role has never come up (`processes.report_ready`) and ends with GIVE_UP_CODE, or for the
-      `give_up_after`-th time;
-    - if the role that keeps the run ends so with GIVE_UP_CODE later, or does not come up again in
-      as many tries.
+    - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
+      for the `give_up_after`-th time;
+    - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
+      times in a row before it is ready.
 
-    Any other role may die as often as it likes once it has come up (Ape-X appendix F).
-
-    Args:
-        processes: what to start, in this order.
-        log_directory: gets `ROLE-INDEX.log`, appended to across restarts.
-        give_up_after: tries without coming up that end the run.
-        steady_seconds: a process that runs for so long has the shortest pause again.
-        pause_seconds: the shortest pause before a restart.
+    Any other process may die any number of times once it has been ready (Ape-X appendix F).
     """
 
     def __init__(
@@ -101,6 +94,15 @@ class LocalCluster:
         steady_seconds: float = 60.0,
         pause_seconds: float = 0.5,
     ):
+        """Prepares the processes.
+
+        Args:
+          processes: started in this order.
+          log_directory: gets a log `ROLE-INDEX.log` per process; restarts append to it.
+          give_up_after: number of failed starts, without becoming ready, that ends the run.
+          steady_seconds: run time after which the pause is the shortest again.
+          pause_seconds: shortest pause before a restart.
+        """
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
         self._steady_seconds = steady_seconds
@@ -108,10 +110,11 @@ class LocalCluster:
         self._supervised = {(one.name, one.index): _Supervised(one) for one in processes}
         self._is_over = False
         self._failure: str | None = None
+        self._events: list[str] = []
         self._lock = threading.Lock()
         self._started = threading.Event()
         self._stop_deadline: float | None = None
-        # One thread starts all processes: the parent-death signal follows the thread's life.
+        # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     def __enter__(self) -> "LocalCluster":
@@ -122,10 +125,10 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Starts every role; call it once.
+        """Starts every process; call it once.
 
         Raises:
-            ClusterError: a command cannot be started; those that could are stopped again.
+          ClusterError: a command cannot be started. Processes that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
         self._thread.start()
@@ -136,25 +139,31 @@ class LocalCluster:
             raise ClusterError(failure)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every role, after the timeout SIGKILL; returns when all are gone."""
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
         if self._thread.ident is None:
             return
         if self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + timeout_seconds
         self._thread.join()
 
-    def states(self) -> dict[tuple[str, int], State]:
-        """Returns the state of each role, by (name, index)."""
+    def states(self) -> dict[tuple[str, int], ProcessState]:
+        """Returns the state of each process by (name, index)."""
         with self._lock:
             return {key: one.state() for key, one in self._supervised.items()}
 
     def failure(self) -> str | None:
-        """Returns the first failure, with the end of that role's log; None if there is none."""
+        """Returns the first failure with the end of that process's log, None without a failure."""
         with self._lock:
             return self._failure
 
+    def take_events(self) -> list[str]:
+        """Returns a line for each death followed by a restart since the last call."""
+        with self._lock:
+            events, self._events = self._events, []
+            return events
+
     def log_path(self, name: str, index: int) -> pathlib.Path:
-        """Returns the path of a role's log."""
+        """Returns the path of a process's log."""
         return self._log_directory / f"{name}-{index}.log"
 
     def _supervise(self) -> None:
@@ -170,7 +179,7 @@ class LocalCluster:
         except Exception as error:
             with self._lock:
                 self._failure = self._failure or f"the supervisor failed: {error!r}"
-            while self._stop_deadline is None:  # this thread's end would kill the roles
+            while self._stop_deadline is None:  # the end of this thread would kill the processes
                 time.sleep(_POLL_SECONDS)
         self._end_all()
 
@@ -204,7 +213,7 @@ class LocalCluster:
             one.begin(popen, reader)
 
     def _attend(self, one: "_Supervised") -> None:
-        """Notices a process that has ended, and starts it again when its time has come."""
+        """Records the end of a process, and restarts it once its pause is over."""
         now = time.monotonic()
         if one.restart_at is not None:
             if self._is_over and one.exit_code == 0:
@@ -234,26 +243,34 @@ class LocalCluster:
                 one.short_runs = one.short_runs + 1 if short else 0
                 pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
                 least = _GRACE_SECONDS if code == 0 else 0.0
-                one.restart_at = now + min(max(pause, least), _MAX_PAUSE_SECONDS)
+                pause = min(max(pause, least), _MAX_PAUSE_SECONDS)
+                one.restart_at = now + pause
+                if code:
+                    how, said = self._end_of(one)
+                    why = f" ({said})" if said else ""
+                    self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
     def _gives_up(self, one: "_Supervised") -> bool:
         if one.has_been_ready and not one.process.keeps_run:
             return False
-        return one.exit_code == GIVE_UP_CODE or one.vain_tries >= self._give_up_after
+        return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
+
+    def _end_of(self, one: "_Supervised") -> tuple[str, str]:
+        """Returns how a process ended, and the error line at the end of its log ("" if none)."""
+        process, code = one.process, one.exit_code
+        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+        last = _tail(self.log_path(process.name, process.index)).rpartition("\n")[2]
+        said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
+        return f"{process.name} {process.index} ended with {how}", said
 
     def _describe(self, one: "_Supervised") -> str:
-        process, code = one.process, one.exit_code
-        path = self.log_path(process.name, process.index)
-        tail = _tail(path)
-        last = tail.splitlines()[-1] if tail else ""
-        if code == GIVE_UP_CODE and last.startswith(_ERROR):
-            return (
-                f"{process.name} {process.index}: {last.removeprefix(_ERROR)} (its log is {path})"
-            )
-        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        if code != GIVE_UP_CODE:
-            how += f" after {one.restarts} restarts without coming up; given up"
-        return f"{process.name} {process.index} ended with {how}; {path} ends with:\n{tail}"
+        path = self.log_path(one.process.name, one.process.index)
+        how, said = self._end_of(one)
+        if one.exit_code != GIVE_UP_CODE:
+            how += f" after {one.restarts} restarts without becoming ready; given up"
+        elif said:
+            return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
+        return f"{how}; {path} ends with:\n{_tail(path)}"
 
     def _end_all(self) -> None:
         self._signal_all(signal.SIGTERM)
@@ -276,11 +293,11 @@ class LocalCluster:
     def _signal_all(self, number: int) -> None:
         for one in self._supervised.values():
             if one.popen is not None and one.popen.poll() is None:
-                os.killpg(one.popen.pid, number)  # it leads its group, and is not reaped yet
+                os.killpg(one.popen.pid, number)  # it leads its group and is not reaped yet
 
 
 class _Supervised:
-    """A process with what the supervising thread knows of it."""
+    """A process with the supervising thread's records of it."""
 
     def __init__(self, process: Process):
         self.process = process
@@ -289,7 +306,7 @@ class _Supervised:
         self.is_done = False
         self.restarts = 0
         self.short_runs = 0
-        self.vain_tries = 0
+        self.failed_starts = 0
         self.has_been_ready = False
         self.started_at = 0.0
         self.restart_at: float | None = None
@@ -297,12 +314,12 @@ class _Supervised:
         self._reader = -1
 
     def begin(self, popen: subprocess.Popen, reader: int) -> None:
-        """Takes over a process that was just started, and the pipe on which it reports."""
+        """Records a start and takes over the pipe on which the process reports that it is ready."""
         self.popen, self._reader = popen, reader
         self.started_at, self.restart_at, self._is_ready = time.monotonic(), None, False
 
     def check_ready(self) -> None:
-        """Reads whether the process has come up."""
+        """Reads the pipe unless the process is known to be ready."""
         if self._is_ready:
             return
         try:
@@ -312,15 +329,15 @@ class _Supervised:
         self.has_been_ready |= self._is_ready
 
     def end(self, code: int) -> None:
-        """Takes in the process's end."""
+        """Records the end of the process."""
         self.check_ready()
         os.close(self._reader)
         self.exit_code = code
-        self.vain_tries = 0 if self._is_ready else self.vain_tries + 1
+        self.failed_starts = 0 if self._is_ready else self.failed_starts + 1
 
-    def state(self) -> State:
-        """Returns the state, for others."""
-        return State(
+    def state(self) -> ProcessState:
+        """Returns the public state."""
+        return ProcessState(
             self.popen is not None and self.popen.returncode is None,
             self.exit_code,
             self.restarts,

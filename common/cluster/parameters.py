@@ -1,7 +1,7 @@
-"""Immutable, versioned snapshots of the learner's parameters for everyone who acts.
+"""Immutable, versioned snapshots of the learner's parameters for actors and evaluator.
 
-A snapshot's header and its parameters are one tensor, replaced as a whole, so no reader can see
-half of each of two versions. Large ones are read as slices that name the version they want.
+Header and parameters of a snapshot are one tensor that is replaced as a whole, so that no reader
+gets a mixture of two versions. Large snapshots are read in slices; each request names its version.
 """
 
 import dataclasses
@@ -16,24 +16,25 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 
 STATUS_METHOD = "parameters_status"
 READ_METHOD = "parameters_read"
-SLICE_SIZE = 500_000  # float32: 2 MB, half of what a message holds
-MAX_READ_ATTEMPTS = 20
+SLICE_SIZE = 500_000
+"""Parameters (float32) in a slice: 2 MB, half of what a message holds."""
+_MAX_READ_ATTEMPTS = 20
 _HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
 _HEADER_FLOATS = 2 * _HEADER_FIELDS
 _UNSEEN_VERSIONS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Status:
-    """The learner's progress at its newest publication.
+class LearnerStatus:
+    """The learner's progress when it published its newest snapshot.
 
     Attributes:
-        version: of the newest snapshot; 0 before the first. It grows with every publication, also
-            from one start of the learner to the next.
-        learner_steps: learner updates at its publication.
-        actor_steps: environment steps of all actors at its publication.
-        wall_seconds: since the run's first start, at its publication.
-        finished: whether it is the run's last.
+      version: version of that snapshot; 0 before the first. It grows with every publication, also
+        across restarts of the learner.
+      learner_steps: updates done.
+      actor_steps: environment steps of all actors.
+      wall_seconds: seconds since the run's first start.
+      finished: whether the snapshot is the run's last.
     """
 
     version: int
@@ -45,27 +46,32 @@ class Status:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """One version whole.
+    """A complete version of the parameters.
 
     Attributes:
-        status: the version and the counters that were published with it.
-        flat: [P] float32, the parameters in the publisher's order; the reader's own copy.
+      status: the version and the counters published with it.
+      flat: [P] float32, the parameters in the publisher's order; the reader's own copy.
     """
 
-    status: Status
+    status: LearnerStatus
     flat: np.ndarray
 
 
 class ParameterService:
-    """Publishes parameters from the process of a `rpc.Server` that has not started yet.
-
-    Args:
-        server: where the methods are registered.
-        num_parameters: P.
-        keep_versions: how many versions stay readable, the newest among them. Each takes 4P bytes.
-    """
+    """Publisher of parameters."""
 
     def __init__(self, server: rpc.Server, num_parameters: int, keep_versions: int = 4):
+        """Registers the methods.
+
+        Args:
+          server: offers the methods; must not have started yet.
+          num_parameters: P.
+          keep_versions: number of versions that stay readable, including the newest; 4 P bytes
+            each.
+
+        Raises:
+          ValueError: `num_parameters` is less than 1 or `keep_versions` less than 2.
+        """
         if num_parameters < 1 or keep_versions < 2:
             raise ValueError(
                 "num_parameters must be at least 1 and keep_versions at least 2, "
@@ -73,10 +79,11 @@ class ParameterService:
             )
         self.num_parameters = num_parameters
         self._lock = threading.Lock()
-        # Readers keep what they hold while a learner restarts: the clock makes its versions newer.
+        # Microseconds since 1970, so that a restarted learner's versions are newer than those that
+        # readers still hold.
         self._version = time.time_ns() // 1000
         self._status = tf.Variable(tf.zeros([_HEADER_FIELDS], tf.int64), trainable=False)
-        # Version v lives in slot v mod K. A variable without value yet would not trace.
+        # Slot v mod K holds version v. Tracing needs variables with a value.
         self._slots = [
             tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False, shape=tf.TensorShape([None]))
             for _ in range(keep_versions)
@@ -84,10 +91,11 @@ class ParameterService:
         server.register(STATUS_METHOD, self._serve_status, [])
         server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
 
-    def go_on_after(self, version: int) -> None:
-        """Makes the next versions newer than one of a former start, and those shortly after it.
+    def continue_after(self, version: int) -> None:
+        """Makes the next versions newer than one that an earlier start of the learner recorded.
 
-        Whatever the clock says: one that was put back would leave readers with old parameters.
+        The margin covers later versions that were not recorded. Without this call, a clock that was
+        set back would make readers keep old parameters.
         """
         with self._lock:
             self._version = max(self._version, version + _UNSEEN_VERSIONS)
@@ -100,10 +108,17 @@ class ParameterService:
         wall_seconds: float,
         finished: bool = False,
     ) -> int:
-        """Makes a copy of `flat`, [P] float32, the newest snapshot and returns its version.
+        """Publishes a copy of `flat` as the newest snapshot and returns its version.
+
+        Args:
+          flat: [P] float32.
+          learner_steps: updates done.
+          actor_steps: environment steps of all actors.
+          wall_seconds: seconds since the run's first start.
+          finished: whether this is the run's last snapshot.
 
         Raises:
-            ValueError: `flat` has another shape or dtype.
+          ValueError: `flat` has another shape or dtype.
         """
         if tuple(flat.shape) != (self.num_parameters,) or tf.as_dtype(flat.dtype) != tf.float32:
             raise ValueError(
@@ -126,7 +141,10 @@ class ParameterService:
         return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
 
     def _serve_slice(self, version: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """Returns the header, as floats, and `flat[offset:offset + size]`; none if it is gone."""
+        """Returns header and `flat[offset:offset + size]`; the header alone if the slot was reused.
+
+        The header's int64 fields are bitcast to float32.
+        """
         slot = tf.cast(tf.math.floormod(version, len(self._slots)), tf.int32)
         packed = tf.switch_case(slot, [variable.read_value for variable in self._slots])
         header = tf.bitcast(tf.reshape(packed[:_HEADER_FLOATS], [_HEADER_FIELDS, 2]), tf.int64)
@@ -136,27 +154,23 @@ class ParameterService:
 
 
 class ParameterClient:
-    """Reads the snapshots of a `ParameterService`.
-
-    Args:
-        client: of the job that publishes.
-    """
+    """Reader of the snapshots of a `ParameterService`."""
 
     def __init__(self, client: rpc.Client):
         self._client = client
 
-    def latest(self) -> Status:
-        """Returns the learner's progress; raises what `rpc.Client.call` does."""
+    def latest(self) -> LearnerStatus:
+        """Returns the learner's progress; raises the errors of `rpc.Client.call`."""
         return self._latest()[0]
 
     def read(self, if_newer_than: int = 0) -> Snapshot | None:
         """Returns the newest snapshot, or None if its version is not above `if_newer_than`.
 
         Raises:
-            ServiceUnavailableError: no answer, or versions vanish faster than they can be read.
-            Otherwise as `rpc.Client.call`.
+          ServiceUnavailableError: no answer, or versions are replaced faster than they can be read.
+          ClusterError: see `rpc.Client.call`.
         """
-        for _ in range(MAX_READ_ATTEMPTS):
+        for _ in range(_MAX_READ_ATTEMPTS):
             status, num_parameters = self._latest()
             if status.version <= if_newer_than:
                 return None
@@ -168,14 +182,15 @@ class ParameterClient:
             "read: publish less often, or keep more versions"
         )
 
-    def _latest(self) -> tuple[Status, int]:
+    def _latest(self) -> tuple[LearnerStatus, int]:
+        """Returns the learner's progress and P."""
         fields, num_parameters = self._client.call(STATUS_METHOD)
         version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
-        status = Status(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
+        status = LearnerStatus(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)
 
     def _read_version(self, version: int, num_parameters: int) -> np.ndarray | None:
-        """Returns [P] float32 of one version, or None if it is gone."""
+        """Returns the parameters [P] float32 of a version, or None if it was replaced."""
         offsets = range(0, num_parameters, SLICE_SIZE)
         futures = [
             self._client.call_async(

@@ -1,4 +1,4 @@
-"""What each role's process does at its start: die with its parent, stop in order, share cores."""
+"""Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
 
 import contextlib
 import ctypes
@@ -10,7 +10,7 @@ import time
 from common.cluster.errors import ClusterError
 
 READY_VARIABLE = "REPLAY_RL_READY"
-"""Number of the descriptor on which a process tells its launcher that it has come up."""
+"""Environment variable with the descriptor on which a process reports to its launcher."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -19,15 +19,18 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 def set_parent_death_signal(
     parent_pid: int | None = None, signal_number: int = signal.SIGKILL
 ) -> None:
-    """Asks Linux to signal this process when its parent dies; elsewhere does nothing.
+    """Asks Linux to signal this process when its parent dies; does nothing on other systems.
 
-    The parent is the *thread* that started this process: it has to live as long as it should.
-    The setting survives `exec`, and ends at a `fork`.
+    The parent is the *thread* that started this process: the signal comes when that thread ends.
+    The setting survives `exec`, but not `fork`.
 
     Args:
-        parent_pid: who the parent should be, where the caller knows. If the process has another
-            parent by now, that one has died already and this process ends at once.
-        signal_number: what to send.
+      parent_pid: the expected parent, where the caller knows it. If this process has another parent
+        by now, the expected one has died already and this process ends at once.
+      signal_number: the signal to send.
+
+    Raises:
+      OSError: Linux refused the setting.
     """
     if _LIBC is None:
         return
@@ -40,7 +43,10 @@ def set_parent_death_signal(
 
 
 def report_ready() -> None:
-    """Tells the launcher, if there is one, that this process has come up; repeats do nothing."""
+    """Tells the launcher, if there is one, that this process is ready; repeated calls do nothing.
+
+    A process is ready once its service runs and the first answers of its partners have arrived.
+    """
     number = os.environ.pop(READY_VARIABLE, None)
     if number is not None:
         with contextlib.suppress(OSError):
@@ -49,37 +55,40 @@ def report_ready() -> None:
 
 
 class StopRequest:
-    """Whether SIGTERM or SIGINT asked this process to stop, for loops that end in good order.
+    """A request to stop in an orderly way, made by SIGTERM, SIGHUP, SIGINT or `request`.
 
-    A second SIGINT raises KeyboardInterrupt, for people who cannot wait. `install` belongs into
-    the main thread.
+    A second SIGINT raises KeyboardInterrupt, for people who cannot wait.
+
+    Attributes:
+      exit_code: the exit code for a program that a signal stopped: 128 plus the signal's number, as
+        in shells. It is 0 otherwise, so that a supervisor restarts programs that were cut off but
+        not those that are done.
     """
 
     def __init__(self):
-        self._requested = False  # no threading.Event: its lock is not safe in a signal handler
+        self._requested = False  # not a threading.Event: its lock is unsafe in a signal handler
         self.exit_code = 0
-        """For a program that a signal stopped: 128 plus its number, as shells have it.
-
-        0 is left to say that all is done, so that a supervisor starts again what is not.
-        """
 
     def install(self) -> "StopRequest":
-        """Takes over SIGTERM, SIGHUP (a closed terminal) and SIGINT; returns itself."""
+        """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
+
+        Call it in the main thread.
+        """
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._on_signal)
         return self
 
     @property
     def requested(self) -> bool:
-        """Whether to stop."""
+        """True once a stop was requested."""
         return self._requested
 
     def request(self) -> None:
-        """Asks to stop from inside the program."""
+        """Requests a stop from inside the program."""
         self._requested = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps, at most until a request comes; returns `requested`."""
+        """Sleeps until a stop is requested, at most `seconds`; returns `requested`."""
         deadline = time.monotonic() + seconds
         while not self._requested and (remaining := deadline - time.monotonic()) > 0:
             time.sleep(min(0.05, remaining))
@@ -93,64 +102,76 @@ class StopRequest:
 
 
 class PatienceError(ClusterError):
-    """A partner has been gone for too long."""
+    """Error of a role that has waited too long for another one."""
 
-    may_pass = True
+    is_transient = True
 
 
 class Patience:
-    """Ends a role whose partner is gone for good: no job should outlive its run unnoticed.
+    """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
 
-    Args:
-        partner: who is waited for, for the message.
-        seconds: how long without an answer is too long; `default_seconds` if None.
+    Attributes:
+      default_seconds: limit of the waits in this process that name none. Longer than a machine
+        takes to restart.
     """
 
     default_seconds = 1800.0
-    """Of this process. A machine that restarts takes less."""
 
-    def __init__(self, partner: str, seconds: float | None = None):
-        self._partner = partner
+    def __init__(self, complaint: str, seconds: float | None = None):
+        """Begins to wait.
+
+        Args:
+          complaint: beginning of the error message, such as "no answer from the learner".
+          seconds: the limit; `default_seconds` if None.
+        """
+        self._complaint = complaint
         self._seconds = self.default_seconds if seconds is None else seconds
         self.renew()
 
     def renew(self) -> None:
-        """Starts to wait anew: there was an answer."""
+        """Restarts the wait, after an answer."""
         self._since = time.monotonic()
 
     def check(self, error: Exception | None = None) -> None:
-        """Raises PatienceError if the wait has been too long; `error` is how the last try ended."""
+        """Raises PatienceError if the wait exceeds the limit.
+
+        Args:
+          error: of the last attempt, quoted in the message.
+
+        Raises:
+          PatienceError: there was no `renew` for longer than the limit.
+        """
         if time.monotonic() - self._since > self._seconds:
             why = "" if error is None else f" ({error})"
             raise PatienceError(
-                f"{self._partner} for {self._seconds / 60:g} minutes{why}: this role ends; start "
-                "it again when the others are back, --patience_minutes waits longer"
+                f"{self._complaint} for {self._seconds / 60:g} minutes{why}: this role ends; start "
+                "it again when the others are back, or wait longer with --patience_minutes"
             )
 
 
 def usable_cores() -> int:
-    """Returns how many cores this process may use, which can be fewer than the machine has."""
+    """Returns the number of cores that this process may use, at most those of the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """Returns the environment variables that hold OpenMP and BLAS to so many threads."""
+    """Returns environment variables that limit OpenMP and BLAS to `threads` threads."""
     return {name: str(threads) for name in _THREAD_VARIABLES}
 
 
 def limit_threads(threads: int) -> None:
-    """Holds TensorFlow, OpenMP and BLAS in this process to `threads` threads a pool.
+    """Limits TensorFlow, OpenMP and BLAS in this process to `threads` threads per pool.
 
-    Call it before anything imports numpy, which reads its variables once, or start the process
-    with `thread_environment`. TensorFlow must not have run an op yet.
+    NumPy reads the environment variables once: call this before anything imports NumPy, or start
+    the process with `thread_environment`.
 
     Raises:
-        RuntimeError: TensorFlow runs already.
+      RuntimeError: TensorFlow has run an op already.
     """
     os.environ.update(thread_environment(threads))
-    import tensorflow as tf  # after the variables; and the launcher's process goes without it
+    import tensorflow as tf  # after the variables, and never in the launcher's process
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

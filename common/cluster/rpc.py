@@ -1,12 +1,12 @@
-"""Services and clients over `tf.distribute.experimental.rpc`, with what that runtime leaves out.
+"""Servers and clients over `tf.distribute.experimental.rpc` that close the gaps of that runtime.
 
-It checks dtypes but not shapes, "starts" on a port it could not bind, waits without end for a
-server that is not there, and lets every caller in. Its `StatusOrResult` adds an op to whatever
-graph is being traced when the garbage collector meets it. `Server` and `Client` close these gaps.
+The runtime checks dtypes but not shapes, "starts" on a port that it could not bind, waits for ever
+for a server that is not there, and admits every caller. Its `StatusOrResult` adds an op to whatever
+graph is being traced when the garbage collector deletes it.
 
-A message holds 4 MiB. float32 and strings travel as they are in memory; integers travel as
-varints (a uint8 from 128 takes two bytes, a negative int32 ten), and bulk uint8 is twelve times
-slower than the same bytes as a string or bitcast to float32.
+A message holds 4 MiB. float32 and strings travel as they are in memory, integers as varints: a
+uint8 from 128 takes two bytes, a negative int32 ten. Bulk uint8 is twelve times slower than the
+same bytes as a string or bitcast to float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,10 @@ from common.cluster.errors import (
 )
 from common.cluster.handshake import Credentials
 from common.cluster.probe import probe
-from common.cluster.topology import split_address
+from common.cluster.topology import check_address, split_address, unix_path
+from common.types import Nest
 
-# TensorFlow's client and server leave gRPC's default limit; the slack is for headers and token.
+# TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
 DEFAULT_TIMEOUT_SECONDS = 30.0
 _PING = "ping"
@@ -59,36 +60,37 @@ _VARINT_DTYPES = frozenset(
 )
 _MAX_VARINT_BYTES = 10
 
-Nest = Any
-
 
 class Server:
-    """A set of methods at one address, each for roles of the same cluster and run only.
+    """A set of methods at an address, for callers of the same cluster and run only.
 
-    Register every method, then `start`. Calls run in parallel on TensorFlow's threads.
-
-    Args:
-        address: `host:port` to listen at.
-        credentials: what callers must present; a token alone admits those of every run.
-        advertised_address: the address that others call, where it differs from `address`.
-
-    Raises:
-        AddressInUseError: the port is taken.
-        ClusterError: the host does not resolve or is not one of this machine.
+    Register every method, then call `start`. Calls run in parallel on TensorFlow's threads.
     """
 
     def __init__(
         self, address: str, credentials: str | Credentials, advertised_address: str | None = None
     ):
+        """Checks that the address can be bound.
+
+        Args:
+          address: `host:port` or `unix:/path` to listen at.
+          credentials: credentials that callers must present; a token alone admits every run.
+          advertised_address: the address that others call, if it differs from `address`.
+
+        Raises:
+          AddressInUseError: the port is taken.
+          ClusterError: the token is empty, or the host does not resolve to an address of this
+            machine.
+        """
         self._credentials = Credentials.of(credentials)
         if not self._credentials.token:
-            raise ClusterError("a server needs a token that is not empty: see REPLAY_RL_TOKEN")
+            raise ClusterError("a server needs a token that is not empty: set REPLAY_RL_TOKEN")
         _check_can_bind(address)
         self.address = address
         self.advertised_address = advertised_address or address
         self._identity = uuid.uuid4().hex
         self._started = False
-        self._functions: dict[str, Any] = {}  # alive as long as the server runs them
+        self._functions: dict[str, Any] = {}  # the server needs them to stay alive
         self._server = tf.distribute.experimental.rpc.Server.create("grpc", address)
         self.register(_PING, lambda: tf.constant(self._identity), [])
         description = self._credentials.describe()
@@ -97,16 +99,19 @@ class Server:
     def register(
         self, name: str, function: Callable[..., Nest], input_signature: Sequence[tf.TensorSpec]
     ) -> None:
-        """Offers `function(*arguments) -> nest of tensors` under `name`, behind the credentials.
+        """Offers `function(*arguments) -> nest of tensors` under `name`.
 
-        Nothing of the function runs before the credentials and the arguments' shapes were checked;
-        the caller of a wrong one gets `WrongTokenError`, `OtherRunError` or
+        The function runs only after the credentials and the shapes of the arguments were checked.
+        If they are wrong, the caller gets `WrongTokenError`, `OtherRunError` or
         `tf.errors.InvalidArgumentError`.
 
         Args:
-            name: unique in this server.
-            function: Python function to trace, or a `tf.function`; returns at least one tensor.
-            input_signature: a spec for each argument, the credentials not among them.
+          name: unique in this server.
+          function: Python function to trace, or a `tf.function`; returns at least one tensor.
+          input_signature: a spec for each argument, without the credentials.
+
+        Raises:
+          ClusterError: the server has started, the name is taken, or the function returns nothing.
         """
         self._register(name, function, input_signature, any_run=self._credentials.run is None)
 
@@ -125,11 +130,11 @@ class Server:
         if name in self._functions:
             raise ClusterError(f"the method {name!r} is registered twice")
 
-        # The runtime does not hold callers to a signature's shapes, so the signature has none and
-        # the graph checks them; a join makes one string of what may be missing.
+        # The runtime does not enforce a signature's shapes, so the signature has none and the graph
+        # checks them. Joining turns a missing string into an empty one.
         def guarded(credentials, *arguments):
             presented = tf.reshape(credentials, [-1])
-            token, run = (tf.strings.reduce_join(one) for one in (presented[:1], presented[1:]))
+            token, run = (tf.strings.reduce_join(part) for part in (presented[:1], presented[1:]))
             admitted = tf.debugging.Assert(
                 tf.equal(token, self._credentials.token), [_WRONG_TOKEN_TEXT]
             )
@@ -152,18 +157,18 @@ class Server:
         concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
         if not concrete.outputs:
             raise ClusterError(
-                f"the method {name!r} returns nothing: return a tensor, so that "
-                "its caller learns when it is done"
+                f"the method {name!r} returns nothing: return a tensor, so that its caller learns "
+                "when the call is done"
             )
         self._server.register(name, concrete)
         self._functions[name] = concrete
 
     def start(self, timeout_seconds: float = 30.0) -> None:
-        """Serves, and makes one call to the advertised address to prove that it arrives here.
+        """Starts to serve, and calls the advertised address to check that it leads here.
 
         Raises:
-            AddressInUseError: another server answers there.
-            ServiceUnavailableError: nobody answers there within the timeout.
+          AddressInUseError: another server answers there.
+          ServiceUnavailableError: nothing answers there within the timeout.
         """
         self._server.start()
         self._started = True
@@ -185,24 +190,24 @@ class Server:
             raise _address_in_use(self.advertised_address)
 
     def close(self) -> None:
-        """Stops serving and frees the port; callers that wait get `ServiceUnavailableError`."""
-        self._server = None  # the deletion of TensorFlow's object is what stops it
+        """Stops serving and frees the port; waiting callers get `ServiceUnavailableError`."""
+        self._server = None  # TensorFlow's server stops when its object is deleted
 
 
 class Future:
-    """A call under way. Dropping it does not cancel the call."""
+    """A pending call. Dropping the future does not cancel the call."""
 
     def __init__(self, client: "Client", handle: tf.Tensor, deleter: tf.Tensor, output_specs: Nest):
         self._client = client
         self._handle = handle
-        self._deleter = deleter  # the reply goes when this tensor does
+        self._deleter = deleter  # the reply is deleted with this tensor
         self._output_specs = output_specs
 
     def result(self) -> Nest:
-        """Waits for the reply, a nest of tensors; raises the errors that `Client.call` names.
+        """Waits for the reply, a nest of tensors; raises the errors of `Client.call`.
 
-        In a graph, call it once; the errors come when the graph runs, as TensorFlow's: see
-        `Client.readable_errors`.
+        In a graph, call it once. Errors then occur when the graph runs, as TensorFlow errors that
+        `Client.readable_errors` converts.
         """
         specs = tf.nest.flatten(self._output_specs)
         dtypes = [spec.dtype for spec in specs]
@@ -212,7 +217,7 @@ class Future:
         else:
             values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
             with tf.control_dependencies(values):
-                # An executor frees a tensor after its last reader, so the deleter needs one.
+                # Graph executors free a tensor after its last use, so the deleter needs a use here.
                 gen_rpc_ops.delete_rpc_future_resource(self._handle, self._deleter)
             values = [
                 tf.ensure_shape(value, spec.shape)
@@ -222,15 +227,10 @@ class Future:
 
 
 class Client:
-    """Calls the methods of one `Server`, from eager code, graphs and `tf.data` functions.
+    """Caller of the methods of a `Server`, from eager code, graphs and `tf.data` functions.
 
-    It connects at the first call, so roles may start in any order, and recovers by itself within
-    seconds when a server that was gone is back. Safe under many threads.
-
-    Args:
-        address: the server's advertised `host:port`.
-        credentials: of the cluster; a token alone fits services of every run.
-        timeout_seconds: for calls that name none.
+    It connects at the first call, so that roles may start in any order, and recovers within seconds
+    when a server that was gone is back. Thread-safe.
     """
 
     def __init__(
@@ -239,7 +239,17 @@ class Client:
         credentials: str | Credentials,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ):
-        split_address(address)
+        """Makes a client that is not connected yet.
+
+        Args:
+          address: the advertised `host:port` or `unix:/path` of the server.
+          credentials: of this process; a token alone matches servers of every run.
+          timeout_seconds: timeout of calls that name none.
+
+        Raises:
+          ClusterError: the address is malformed.
+        """
+        check_address(address)
         self.address = address
         self.timeout_seconds = timeout_seconds
         self._credentials = Credentials.of(credentials)
@@ -255,38 +265,39 @@ class Client:
         """Calls a method and waits for its reply.
 
         Args:
-            method: a name that the server registered.
-            arguments: tensors, or what converts to them with the server's dtypes.
-            timeout_seconds: how long the reply may take; a late call may still be applied.
+          method: name of a registered method.
+          arguments: tensors, or values that convert to tensors of the registered dtypes.
+          timeout_seconds: how long the reply may take. The server may still execute a call that
+            timed out.
 
         Returns:
-            The nest of tensors that the method returned.
+          The nest of tensors that the method returned.
 
         Raises:
-            ServiceUnavailableError: no reply in time.
-            WrongTokenError: the server has another token.
-            OtherRunError: the server is of another run.
-            NoServiceError: something else is at the address.
-            MessageTooLargeError: arguments or reply exceed 4 MiB.
-            ClusterError: the server has no such method.
-            tf.errors.OpError: the error of the method itself, with its own type.
+          ServiceUnavailableError: no reply in time.
+          WrongTokenError: the server has another token.
+          OtherRunError: the server belongs to another run.
+          NoServiceError: something other than a server of this kind answers.
+          MessageTooLargeError: arguments or reply exceed 4 MiB.
+          ClusterError: the server has no such method.
+          tf.errors.OpError: the method itself failed; the type is that of its error.
         """
         return self.call_async(method, arguments, timeout_seconds).result()
 
     def call_async(
         self, method: str, arguments: Sequence[Any] = (), timeout_seconds: float | None = None
     ) -> Future:
-        """Starts a call, as `call`, and returns at once with its future."""
+        """Starts a call and returns its future at once; arguments and errors as for `call`."""
         timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         connection = self._connect(timeout)
         if method not in self._output_specs:
-            self._connection = None  # the next call asks again: the server may have changed
+            self._connection = None  # the next call reconnects: the server may have changed
             if method not in (_PING, _DESCRIBE):
-                self.call(_PING)  # what is of another run is told so
+                self.call(_PING)  # raises OtherRunError if that is the reason
             raise ClusterError(
                 f"the service at {self.address} has no method {method!r}, only "
-                f"{', '.join(sorted(self._output_specs))}: is it the address of the right job in "
-                "TF_CONFIG, and do all roles run the same version?"
+                f"{', '.join(sorted(self._output_specs))}: check that TF_CONFIG has the address of "
+                "the right job and that all roles run the same version"
             )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
         _check_size(method, self.address, tensors)
@@ -301,12 +312,17 @@ class Client:
         return Future(self, handle, deleter, output_specs)
 
     def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
-        """Returns when the service answers; asks with short calls until then.
+        """Polls the service with short calls and returns when it answers.
+
+        Args:
+          timeout_seconds: how long to poll.
+          poll_seconds: pause between calls.
 
         Raises:
-            ServiceUnavailableError: it did not within the timeout.
-            WrongTokenError, OtherRunError: it answered, and refused the credentials.
-            NoServiceError: something else is at the address.
+          ServiceUnavailableError: the service did not answer within the timeout.
+          WrongTokenError: the service refused the token.
+          OtherRunError: the service belongs to another run.
+          NoServiceError: something other than a server of this kind answers.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -318,13 +334,13 @@ class Client:
                 if time.monotonic() + poll_seconds >= deadline:
                     raise ServiceUnavailableError(
                         f"the service at {self.address} did not answer for {timeout_seconds:g} s: "
-                        "is its role running, and is this its address?"
+                        "check that its role runs and that this is its address"
                     ) from None
             time.sleep(poll_seconds)
 
     @contextlib.contextmanager
     def readable_errors(self) -> Iterator[None]:
-        """Turns TensorFlow's errors of calls inside a graph into those that `call` raises."""
+        """Converts TensorFlow errors of calls inside a graph to the errors of `call`."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -340,33 +356,31 @@ class Client:
             return self._connection
         with self._lock:
             if self._connection is None:
-                # Without a name of its own a client may share another one's handle.
+                # TensorFlow's client leaks six threads if nothing answers.
+                probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
+                # Without a unique name a client may share the handle of another one.
                 name = f"client_{uuid.uuid4().hex}"
-                try:
-                    with tf.init_scope(), self.readable_errors():
-                        connection = tf.distribute.experimental.rpc.Client.create(
-                            "grpc",
-                            self.address,
-                            name=name,
-                            timeout_in_ms=_milliseconds(timeout_seconds),
-                        )
-                except ServiceUnavailableError:
-                    probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
-                    raise
-                # The listed methods' output specs are kept in this attribute only.
+                with tf.init_scope(), self.readable_errors():
+                    connection = tf.distribute.experimental.rpc.Client.create(
+                        "grpc",
+                        self.address,
+                        name=name,
+                        timeout_in_ms=_milliseconds(timeout_seconds),
+                    )
+                # Only this private attribute has the output specs of the methods.
                 self._output_specs = connection._method_registry
                 self._connection = connection
             return self._connection
 
     def _other_run(self) -> ClusterError:
-        """Asks the service what it is, and returns the error that names what differs."""
+        """Asks the service for its run and returns the error that lists the differences."""
         with tf.init_scope():
             description = self.call(_DESCRIBE).numpy().decode()
         return self._credentials.other_run(self.address, description)
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, int(seconds * 1000))  # 0 would mean: wait for ever
+    return max(1, int(seconds * 1000))  # 0 would mean to wait for ever
 
 
 def _address_in_use(address: str) -> AddressInUseError:
@@ -376,17 +390,24 @@ def _address_in_use(address: str) -> AddressInUseError:
 
 
 def _check_can_bind(address: str) -> None:
-    """Binds a plain socket for a moment: TensorFlow's server only logs that it could not."""
+    """Binds a plain socket for a moment, because TensorFlow's server only logs a failure to bind.
+
+    Raises:
+      AddressInUseError: the port is taken.
+      ClusterError: the host does not resolve, or is not this machine's.
+    """
+    if unix_path(address) is not None:
+        return  # gRPC replaces a socket without listener; `start` detects another server
     host, port = split_address(address)
     try:
         family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:
         raise ClusterError(
             f"cannot resolve the host of {address} on this machine: correct the name, or set "
-            "REPLAY_RL_BIND_HOST to the one to listen at, as 0.0.0.0"
+            "REPLAY_RL_BIND_HOST to the host to listen at, for example 0.0.0.0"
         ) from None
     with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past TIME_WAIT, as gRPC
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores TIME_WAIT, like gRPC
         try:
             probe.bind(name)
             probe.listen()
@@ -395,12 +416,12 @@ def _check_can_bind(address: str) -> None:
                 raise _address_in_use(address) from None
             raise ClusterError(
                 f"cannot listen at {address} ({error.strerror}): set REPLAY_RL_BIND_HOST to an "
-                "address of this machine, as 0.0.0.0, or choose another port"
+                "address of this machine, for example 0.0.0.0, or choose another port"
             ) from None
 
 
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
-    """Returns the cluster's error for TensorFlow's, or None where that one says it best."""
+    """Returns the cluster error for a TensorFlow error, or None if TensorFlow's is to be raised."""
     text = error.message
     if isinstance(error, tf.errors.InvalidArgumentError) and _WRONG_TOKEN_TEXT in text:
         return WrongTokenError(
@@ -409,8 +430,8 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
         )
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
-            f"a message of {address} exceeds 4 MiB: ask for less at a time, in several calls "
-            f"({_first_line(text)})"
+            f"a message to or from {address} exceeds 4 MiB: ask for less at a time, in several "
+            f"calls ({_first_line(text)})"
         )
     if isinstance(
         error,
@@ -427,7 +448,7 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
         )
     if isinstance(error, tf.errors.UnimplementedError):
         return NoServiceError(
-            f"what answers at {address} is no service of a cluster: correct the address in "
+            f"the process at {address} is no service of a cluster: correct the address in "
             f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})"
         )
     return None
@@ -435,7 +456,7 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
 
 def _first_line(text: str) -> str:
     text = text.split("\n", 1)[0]
-    return text.rsplit("}} ", 1)[-1]  # without the name of the client's node
+    return text.rsplit("}} ", 1)[-1]  # without the name of the client's graph node
 
 
 def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
@@ -444,13 +465,13 @@ def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None
         size = sum(_exact_size(tensor) for tensor in tensors)
     if size > MAX_ARGUMENT_BYTES:
         raise MessageTooLargeError(
-            f"the arguments of {method!r} for {address} take {size} bytes, a message holds "
+            f"the arguments of {method!r} for {address} take {size} bytes, but a message holds "
             f"{MAX_ARGUMENT_BYTES}: send them in several calls"
         )
 
 
 def _bound_on_size(tensor: tf.Tensor) -> int:
-    """At most so many bytes; 0 for what a graph does not know before it runs."""
+    """Returns an upper bound on a tensor's bytes; 0 if its shape is known only at run time."""
     if tensor.dtype == tf.string:
         return _exact_size(tensor)
     elements = tensor.shape.num_elements() or 0

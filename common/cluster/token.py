@@ -1,6 +1,6 @@
-"""The secret that every call between the roles of one cluster carries.
+"""The secret token that every call between the roles of a cluster carries.
 
-It never travels in a flag, since a command line can be read by every user of a machine.
+It is never passed as a flag, because every user of a machine can read its command lines.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ MIN_LENGTH = 16
 
 
 def new_token() -> str:
-    """Returns a fresh token of 256 random bits, as text."""
+    """Returns a new token: 256 random bits as text."""
     return secrets.token_urlsafe(32)
 
 
 def load(environment: Mapping[str, str] = os.environ) -> str:
-    """Returns the token from `REPLAY_RL_TOKEN`, or from the file `REPLAY_RL_TOKEN_FILE` names.
+    """Returns the token in `REPLAY_RL_TOKEN`, or in the file that `REPLAY_RL_TOKEN_FILE` names.
 
     Raises:
-        ClusterError: there is none, it is shorter than 16 characters, or its file can be read or
-            written by every user. A group may read it, as in a Kubernetes secret.
+      ClusterError: no token is set, it is shorter than 16 characters, or every user can read or
+        write its file. A group may read it, as with Kubernetes secrets.
     """
     if environment.get(TOKEN_VARIABLE):
         return _checked(environment[TOKEN_VARIABLE], TOKEN_VARIABLE)
@@ -33,14 +33,14 @@ def load(environment: Mapping[str, str] = os.environ) -> str:
         return _from_file(environment[TOKEN_FILE_VARIABLE])
     raise ClusterError(
         f"no cluster token: set {TOKEN_VARIABLE} to the same secret for every role, or "
-        f"{TOKEN_FILE_VARIABLE} to a file that holds it (`openssl rand -hex 32` makes one)"
+        f"{TOKEN_FILE_VARIABLE} to a file with it (`openssl rand -hex 32` makes one)"
     )
 
 
 def load_or_create(environment: Mapping[str, str] = os.environ) -> str:
-    """Returns `load(environment)`, or a new token where neither variable is set.
+    """Returns `load(environment)`, or a new token if neither variable is set.
 
-    For a launcher, which hands the token to its roles in their environment.
+    Intended for launchers, which pass the token to the roles in their environment.
     """
     if environment.get(TOKEN_VARIABLE) or environment.get(TOKEN_FILE_VARIABLE):
         return load(environment)
@@ -69,7 +69,7 @@ def _checked(text: str, source: str) -> str:
     token = text.strip()
     if len(token) < MIN_LENGTH:
         raise ClusterError(
-            f"the token of {source} has {len(token)} characters, at least {MIN_LENGTH} are "
-            "needed: `openssl rand -hex 32` makes one"
+            f"the token in {source} has {len(token)} characters, but needs at least {MIN_LENGTH}: "
+            "`openssl rand -hex 32` makes one"
         )
     return token

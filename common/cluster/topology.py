@@ -1,6 +1,6 @@
 """The jobs of a cluster, their addresses, and the task of this process.
 
-The source is `TF_CONFIG`, as for TensorFlow's own clusters, with this project's job names:
+They are read from `TF_CONFIG`, as in TensorFlow's own clusters, but with this project's job names:
 `{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`.
 """
 
@@ -10,18 +10,20 @@ import dataclasses
 import ipaddress
 import json
 import os
+import pathlib
 import socket
 
 from common.cluster.errors import ClusterError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
+_UNIX = "unix:"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Returns (host, port) of `host:port` or `[IPv6]:port`; the host comes without brackets.
+    """Returns (host, port) of `host:port` or `[IPv6]:port`, the host without brackets.
 
     Raises:
-        ClusterError: it is neither.
+      ClusterError: the address has another form.
     """
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -37,14 +39,44 @@ def split_address(address: str) -> tuple[str, int]:
     )
     if not well_formed:
         raise ClusterError(
-            f"{address!r} is not an address: write host:port with a port from 1 to 65535, "
-            "an IPv6 host in [brackets]"
+            f"{address!r} is not an address: write host:port with a port from 1 to 65535, and an "
+            "IPv6 host in [brackets]"
         )
     return bare, int(port)
 
 
+def unix_path(address: str) -> str | None:
+    """Returns the socket's path in `unix:/path`, or None if the address has another form."""
+    return address.removeprefix(_UNIX) if address.startswith(f"{_UNIX}/") else None
+
+
+def check_address(address: str) -> None:
+    """Raises ClusterError unless the address is `host:port` or `unix:/path`."""
+    if unix_path(address) is None:
+        split_address(address)
+
+
+def connect(address: str, timeout_seconds: float) -> socket.socket:
+    """Returns a connection to an address.
+
+    Raises:
+      OSError: nothing listens there.
+    """
+    path = unix_path(address)
+    if path is None:
+        return socket.create_connection(split_address(address), timeout_seconds)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(timeout_seconds)
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 def is_loopback(host: str) -> bool:
-    """Returns whether a host name or number means this machine only."""
+    """Returns whether a host name or IP address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -54,7 +86,7 @@ def is_loopback(host: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns `count` different TCP ports that are free on the loopback at this moment."""
+    """Returns `count` different TCP ports that are free on the loopback interface right now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -64,15 +96,15 @@ def free_ports(count: int) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job of a cluster, as the transport has to know it.
+    """A job of a cluster, reduced to the facts that the transport needs.
 
     Attributes:
-        name: in `TF_CONFIG` and after `--role=`.
-        calls: names of the jobs whose services it calls.
-        is_called: whether others call it, so that the cluster has to list its tasks.
-        host: job whose process offers this one's service where the cluster lists no task of this
-            one; "" if the cluster has to list one.
-        max_tasks: how many tasks there can be; None is any number.
+      name: its name in `TF_CONFIG` and in `--role=NAME`.
+      calls: names of the jobs whose services it calls.
+      is_called: whether other jobs call it, so that the cluster has to list its tasks.
+      host: name of the job that offers this job's service in its own process if the cluster lists
+        no task of this job; "" if the cluster has to list one.
+      max_tasks: largest number of tasks; None for no limit.
     """
 
     name: str
@@ -84,14 +116,17 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """The addresses of every job, and the task that this process has.
+    """The addresses of every job, and the task of this process.
 
     Attributes:
-        jobs: the jobs that the cluster may have, the one that keeps the run first.
-        cluster: job -> its addresses, by index, as others call them.
-        job: this process's job.
-        index: its index in the job, from 0.
-        bind_host: the host to listen at, where it differs from the advertised one.
+      jobs: the jobs that the cluster may have. The first one keeps the run.
+      cluster: maps the name of a job to the advertised addresses of its tasks, by index.
+      job: name of this process's job.
+      index: this process's index in the job, from 0.
+      bind_host: host to listen at, if it differs from the advertised one.
+
+    Raises:
+      ClusterError: jobs, addresses and task do not fit together.
     """
 
     jobs: tuple[Job, ...]
@@ -106,10 +141,11 @@ class Topology:
             most = self._job(name).max_tasks
             if most is not None and len(addresses) > most:
                 raise ClusterError(
-                    f"the cluster lists {len(addresses)} tasks of {name}: there can be {most}"
+                    f"the cluster lists {len(addresses)} tasks of {name}, but can have only "
+                    f"{most}: remove addresses"
                 )
             for address in addresses:
-                split_address(address)
+                check_address(address)
                 if address in seen:
                     raise ClusterError(
                         f"{address} serves both {seen[address]} and {name}: give each task an "
@@ -124,22 +160,24 @@ class Topology:
             if self.index >= count:
                 raise ClusterError(
                     f"the task is {self.job} {self.index}, but the cluster lists {count} of that "
-                    "job: correct the index or add its address"
+                    "job, counted from 0: correct the index or add an address"
                 )
         elif job.is_called:
             raise ClusterError(
                 f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
-                "add its address, others have to reach it"
+                "add its address, because other jobs have to reach it"
             )
 
     @classmethod
     def from_environment(
         cls, jobs: tuple[Job, ...], environment: Mapping[str, str] = os.environ
     ) -> "Topology":
-        """Reads `TF_CONFIG`, and `REPLAY_RL_BIND_HOST` where it is set (for example 0.0.0.0).
+        """Reads the topology from `TF_CONFIG`, and `bind_host` from `REPLAY_RL_BIND_HOST`.
+
+        `REPLAY_RL_BIND_HOST` is optional; 0.0.0.0 for example.
 
         Raises:
-            ClusterError: the variable is missing or malformed; one line that names it.
+          ClusterError: `TF_CONFIG` is missing or malformed. The message names it.
         """
         text = environment.get("TF_CONFIG")
         if not text:
@@ -154,21 +192,30 @@ class Topology:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
     @classmethod
-    def local(cls, jobs: tuple[Job, ...], counts: Mapping[str, int]) -> "Topology":
-        """Returns a cluster of `counts[job]` tasks a job, on free ports of the loopback.
+    def local(
+        cls, jobs: tuple[Job, ...], counts: Mapping[str, int], directory: pathlib.Path | None = None
+    ) -> "Topology":
+        """Returns a cluster with `counts[job]` tasks of each job on this machine.
 
-        Its task is the first one of the job that keeps the run.
+        The task of this process is the first one of the job that keeps the run.
+
+        Args:
+          jobs: the jobs that the cluster may have.
+          counts: tasks by job.
+          directory: of the tasks' Unix sockets; None uses free ports of the loopback.
         """
-        ports = iter(free_ports(sum(counts.values())))
-        cluster = {
-            name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
-            for name, count in counts.items()
-            if count
-        }
+        tasks = [(name, index) for name, count in counts.items() for index in range(count)]
+        if directory is None:
+            addresses = [f"127.0.0.1:{port}" for port in free_ports(len(tasks))]
+        else:
+            addresses = [f"{_UNIX}{directory}/{name}-{index}" for name, index in tasks]
+        cluster: dict[str, tuple[str, ...]] = {}
+        for (name, _), address in zip(tasks, addresses):
+            cluster[name] = (*cluster.get(name, ()), address)
         return cls(jobs, cluster, jobs[0].name, 0)
 
     def to_tf_config(self, job: str, index: int) -> str:
-        """Returns the `TF_CONFIG` text for one task of this cluster."""
+        """Returns the value of `TF_CONFIG` for a task of this cluster."""
         task = dataclasses.replace(self, job=job, index=index)
         return json.dumps(
             {
@@ -178,14 +225,14 @@ class Topology:
         )
 
     def addresses(self, job: str) -> tuple[str, ...]:
-        """Returns the addresses of a job's tasks, none where the cluster lists none."""
+        """Returns the addresses of a job's tasks; empty if the cluster lists none."""
         return tuple(self.cluster.get(job, ()))
 
     def address(self, job: str, index: int = 0) -> str:
-        """Returns one task's advertised address.
+        """Returns the advertised address of a task.
 
         Raises:
-            ClusterError: the cluster does not list that task.
+          ClusterError: the cluster does not list that task.
         """
         addresses = self.addresses(job)
         if not 0 <= index < len(addresses):
@@ -193,22 +240,22 @@ class Topology:
         return addresses[index]
 
     def service(self, job: str) -> tuple[str, ...]:
-        """Returns the addresses that offer a job's service: those of its tasks, or of its host."""
+        """Returns the addresses that offer a job's service: its tasks', or else its host's."""
         return self.addresses(job) or self.addresses(self._job(job).host)
 
     def hosts(self, job: str) -> bool:
-        """Returns whether this process offers a job's service besides that of its own job."""
+        """Returns whether this process also offers the service of a job without tasks."""
         return self._job(job).host == self.job and not self.addresses(job)
 
-    def share(self, job: str) -> int:
-        """Returns the index of the task of a job's service that this task uses, or is.
+    def service_index(self, job: str) -> int:
+        """Returns the position in `service(job)` of the address that this task uses, or has.
 
-        Tasks use them in turns.
+        Tasks are assigned to addresses in turn.
         """
         return self.index % len(self.service(job))
 
     @property
-    def keeper(self) -> str:
+    def keeper_address(self) -> str:
         """The address of the job that keeps the run."""
         return self.address(self.jobs[0].name)
 
@@ -217,7 +264,7 @@ class Topology:
         """The addresses that this task calls.
 
         Raises:
-            ClusterError: the cluster lacks one.
+          ClusterError: the cluster lacks the address of a job that this task calls.
         """
         found: dict[str, None] = {}
         for name in self._job(self.job).calls:
@@ -231,14 +278,19 @@ class Topology:
 
     @property
     def own_address(self) -> str:
-        """The address under which others reach this task."""
+        """The address at which others reach this task."""
         return self.address(self.job, self.index)
 
     @property
     def bind_address(self) -> str:
-        """The address at which this task listens; a loopback address stays on the loopback."""
+        """The address at which this task listens.
+
+        `bind_host` does not apply to a loopback address.
+        """
+        if self.bind_host is None or unix_path(self.own_address) is not None:
+            return self.own_address
         host, port = split_address(self.own_address)
-        if self.bind_host is None or is_loopback(host):
+        if is_loopback(host):
             return self.own_address
         bind_host = f"[{self.bind_host}]" if ":" in self.bind_host else self.bind_host
         return f"{bind_host}:{port}"
@@ -252,7 +304,7 @@ class Topology:
 
 
 def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
-    """Returns (cluster, job, index) of a TF_CONFIG text of the right shape."""
+    """Returns (cluster, job, index) of the text of TF_CONFIG; raises ClusterError if malformed."""
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
@@ -268,13 +320,13 @@ def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
             or not addresses
             or not all(isinstance(address, str) for address in addresses)
         ):
-            raise ClusterError(f'job {job!r} needs a list of addresses, as ["host:port"]')
+            raise ClusterError(f'job {job!r} needs a list of addresses, such as ["host:port"]')
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):
         raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
     index = task.get("index", 0)
     if isinstance(index, str) and index.isascii() and index.isdigit():
-        index = int(index)  # a shell template quotes it easily, and TensorFlow takes it too
+        index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too
     if not isinstance(index, int) or isinstance(index, bool):
         raise ClusterError(f'the task\'s "index" is {index!r}: write a whole number from 0')
     return {job: tuple(addresses) for job, addresses in cluster.items()}, task["type"], index

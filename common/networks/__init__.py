@@ -1,1 +1,1 @@
-"""Sonnet modules, a family per file, and what the actors need to run them without TensorFlow."""
+"""Sonnet modules, one family per file, and NumPy twins that actors run without TensorFlow."""

@@ -1,9 +1,9 @@
 """Networks for control from flat observations: the policy and the critic's torso.
 
 The papers name little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
-D4PG's Figure 1 lost them). What is not in a paper is taken from Acme's D4PG: the action enters
-with the observation, LayerNorm before the first tanh, ELU after later layers, and the
-initialisers. So sizes, `layer_norm` and `activation`, of later layers, are arguments.
+the text of D4PG lacks those of its Figure 1). Everything else follows Acme's D4PG: the action
+enters with the observation, LayerNorm precedes the first tanh, ELU follows the later layers, and
+the initialisers are Acme's. Sizes, `layer_norm` and `activation` are therefore arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ import tensorflow as tf
 
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
-# Sonnet's own default, named because it keeps it private and the NumPy twins need it.
+# Equals Sonnet's private default. The NumPy twins need it too.
 LAYER_NORM_EPSILON = 1e-5
 
 
 class ControlPolicy(snt.Module):
-    """Deterministic policy: observation [B, D] -> canonical action [B, A] in (-1, 1), float32.
+    """Deterministic policy from flat observations to canonical actions.
 
-    The last layer starts near zero, so that first actions lie in the middle of their range.
-    `layers` lists what is applied, in order.
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
     """
 
     def __init__(
@@ -30,9 +30,22 @@ class ControlPolicy(snt.Module):
         hidden_sizes: Sequence[int],
         layer_norm: bool,
         activation: Layer = tf.nn.elu,
-        name: str | None = None,
     ):
-        super().__init__(name=name)
+        """Builds the layers; Sonnet creates their variables at the first call.
+
+        The output layer starts near zero, so that the first actions lie in the middle of their
+        range.
+
+        Args:
+          action_size: A.
+          hidden_sizes: units of each hidden layer, at least one.
+          layer_norm: whether LayerNorm precedes the tanh of the first hidden layer.
+          activation: of every hidden layer after the first.
+
+        Raises:
+          ValueError: `hidden_sizes` is empty.
+        """
+        super().__init__()
         near_zero = snt.initializers.VarianceScaling(1e-4)
         self.layers: list[Layer] = [
             *_hidden_layers(hidden_sizes, layer_norm, activation),
@@ -41,26 +54,26 @@ class ControlPolicy(snt.Module):
         ]
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns canonical actions: [B, D] -> [B, A] float32 in (-1, 1)."""
         return _apply(self.layers, observation)
 
 
 class ControlCriticTorso(snt.Module):
-    """Features of a state and an action: [B, D], [B, A] -> [B, hidden_sizes[-1]], float32.
+    """Features of a flat observation and an action.
 
-    `layers` lists what is applied, in order, to the concatenation of both.
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
     """
 
     def __init__(
-        self,
-        hidden_sizes: Sequence[int],
-        layer_norm: bool,
-        activation: Layer = tf.nn.elu,
-        name: str | None = None,
+        self, hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer = tf.nn.elu
     ):
-        super().__init__(name=name)
+        """Builds the layers; arguments as for `ControlPolicy`."""
+        super().__init__()
         self.layers: list[Layer] = _hidden_layers(hidden_sizes, layer_norm, activation)
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Returns features: [B, D], [B, A] -> [B, hidden_sizes[-1]] float32."""
         return _apply(self.layers, tf.concat([observation, action], axis=-1))
 
 

@@ -1,4 +1,4 @@
-"""Heads of critics, and the critic that a torso and a head make."""
+"""Output layers (heads) of critics, and the critic composed of a torso and a head."""
 
 from collections.abc import Callable
 
@@ -7,38 +7,38 @@ import tensorflow as tf
 
 
 class CategoricalHead(snt.Module):
-    """Features [B, F] -> logits [B, K] of a value distribution on K atoms (D4PG, appendix A)."""
+    """Linear layer to the logits of a value distribution on K atoms (D4PG, appendix A)."""
 
-    def __init__(self, num_atoms: int, name: str | None = None):
-        super().__init__(name=name)
+    def __init__(self, num_atoms: int):
+        super().__init__()
         self.layers = [snt.Linear(num_atoms, name="logits")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns logits: features [B, F] -> [B, K]."""
         return self.layers[0](features)
 
 
 class ScalarHead(snt.Module):
-    """Features [B, F] -> values [B] (D3PG, DDPG, Ape-X DPG)."""
+    """Linear layer to a scalar value (DDPG, D3PG, Ape-X DPG)."""
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name=name)
+    def __init__(self):
+        super().__init__()
         self.layers = [snt.Linear(1, name="value")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns values: features [B, F] -> [B]."""
         return tf.squeeze(self.layers[0](features), axis=-1)
 
 
 class MixtureHead(snt.Module):
-    """Features [B, F] -> outputs [B, 3 C] of a mixture of C Gaussians (D4PG, appendix A).
+    """Linear layer to the parameters of a mixture of C Gaussians (D4PG, appendix A)."""
 
-    `common.values.gaussian_mixture.mixture` says what they mean.
-    """
-
-    def __init__(self, num_components: int, name: str | None = None):
-        super().__init__(name=name)
+    def __init__(self, num_components: int):
+        super().__init__()
         self.layers = [snt.Linear(3 * num_components, name="mixture")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs that `gaussian_mixture.mixture` takes: [B, F] -> [B, 3 C]."""
         return self.layers[0](features)
 
 
@@ -46,20 +46,13 @@ Head = CategoricalHead | ScalarHead | MixtureHead
 
 
 class Critic(snt.Module):
-    """Observation and action -> head(torso(observation, action)).
+    """A critic of observations and actions: head(torso(observation, action))."""
 
-    The output is the head's: logits [B, K], values [B] or a mixture's [B, 3 C].
-    """
-
-    def __init__(
-        self,
-        torso: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-        head: Head,
-        name: str | None = None,
-    ):
-        super().__init__(name=name)
+    def __init__(self, torso: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], head: Head):
+        super().__init__()
         self.torso = torso
         self.head = head
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Returns the head's output: logits [B, K], values [B] or mixture parameters [B, 3 C]."""
         return self.head(self.torso(observation, action))

@@ -1,9 +1,9 @@
-"""NumPy twins of Sonnet policies and critics, for acting at the simulator's pace.
+"""NumPy twins of Sonnet policies and critics, for actors that keep pace with the simulator.
 
-For 1 to 64 rows through small dense layers, most of a TensorFlow call is overhead. A twin walks
-the `layers` of the module it was made from and agrees with it to 1e-5. To value two actions at
-the same observations, stack the rows in one call: sharing the first layer's work was measured to
-be no faster.
+With 1 to 64 rows and small dense layers, most of the time of a TensorFlow call is overhead. A twin
+applies the `layers` of its Sonnet module and agrees with the module to 1e-5. To evaluate two
+actions at the same observations, stack the rows in one call: measurements showed no gain from
+sharing the first layer's work.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,34 +16,35 @@ import tensorflow as tf
 from common.networks import control, heads, packing
 
 
-class _Step(NamedTuple):
+class _LayerTwin(NamedTuple):
     function: Callable[..., np.ndarray]
-    parameters: tuple[int, ...]  # positions in the module's trainable_variables
+    parameters: tuple[int, ...]  # indices into the module's trainable_variables
 
 
 class _Twin:
-    """Layers as NumPy functions, and the parameters that they use."""
+    """Layers as NumPy functions with their parameters."""
 
     def __init__(self, module: snt.Module, layers: Sequence[control.Layer]):
         variables = module.trainable_variables
         self._shapes = packing.shapes(variables)
-        self._steps = _steps(layers, variables)
+        self._layers = _layer_twins(layers, variables)
         self.load(packing.pack(variables).numpy())
 
     @property
     def num_parameters(self) -> int:
-        """Length of the vector that `load` takes."""
+        """Length P of the vector that `load` takes."""
         return self._flat.size
 
     def load(self, flat_parameters: np.ndarray) -> None:
-        """Swaps in new parameters, copied; a call under way in another thread ends with the old.
+        """Replaces all parameters with a copy of new ones.
+
+        A call that is running in another thread finishes with the old parameters.
 
         Args:
-            flat_parameters: [num_parameters] float32, `packing.pack` of the module's
-                trainable_variables.
+          flat_parameters: [P] float32, `packing.pack` of the module's trainable_variables.
 
         Raises:
-            ValueError: the length is wrong; the old parameters stay.
+          ValueError: the length is wrong; the old parameters stay.
         """
         flat = np.array(flat_parameters, dtype=np.float32)
         self._parameters = packing.unpack(flat, self._shapes)
@@ -51,66 +52,79 @@ class _Twin:
 
     def _run(self, inputs: np.ndarray) -> np.ndarray:
         parameters = self._parameters
-        for function, positions in self._steps:
-            inputs = function(inputs, *[parameters[position] for position in positions])
+        for function, indices in self._layers:
+            inputs = function(inputs, *[parameters[index] for index in indices])
         return inputs
 
 
 class PolicyTwin(_Twin):
-    """Twin of a `ControlPolicy`."""
+    """NumPy twin of a `ControlPolicy`."""
 
     def __init__(self, policy: control.ControlPolicy):
         super().__init__(policy, policy.layers)
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Observation [B, D] float32 -> a new array, canonical action [B, A] float32."""
+        """Returns canonical actions in a new array: [B, D] float32 -> [B, A] float32."""
         return self._run(observation)
 
 
 class CriticTwin(_Twin):
-    """Twin of a `Critic` on a `ControlCriticTorso`."""
+    """NumPy twin of a `Critic` with a `ControlCriticTorso`."""
 
     def __init__(self, critic: heads.Critic):
         super().__init__(critic, [*critic.torso.layers, *critic.head.layers])
         self._is_scalar = isinstance(critic.head, heads.ScalarHead)
 
     def __call__(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Observation [B, D], action [B, A] float32 -> a new array, [B, K] logits or [B] values."""
+        """Returns the head's output in a new array.
+
+        Args:
+          observation: [B, D] float32.
+          action: [B, A] float32, canonical.
+
+        Returns:
+          float32: values [B] of a scalar head, otherwise the head's [B, F].
+        """
         outputs = self._run(np.concatenate([observation, action], axis=-1))
         return outputs[:, 0] if self._is_scalar else outputs
 
 
 def twin(module: control.ControlPolicy | heads.Critic) -> Any:
-    """Returns the NumPy twin, `PolicyTwin` or `CriticTwin`, of a built module, with its parameters.
+    """Returns the `PolicyTwin` or `CriticTwin` of a module, with a copy of its parameters.
+
+    Args:
+      module: a policy, or a critic with a `ControlCriticTorso`. Its variables must exist.
 
     Raises:
-        TypeError: there is no twin of such a module, or of one of its layers.
-        ValueError: the module's variables have not been created yet.
+      TypeError: the module or one of its layers is of a type without a twin.
+      ValueError: the module's variables have not been created yet.
     """
     if isinstance(module, control.ControlPolicy):
         return PolicyTwin(module)
     if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
     raise TypeError(
-        f"There is no NumPy twin of a {type(module).__name__}: only of a ControlPolicy, and of a "
-        "Critic on a ControlCriticTorso."
+        f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, or a Critic with a "
+        "ControlCriticTorso."
     )
 
 
-def _steps(layers: Sequence[control.Layer], variables: Sequence[tf.Variable]) -> tuple[_Step, ...]:
-    position = {variable.ref(): index for index, variable in enumerate(variables)}
-    steps = []
+def _layer_twins(
+    layers: Sequence[control.Layer], variables: Sequence[tf.Variable]
+) -> tuple[_LayerTwin, ...]:
+    indices = {variable.ref(): index for index, variable in enumerate(variables)}
+    twins = []
     for layer in layers:
         if isinstance(layer, snt.Linear):
-            steps.append(_Step(_linear, (position[layer.w.ref()], position[layer.b.ref()])))
+            twins.append(_LayerTwin(_linear, (indices[layer.w.ref()], indices[layer.b.ref()])))
         elif isinstance(layer, snt.LayerNorm):
-            parameters = (position[layer.scale.ref()], position[layer.offset.ref()])
-            steps.append(_Step(_layer_norm, parameters))
+            parameters = (indices[layer.scale.ref()], indices[layer.offset.ref()])
+            twins.append(_LayerTwin(_layer_norm, parameters))
         elif layer in _ACTIVATIONS:
-            steps.append(_Step(_ACTIVATIONS[layer], ()))
+            twins.append(_LayerTwin(_ACTIVATIONS[layer], ()))
         else:
-            raise TypeError(f"There is no NumPy twin of the layer {layer}.")
-    return tuple(steps)
+            raise TypeError(f"The layer {layer} has no NumPy twin: add one to this module.")
+    return tuple(twins)
 
 
 def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -119,7 +133,8 @@ def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return outputs
 
 
-# What follows works in place: a Linear comes first in every stack, so the array is the twin's own.
+# The functions below work in place. Every stack begins with a Linear, so the array they change was
+# made by the twin itself.
 
 
 def _layer_norm(inputs: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -137,7 +152,7 @@ def _tanh(inputs: np.ndarray) -> np.ndarray:
 
 
 def _elu(inputs: np.ndarray) -> np.ndarray:
-    # exp - 1 loses nothing that matters beside 1e-5, and unlike expm1 it is vectorised.
+    # exp(x) - 1 is exact enough for the 1e-5 above and, unlike expm1, vectorised.
     negative = np.minimum(inputs, 0)
     np.exp(negative, out=negative)
     negative -= 1

@@ -1,7 +1,8 @@
-"""Networks' variables as one flat vector, the form in which they travel to the actors.
+"""Packing of networks' variables into the flat vector that the learner sends to the actors.
 
-The learner packs `(*policy.trainable_variables, *critic.trainable_variables)` inside its graph;
-an actor builds the same modules, unpacks by their shapes, or loads slices into NumPy twins.
+The learner packs `(*policy.trainable_variables, *critic.trainable_variables)` inside its graph. An
+actor builds the same modules and unpacks the vector by their shapes, or loads slices of it into
+NumPy twins.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +18,16 @@ def create_variables(
     observation_size: int,
     action_size: int,
 ) -> None:
-    """Calls both networks once on zeros: Sonnet creates variables at the first call.
+    """Calls both networks once on zeros, because Sonnet creates variables at the first call.
 
     Args:
-        policy: observation [B, observation_size] -> action [B, action_size].
-        critic: the two -> anything.
-        observation_size: length of a flat float32 observation.
-        action_size: length of an action.
+      policy: observations [B, observation_size] -> actions [B, action_size].
+      critic: (observations, actions) -> any tensor.
+      observation_size: length of a flat float32 observation.
+      action_size: length of an action.
 
     Raises:
-        ValueError: the policy gives actions of another size.
+      ValueError: the policy's actions have another size.
     """
     observation = tf.zeros([1, observation_size])
     action = policy(observation)
@@ -39,36 +40,44 @@ def create_variables(
 
 
 def shapes(variables: Sequence[tf.Variable]) -> list[tuple[int, ...]]:
-    """The shape of each variable, as `unpack` wants them."""
+    """Returns the shapes of the variables, as `unpack` takes them."""
     return [tuple(variable.shape) for variable in variables]
 
 
 def pack(variables: Sequence[tf.Variable]) -> tf.Tensor:
-    """All variables in one vector [P] float32, in the order given. Usable inside a graph.
+    """Returns all variables in one vector [P] float32, in the order given; works in graphs too.
 
     Raises:
-        ValueError: there are no variables, or one is not float32.
+      ValueError: there are no variables, or one is not float32.
     """
     if not variables:
-        raise ValueError("There are no variables to pack: call the networks once before.")
+        raise ValueError("There are no variables to pack: call the networks once first.")
     for variable in variables:
         if variable.dtype != tf.float32:
             raise ValueError(
-                f"Only float32 variables can be packed, {variable.name} is {variable.dtype.name}."
+                f"Only float32 variables can be packed, but {variable.name} is "
+                f"{variable.dtype.name}."
             )
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0)
 
 
 def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Undoes `pack`: views of `flat` [P], one a shape, which follow it if it is written to.
+    """Reverses `pack`.
+
+    Args:
+      flat: [P].
+      shapes: of the packed variables, in order.
+
+    Returns:
+      An array for each shape. The arrays are views of `flat`, so writing to `flat` changes them.
 
     Raises:
-        ValueError: the shapes do not add up to P.
+      ValueError: the shapes do not add up to P.
     """
     sizes = [math.prod(shape) for shape in shapes]
     if flat.shape != (sum(sizes),):
         raise ValueError(
-            f"The shapes take {sum(sizes)} parameters, but the flat vector is {flat.shape}: it "
+            f"The networks have {sum(sizes)} parameters, but the vector has shape {flat.shape}: it "
             "was packed from networks of other sizes."
         )
     arrays, start = [], 0

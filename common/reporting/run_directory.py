@@ -1,6 +1,6 @@
 """The directory of one run: its files, its config and the record of its starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 from datetime import UTC, datetime
 import fcntl
@@ -139,6 +139,7 @@ class RunDirectory:
         scale_changes: str = "",
         budget: Budget | None = None,
         changed: Mapping[str, Any] | None = None,
+        command: Sequence[str] | None = None,
     ) -> None:
         """Adds an entry for this start to run.json; one process of a run does so.
 
@@ -149,6 +150,7 @@ class RunDirectory:
           budget: the limits of this start.
           changed: the value of each flag that this start was given, by name ("config.NAME" for a
             hyperparameter), except environment, seed, workdir, role and what is said above.
+          command: the user's command line; None: that of this process.
         """
         start = {
             "start_time": _now(),
@@ -159,7 +161,7 @@ class RunDirectory:
             "scale_changes": scale_changes,
             "budget": (budget or Budget()).to_json(),
             "changed": dict(changed or {}),
-            "command": provenance.as_typed(sys.orig_argv),
+            "command": provenance.as_typed(sys.orig_argv if command is None else command),
             "git": provenance.git(),
             "versions": provenance.versions(),
             "machine": provenance.machine(),

@@ -1,11 +1,11 @@
-"""An actor process: several of the paper's actors, their policies evaluated as one batch."""
+"""The actor's process: several of the paper's actors, whose policies run as one batch."""
 
 import functools
 
 from absl import logging
 
 from common.acting import episodes
-from common.acting.parameters import ParameterPuller
+from common.acting.parameter_puller import ParameterPuller
 from common.acting.sender import Sender
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
@@ -17,15 +17,17 @@ from common.roles.run_context import CALL_SECONDS, RunContext
 
 
 def run(context: RunContext) -> None:
-    """Acts with the published policy until the run is over, or a stop is requested.
+    """Acts with the published policy until the run is over or a stop is requested.
 
-    A process that is started again continues with other random numbers than its former starts had.
+    After a restart, environments and exploration use other random numbers than before.
     """
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
     start = episodes.record_start(context.directory, context.actors)
-    environments = episodes.make_environments(
-        context.environment, context.actors, context.seed, start, agent.num_frames
+    environments = context.watch(
+        episodes.make_environments(
+            context.environment, context.actors, context.seed, start, agent.num_frames
+        )
     )
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(
@@ -34,7 +36,7 @@ def run(context: RunContext) -> None:
         context.num_actors,
         episodes.actor_seed(context.seed, context.actors.start, start),
     )
-    shard = topology.share(replay.JOB)
+    shard = topology.service_index(replay.JOB)
     memories = [
         RemoteMemory(
             context.client(address, CALL_SECONDS if number == shard else 1.0),
@@ -51,7 +53,7 @@ def run(context: RunContext) -> None:
         stop,
         others=memories if agent.samples_per_insert is not None else (),
     )
-    puller = ParameterPuller(ParameterClient(context.client(topology.keeper)))
+    puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
     log = episodes.EpisodeLog(
         context.directory,
         context.actors,
@@ -69,7 +71,7 @@ def run(context: RunContext) -> None:
     loop = agent.acting_loop(actor, environments, sender.add, log.write)
     timesteps = 0
     while not stop.requested and not puller.finished:
-        puller.apply(actor.load)  # also without credit, or it would miss the end of the run
+        puller.apply(actor.load)  # even without credit, to notice the end of the run
         if not sender.has_credit():
             continue
         loop.step()

@@ -1,4 +1,4 @@
-"""The evaluator's process: the published policy without exploration, again and again."""
+"""The evaluator's process: periodic evaluation of the published policy without exploration."""
 
 from collections.abc import Callable
 import time
@@ -11,7 +11,7 @@ from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterClient, Snapshot, Status
+from common.cluster.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.cluster.processes import Patience, report_ready
 from common.environments.spec import EnvironmentSpec
 from common.learning.counters import SavedCounters
@@ -20,15 +20,15 @@ from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.roles.run_context import RunContext
 
-_NEWS_SECONDS = 1.0
-"""Between questions to the learner about whether the run is over."""
+_POLL_SECONDS = 1.0
+"""Time between requests to the learner about whether the run is over."""
 
 
 def run(context: RunContext) -> None:
-    """Evaluates a snapshot every `evaluation_seconds`, and the run's final checkpoint.
+    """Evaluates a snapshot every `evaluation_seconds`, and finally the run's last checkpoint.
 
-    The policy is snapshotted and tested without exploration noise (D4PG section 4). When the run
-    is over, an evaluation that is under way is given up for that of the final checkpoint.
+    The policy acts without exploration noise (D4PG section 4). When the run ends, the evaluation in
+    progress is abandoned in favour of the last checkpoint's.
     """
     _Evaluator(context).run()
 
@@ -37,15 +37,17 @@ class _Evaluator:
     def __init__(self, context: RunContext):
         self._context = context
         episodes = context.evaluation_episodes
-        self._environments = environments.make_batch(
-            context.environment,
-            environment_seeds(context.seed, episodes),
-            evaluation=True,
-            frames=context.agent.num_frames,
+        self._environments = context.watch(
+            environments.make_batch(
+                context.environment,
+                environment_seeds(context.seed, episodes),
+                evaluation=True,
+                frames=context.agent.num_frames,
+            )
         )
         self._spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
-        self._client = ParameterClient(context.client(context.topology.keeper))
+        self._client = ParameterClient(context.client(context.topology.keeper_address))
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
 
     def run(self) -> None:
@@ -74,8 +76,8 @@ class _Evaluator:
             self._evaluate(snapshot, self._make_interrupt())
             patience.renew()  # the episodes may have taken long
 
-    def _status(self) -> Status | None:
-        """Returns the learner's progress, None if it does not answer."""
+    def _status(self) -> LearnerStatus | None:
+        """Returns the learner's progress, or None if it does not answer."""
         try:
             return self._client.latest()
         except ServiceUnavailableError as error:
@@ -89,8 +91,8 @@ class _Evaluator:
             return None
 
     def _make_interrupt(self) -> Callable[[], bool]:
-        """Returns a function that tells, at each step of an evaluation, whether to give it up."""
-        next_time = time.monotonic() + _NEWS_SECONDS
+        """Returns a function that says at each step of an evaluation whether to abandon it."""
+        next_time = time.monotonic() + _POLL_SECONDS
 
         def is_interrupted() -> bool:
             nonlocal next_time
@@ -99,21 +101,22 @@ class _Evaluator:
             if time.monotonic() < next_time:
                 return False
             status = self._status()
-            next_time = time.monotonic() + _NEWS_SECONDS
+            next_time = time.monotonic() + _POLL_SECONDS
             return status is not None and status.finished
 
         return is_interrupted
 
     def _final_checkpoint(self, is_over: bool) -> Snapshot | None:
-        """Returns the newest checkpoint if it is the run's final one, None if it is not.
+        """Returns the newest checkpoint if it is the run's last, otherwise None.
 
         Args:
-          is_over: whether the learner has said that the run is over; else its limits tell.
+          is_over: whether the learner said that the run is over. If not, the checkpoint is the last
+            one if it reaches the run's limits.
         """
         path, progress, counters = self._context.directory.checkpoints, _Steps(), SavedCounters()
         if not restore_newest(path, {"learner": progress, "progress": counters}):
             return None
-        status = Status(
+        status = LearnerStatus(
             version=0,
             learner_steps=int(progress.steps),
             actor_steps=int(np.sum(counters.accepted.numpy())),
@@ -129,13 +132,13 @@ class _Evaluator:
         return Snapshot(status, packing.pack(tuple(learner.actor_variables)).numpy())
 
     def _evaluate(self, snapshot: Snapshot, is_interrupted: Callable[[], bool]) -> None:
-        """Runs the episodes of a snapshot, and writes a row if it is not interrupted."""
+        """Runs the episodes of a snapshot and writes a row unless it is interrupted."""
         self._policy.load(snapshot.flat)
         context, status = self._context, snapshot.status
         episodes = context.evaluation_episodes
         returns = run_episodes(self._environments, self._policy, episodes, is_interrupted)
         if len(returns) < episodes:
-            logging.info("gave up the evaluation of learner step %d", status.learner_steps)
+            logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
             return
         frames = environments.frames_per_step(context.environment)
         self._rows.append(
@@ -156,7 +159,7 @@ class _Evaluator:
 
 
 class _Steps(tf.Module):
-    """The learner's count of updates alone, to be restored from a checkpoint."""
+    """The learner's step count alone, to be restored from a checkpoint."""
 
     def __init__(self):
         super().__init__()

@@ -1,1 +1,1 @@
-"""Pure maths of returns and value distributions: no state, no flags."""
+"""Pure maths of returns, value distributions and losses, without state or flags."""

@@ -1,8 +1,8 @@
 """Value distributions on fixed atoms: support, projection, cross-entropy, mean (TensorFlow).
 
-Source: D4PG (Barth-Maron et al. 2018), appendices A and B; the projection is that of C51 (Bellemare
-et al. 2017). Equation numbers are those of reproductions/d4pg/README.md. K is the number of atoms
-of the support (l in the paper), M the number of atoms being projected, often the same.
+Source: D4PG (Barth-Maron et al. 2018), appendices A and B; the projection comes from C51 (Bellemare
+et al. 2017). Equation numbers follow reproductions/d4pg/README.md. K is the number of atoms of the
+support (l in the paper) and M the number of atoms to project, which often equals K.
 """
 
 import numpy as np
@@ -10,18 +10,18 @@ import tensorflow as tf
 
 
 def support(v_min: float, v_max: float, num_atoms: int) -> tf.Tensor:
-    """Evenly spaced atoms from `v_min` to `v_max`, both included (eq 14).
+    """Returns evenly spaced atoms from `v_min` to `v_max`, both included (eq 14).
 
     Args:
-        v_min: position of the first atom, in units of return.
-        v_max: position of the last atom.
-        num_atoms: K, at least 2.
+      v_min: position of the first atom, in units of return.
+      v_max: position of the last atom, in units of return.
+      num_atoms: K, at least 2.
 
     Returns:
-        [K] float32, increasing.
+      [K] float32, increasing.
 
     Raises:
-        ValueError: the range is empty or not finite, or there are fewer than two atoms.
+      ValueError: the range is empty or not finite, or there are fewer than two atoms.
     """
     if not (np.isfinite(v_min) and np.isfinite(v_max)):
         raise ValueError(f"v_min and v_max must be finite, got v_min={v_min}, v_max={v_max}.")
@@ -33,15 +33,15 @@ def support(v_min: float, v_max: float, num_atoms: int) -> tf.Tensor:
 
 
 def target_positions(returns: tf.Tensor, discounts: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
-    """Where the atoms move under a Bellman backup: z'_j = R + gamma z_j (eq 15).
+    """Returns the atoms after a Bellman backup, z'_j = R + gamma z_j (eq 15).
 
     Args:
-        returns: [B] floating, n-step sums of discounted rewards.
-        discounts: [B] floating, gamma^n times the environments' discounts; 0 after a true end.
-        support: [M] atoms of the bootstrap distribution.
+      returns: [B] floating, n-step sums of discounted rewards.
+      discounts: [B] floating, gamma^n times the environments' discounts; 0 after termination.
+      support: [M] atoms of the bootstrap distribution.
 
     Returns:
-        [B, M], in the dtype of `returns`.
+      [B, M], in the dtype of `returns`.
     """
     returns = _floating(returns)
     discounts = tf.cast(discounts, returns.dtype)
@@ -52,20 +52,20 @@ def target_positions(returns: tf.Tensor, discounts: tf.Tensor, support: tf.Tenso
 def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
     """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
 
-    Each mass p_j at z'_j is clipped to the support's range, then shared by its two neighbouring
-    atoms in proportion to nearness: (Phi p)_i = sum_j h_i(z'_j) p_j, with h_i the hat function
-    of atom i. Mass is kept; so is the mean, when nothing was clipped.
+    Each position z'_j is clipped to the range of the support. Its mass p_j is then shared between
+    the two neighbouring atoms in proportion to nearness: (Phi p)_i = sum_j h_i(z'_j) p_j, where h_i
+    is the hat function of atom i. The projection conserves mass, and the mean unless it clips.
 
     Args:
-        positions: [B, M], in any order within a row.
-        probabilities: [B, M] mass at each position; need not sum to 1.
-        support: [K] strictly increasing, K >= 2, evenly spaced or not.
+      positions: [B, M], in any order within a row.
+      probabilities: [B, M] mass at each position; need not sum to 1.
+      support: [K] strictly increasing, K >= 2, evenly spaced or not.
 
     Returns:
-        [B, K], in the dtype of `probabilities` (float32 or float64; float32 if integral).
+      [B, K], in the dtype of `probabilities` (float32 or float64; float32 for integers).
 
     Raises:
-        ValueError: a static shape is not as stated.
+      ValueError: a static shape differs from those above.
     """
     probabilities = _floating(probabilities)
     positions = tf.cast(positions, probabilities.dtype)
@@ -73,29 +73,28 @@ def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) 
     _check_projection_shapes(positions.shape, probabilities.shape, support.shape)
 
     positions = tf.clip_by_value(positions, support[0], support[-1])
-    slopes = 1.0 / (support[1:] - support[:-1])  # products of these are faster than divisions
-    # The outer sides of the first and last hat are never reached after clipping: any slope will do.
+    slopes = 1.0 / (support[1:] - support[:-1])  # multiplying is faster than dividing below
+    # Clipped positions never reach the outer side of the first or last hat: any slope will do.
     slope_below = tf.concat([slopes[:1], slopes], axis=0)
     slope_above = tf.concat([slopes, slopes[-1:]], axis=0)
     offset = positions[:, :, tf.newaxis] - support  # [B, M, K]
     hat = tf.nn.relu(1.0 - tf.maximum(-offset * slope_below, offset * slope_above))
-    # A sum, not a matrix product: GPUs would round the latter to TF32 and lose mass.
+    # Not a matrix product: GPUs would round it to TF32 and lose mass.
     return tf.reduce_sum(hat * probabilities[:, :, tf.newaxis], axis=1)
 
 
 def cross_entropy(target_probabilities: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy of predicted distributions to fixed targets (eq 16).
+    """Returns d = -sum_i p'_i log softmax(logits)_i, the cross-entropy with fixed targets (eq 16).
 
-    d = -sum_i p'_i log softmax(logits)_i. No gradient flows into the targets. As a priority it
-    has a floor, the entropy of the target: it is a cross-entropy, not a Kullback-Leibler
-    divergence.
+    No gradient flows into the targets. This is not a Kullback-Leibler divergence: a priority made
+    from it is at least the entropy of the target.
 
     Args:
-        target_probabilities: [B, K].
-        logits: [B, K] floating.
+      target_probabilities: [B, K], p'.
+      logits: [B, K] floating.
 
     Returns:
-        [B], in the dtype of `logits`.
+      [B], in the dtype of `logits`.
     """
     logits = _floating(logits)
     target_probabilities = tf.stop_gradient(tf.cast(target_probabilities, logits.dtype))
@@ -103,14 +102,14 @@ def cross_entropy(target_probabilities: tf.Tensor, logits: tf.Tensor) -> tf.Tens
 
 
 def mean(logits: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
-    """Expected value of each distribution: sum_i z_i softmax(logits)_i (eq 7).
+    """Returns the expected value of each distribution, sum_i z_i softmax(logits)_i (eq 7).
 
     Args:
-        logits: [B, K] floating.
-        support: [K].
+      logits: [B, K] floating.
+      support: [K], the atoms z.
 
     Returns:
-        [B], in the dtype of `logits`.
+      [B], in the dtype of `logits`.
     """
     logits = _floating(logits)
     return tf.reduce_sum(tf.nn.softmax(logits) * tf.cast(support, logits.dtype), axis=-1)

@@ -1,7 +1,7 @@
 """NumPy twins of `common.values.categorical`, for the actors' initial priorities.
 
-An actor scores small batches many times a second, where the cost of calling TensorFlow would
-dominate. Each function equals its TensorFlow namesake to 1e-5.
+Actors process small batches many times a second, where the overhead of a TensorFlow call would
+dominate. Each function agrees with its TensorFlow namesake to 1e-5.
 """
 
 import numpy as np
@@ -10,18 +10,19 @@ import numpy as np
 def project(positions: np.ndarray, probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
     """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
 
-    Scatters each mass to its two neighbours: O(B M log K), against O(B M K) for the hats.
+    Scatters each mass to its two neighbours: O(B M log K), where the hat functions of the
+    TensorFlow version take O(B M K).
 
     Args:
-        positions: [B, M] floating, in any order within a row.
-        probabilities: [B, M] floating.
-        support: [K] strictly increasing, K >= 2, evenly spaced or not.
+      positions: [B, M] floating, in any order within a row.
+      probabilities: [B, M] floating.
+      support: [K] strictly increasing, K >= 2, evenly spaced or not.
 
     Returns:
-        [B, K], in the dtype of `probabilities`.
+      [B, K], in the dtype of `probabilities`.
 
     Raises:
-        ValueError: shapes are not as stated.
+      ValueError: a shape differs from those above.
     """
     if positions.ndim != 2 or positions.shape != probabilities.shape:
         raise ValueError(
@@ -32,13 +33,13 @@ def project(positions: np.ndarray, probabilities: np.ndarray, support: np.ndarra
         raise ValueError(f"support must be [K] with K >= 2, got {support.shape}.")
     num_rows, num_atoms = positions.shape[0], support.size
     positions = np.clip(positions, support[0], support[-1])
-    # Searching the inner atoms only keeps an upper neighbour for a position on the last atom.
+    # Searches the inner atoms only, so that a position on the last atom has an upper neighbour too.
     lower = np.searchsorted(support[1:-1], positions, side="right")
     share_above = (positions - support[lower]) / np.diff(support)[lower]
     mass_above = share_above * probabilities
     mass_below = probabilities - mass_above
 
-    lower += num_atoms * np.arange(num_rows)[:, np.newaxis]  # into the flattened [B, K]
+    lower += num_atoms * np.arange(num_rows)[:, np.newaxis]  # indices into the flattened [B, K]
     lower = lower.ravel()
     size = num_rows * num_atoms
     projected = np.bincount(lower, mass_below.ravel(), size)
@@ -47,14 +48,14 @@ def project(positions: np.ndarray, probabilities: np.ndarray, support: np.ndarra
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis: [B, K] floating -> [B, K] of the same dtype."""
+    """Returns the softmax over the last axis: [B, K] floating -> [B, K] of the same dtype."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     exponentials /= exponentials.sum(axis=-1, keepdims=True)
     return exponentials
 
 
 def cross_entropy(target_probabilities: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Cross-entropy -sum_i p'_i log softmax(logits)_i (eq 16): [B, K], [B, K] -> [B]."""
+    """Returns -sum_i p'_i log softmax(logits)_i (eq 16): [B, K], [B, K] -> [B]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_normaliser = np.log(np.exp(shifted).sum(axis=-1))
     mass = target_probabilities.sum(axis=-1)
@@ -62,5 +63,5 @@ def cross_entropy(target_probabilities: np.ndarray, logits: np.ndarray) -> np.nd
 
 
 def mean(logits: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """Expected value sum_i z_i softmax(logits)_i: [B, K], [K] -> [B]."""
+    """Returns the expected value sum_i z_i softmax(logits)_i (eq 7): [B, K], [K] -> [B]."""
     return softmax(logits) @ support

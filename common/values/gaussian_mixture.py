@@ -1,6 +1,6 @@
 """Value distributions as mixtures of Gaussians (TensorFlow).
 
-Source: D4PG (Barth-Maron et al. 2018), appendices A and C. Equation numbers are those of
+Source: D4PG (Barth-Maron et al. 2018), appendices A and C. Equation numbers follow
 reproductions/d4pg/README.md. C is the number of components (l in the paper).
 """
 
@@ -11,18 +11,18 @@ tfd = tfp.distributions
 
 
 def mixture(outputs: tf.Tensor, min_variance: float) -> tfp.distributions.MixtureSameFamily:
-    """The distribution that a linear layer's outputs stand for (eq 17).
+    """Returns the distributions that a linear layer's outputs parameterise (eq 17).
 
-    p(z) = sum_i omega_i N(z | mu_i, sigma_i^2) with omega the softmax of the first third of the
-    outputs, mu the second, and sigma^2 = softplus of the last + `min_variance`. The paper says that
-    the layer gives all three, not how it keeps variances positive.
+    p(z) = sum_i omega_i N(z | mu_i, sigma_i^2), where omega is the softmax of the first third of
+    the outputs, mu the second third, and sigma^2 = softplus(last third) + `min_variance`. The paper
+    says that the layer gives all three, but not how its variances stay positive.
 
     Args:
-        outputs: [B, 3 C] floating.
-        min_variance: above 0, in squared units of return.
+      outputs: [B, 3 C] floating.
+      min_variance: above 0, in squared units of return.
 
     Returns:
-        A batch of B distributions of scalars.
+      A batch of B distributions of scalars.
     """
     logits, means, raw_variances = tf.split(outputs, 3, axis=-1)
     variances = tf.nn.softplus(raw_variances) + min_variance
@@ -34,12 +34,15 @@ def mixture(outputs: tf.Tensor, min_variance: float) -> tfp.distributions.Mixtur
 def sample(
     distribution: tfp.distributions.MixtureSameFamily, num_samples: int, seed: tf.Tensor
 ) -> tf.Tensor:
-    """Draws z_j from each distribution.
+    """Draws samples z_j from each distribution.
 
-    The same seed, [2] int32, gives the same samples, but others under XLA than without it.
+    Args:
+      distribution: a batch of B distributions.
+      num_samples: J, samples of each distribution.
+      seed: [2] int32. Samples repeat with the seed, but differ between runs with and without XLA.
 
     Returns:
-        [B, num_samples], without gradient.
+      [B, J], without a gradient.
     """
     samples = tf.transpose(distribution.sample(num_samples, seed=seed))
     return tf.stop_gradient(samples)
@@ -48,16 +51,16 @@ def sample(
 def sampled_cross_entropy(
     distribution: tfp.distributions.MixtureSameFamily, samples: tf.Tensor
 ) -> tf.Tensor:
-    """-1/J sum_j log p(z_j), z_j from the target: cross-entropy by samples (D4PG, appendix A).
+    """Returns -1/J sum_j log p(z_j), the cross-entropy estimated from samples (D4PG, appendix A).
 
-    That of densities: below 0 where the target is narrow and well met.
+    Because p is a density, the result is below 0 where p is narrow and fits the samples.
 
     Args:
-        distribution: B of them.
-        samples: [B, J]; no gradient flows into them.
+      distribution: a batch of B distributions, p.
+      samples: [B, J], z_j drawn from the target; no gradient flows into them.
 
     Returns:
-        [B].
+      [B].
     """
     samples = tf.stop_gradient(samples)
     log_likelihoods = distribution.log_prob(tf.transpose(samples))  # [J, B]
@@ -65,6 +68,6 @@ def sampled_cross_entropy(
 
 
 def mean(outputs: tf.Tensor) -> tf.Tensor:
-    """Expected values sum_i omega_i mu_i of a layer's outputs [B, 3 C], [B] (eq 7)."""
+    """Returns the expected values sum_i omega_i mu_i (eq 7): outputs [B, 3 C] -> [B]."""
     logits, means, _ = tf.split(outputs, 3, axis=-1)
     return tf.reduce_sum(tf.nn.softmax(logits) * means, axis=-1)

@@ -8,24 +8,23 @@ import tensorflow as tf
 def deterministic_policy_gradient_loss(
     action: tf.Tensor, dqda: tf.Tensor, dqda_clip: float | None
 ) -> tf.Tensor:
-    """Loss whose descent ascends Q along the deterministic policy gradient.
+    """Returns a loss whose gradient with respect to `action` is exactly -dqda.
 
-    The gradient with respect to `action` is exactly -dqda, so that the chain rule through the
-    policy gives D4PG's eq 11 (Ape-X's eq 17) with its sign turned for a minimiser. Nothing flows
-    into `dqda`, nor therefore into the critic. Only the gradient has a meaning: log the mean of
-    Q, not this value.
+    Minimising it ascends Q: the chain rule through the policy gives D4PG's eq 11 (Ape-X's eq 17)
+    with the sign reversed. No gradient flows into `dqda`, and so none into the critic. Only the
+    gradient has a meaning: log the mean of Q, not this value.
 
     Args:
-        action: [B, A] floating, the policy's actions.
-        dqda: [B, A], gradient of the critic's (mean) value at those actions.
-        dqda_clip: clips each element of dqda to [-dqda_clip, dqda_clip]; Ape-X DPG (appendix D)
-            clips to 1, D4PG not at all (None).
+      action: [B, A] floating, the policy's actions.
+      dqda: [B, A], gradient of the critic's (mean) value at those actions.
+      dqda_clip: bound on the magnitude of each element of `dqda`: 1 in Ape-X DPG (appendix D), None
+        (no clipping) in D4PG.
 
     Returns:
-        [B].
+      [B].
 
     Raises:
-        ValueError: `dqda_clip` is not positive.
+      ValueError: `dqda_clip` is not positive.
     """
     if dqda_clip is not None:
         if dqda_clip <= 0:
@@ -37,17 +36,17 @@ def deterministic_policy_gradient_loss(
 def dpg_loss(
     action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor], dqda_clip: float | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a loss whose descent raises the critic's value of a policy's actions.
+    """Returns the deterministic policy gradient loss of a policy's actions and their mean value.
 
-    The critic is held fixed.
+    Minimising the loss raises the critic's value of the actions; the critic is held fixed.
 
     Args:
-        action: [B, A] floating, the policy's actions.
-        value: the critic at the states of these actions: [B, A] -> values [B].
-        dqda_clip: as in `deterministic_policy_gradient_loss`.
+      action: [B, A] floating, the policy's actions.
+      value: the critic at the states of these actions, [B, A] -> values [B].
+      dqda_clip: see `deterministic_policy_gradient_loss`.
 
     Returns:
-        The mean of that loss, and the mean value of the actions.
+      The batch mean of `deterministic_policy_gradient_loss`, and the mean value of the actions.
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         fixed = tf.stop_gradient(action)

@@ -5,7 +5,6 @@ import re
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
 from common.benchmarks import actor as actor_suite
 from common.benchmarks import cluster as cluster_suite
 from common.benchmarks import image_actor as image_actor_suite
@@ -17,6 +16,7 @@ from common.benchmarks import replay as replay_suite
 from common.benchmarks.report import Row
 from common.benchmarks.roles import Program, RoleProcess
 from common.cluster.topology import Topology
+from common.environments.spec import EnvironmentSpec
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.d4pg.agent import D4PG

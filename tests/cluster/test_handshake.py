@@ -95,7 +95,7 @@ def test_a_role_of_another_run_is_refused_at_every_call(served):
         with pytest.raises(OtherRunError) as caught:
             call()
         message = str(caught.value)
-        assert f"this actor and the learner at {address} are not of one run" in message
+        assert f"this actor and the learner at {address} belong to different runs" in message
         assert "action_size is 2 here and 1 there" in message
         assert "config.n_step is 1 here and 5 there" in message
         assert "sizes" not in message and "paper" not in message and "\n" not in message
@@ -197,4 +197,4 @@ def test_who_says_nothing_may_be_a_role_that_is_starting_or_ending(listening):
         with pytest.raises(ServiceUnavailableError) as caught:
             probe.probe(address, timeout_seconds=0.3)
         assert address in str(caught.value)
-        assert isinstance(caught.value, ClusterError) and caught.value.may_pass
+        assert isinstance(caught.value, ClusterError) and caught.value.is_transient

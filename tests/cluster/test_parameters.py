@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from common.cluster import parameters, rpc
+from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 
 TOKEN = "a token of the tests"
@@ -15,29 +16,25 @@ def serve(num_parameters, **options):
     server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
     service = parameters.ParameterService(server, num_parameters, **options)
     server.start()
-    return server, service, client_of(server)
-
-
-def client_of(server, role_name=""):
-    return parameters.ParameterClient(rpc.Client(server.address, TOKEN), role_name)
+    return server, service, parameters.ParameterClient(rpc.Client(server.address, TOKEN))
 
 
 def test_a_reader_sees_each_version_once():
     server, service, client = serve(3)
-    assert client.latest() == parameters.Status(0, 0, 0, 0.0, False)
+    assert client.latest() == parameters.LearnerStatus(0, 0, 0, 0.0, False)
     assert client.read() is None
 
     values = np.array([1.0, np.nan, -3.0], np.float32)
     version = service.publish(values, learner_steps=10, actor_steps=2**40, wall_seconds=12.5)
     values[:] = 0.0  # the snapshot is a copy
     snapshot = client.read()
-    assert snapshot.status == parameters.Status(version, 10, 2**40, 12.5, False)
+    assert snapshot.status == parameters.LearnerStatus(version, 10, 2**40, 12.5, False)
     np.testing.assert_array_equal(snapshot.flat, np.array([1.0, np.nan, -3.0], np.float32))
     assert client.read(if_newer_than=version) is None
 
     last = service.publish(tf.zeros([3]), 11, 2**40 + 1, 13.0, finished=True)
     assert last > version
-    assert client.latest() == parameters.Status(last, 11, 2**40 + 1, 13.0, True)
+    assert client.latest() == parameters.LearnerStatus(last, 11, 2**40 + 1, 13.0, True)
     np.testing.assert_array_equal(client.read(if_newer_than=version).flat, np.zeros([3]))
     server.close()
 
@@ -59,33 +56,11 @@ def test_versions_go_on_when_the_clock_was_put_back(monkeypatch):
     yesterday = time.time_ns() - 86_400 * 10**9
     monkeypatch.setattr(parameters.time, "time_ns", lambda: yesterday)
     server, service, client = serve(1)
-    service.go_on_after(old - 100)  # the last that was written down
+    service.continue_after(old - 100)  # the last that was written down
     version = service.publish(np.ones([1], np.float32), 0, 0, 0.0)
     assert version > old and client.read(if_newer_than=old).flat == [1.0]
-    service.go_on_after(5)  # of no effect
+    service.continue_after(5)  # of no effect
     assert service.publish(np.ones([1], np.float32), 0, 0, 0.0) == version + 1
-    server.close()
-
-
-def test_acknowledgements_are_kept_by_role():
-    server, service, _ = serve(1)
-    version = service.publish(np.zeros([1], np.float32), 0, 0, 0.0, finished=True)
-    assert service.acknowledged("evaluator-0") == 0
-    client_of(server, "evaluator-0").acknowledge(version)
-    assert service.acknowledged("evaluator-0") == version
-    assert service.acknowledged("evaluator-1") == 0
-    server.close()
-
-
-def test_who_asks_is_counted_by_role():
-    server, service, nameless = serve(1)
-    one, other = client_of(server, "evaluator-0"), client_of(server, "evaluator-1")
-    nameless.latest()
-    assert service.times_asked("evaluator-0") == service.times_asked("evaluator-1") == 0
-    one.latest()
-    other.latest()
-    one.read()
-    assert (service.times_asked("evaluator-0"), service.times_asked("evaluator-1")) == (2, 1)
     server.close()
 
 
@@ -128,10 +103,12 @@ def test_no_snapshot_is_torn_under_a_publisher_at_full_rate():
     publisher = threading.Thread(target=publish)
     publisher.start()
     seen = []
-    deadline = time.monotonic() + 2.0
     try:
-        while time.monotonic() < deadline:
-            snapshot = client.read(seen[-1] if seen else 0)
+        while len(seen) < 5:
+            try:
+                snapshot = client.read(seen[-1] if seen else 0)
+            except ServiceUnavailableError:  # overtaken too often, on a busy machine
+                continue
             if snapshot is None:
                 continue
             step = snapshot.status.learner_steps
@@ -142,7 +119,5 @@ def test_no_snapshot_is_torn_under_a_publisher_at_full_rate():
         stop.set()
         publisher.join()
         server.close()
-    assert len(seen) >= 5
     assert seen == sorted(set(seen))
     assert set(seen) <= set(published)
-    print(f"{len(published)} published, {len(seen)} read in 2 s")

@@ -34,7 +34,7 @@ def test_refusals():
         packing.pack([])
     with pytest.raises(ValueError, match="step.*int64"):
         packing.pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
-    with pytest.raises(ValueError, match="take 6"):
+    with pytest.raises(ValueError, match="have 6 parameters"):
         packing.unpack(np.zeros(5, np.float32), [(2, 3)])
 
 

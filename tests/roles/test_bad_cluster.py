@@ -150,7 +150,7 @@ def test_an_actor_of_another_config_and_action_size_is_refused(bad):
     folder, codes, _ = bad
     error = error_of(folder / "sizes", "actor")
     assert codes["sizes"] == 2
-    assert f"this actor and the learner at {LEARNER} are not of one run" in error
+    assert f"this actor and the learner at {LEARNER} belong to different runs" in error
     for words in (
         "action_size is 6 here and 1 there",
         "observation_size is 17 here and 5 there",
@@ -260,7 +260,7 @@ def test_a_truncated_checkpoint_ends_a_local_run_at_once(bad):
         "learner 0: the checkpoint",
         f"{prefix} cannot be read",
         f"remove {newest.name}",
-        "to go on from ckpt-",
+        "to continue from ckpt-",
     ):
         assert words in errors[0]
     assert contents(checkpoints) == before and logs.read_bytes() == rows

@@ -19,7 +19,7 @@ def test_published_vectors(jit_compile):
         q_selector=tf.constant([[2.0, 10, 1], [11, 20, 1]]),
     )
     np.testing.assert_allclose(target, [1, 3])
-    errors = target - double_q.of_action(q_tm1, tf.constant([0, 1]))
+    errors = target - double_q.action_value(q_tm1, tf.constant([0, 1]))
     np.testing.assert_allclose(errors, [0, 1])
 
 
@@ -50,6 +50,6 @@ def test_the_gradient_goes_to_the_action_taken():
     q = tf.constant([[1.0, 2, 3], [4, 5, 6]])
     with tf.GradientTape() as tape:
         tape.watch(q)
-        taken = double_q.of_action(q, tf.constant([2, 0]))
+        taken = double_q.action_value(q, tf.constant([2, 0]))
     np.testing.assert_array_equal(taken, [3, 4])
     np.testing.assert_array_equal(tape.gradient(taken, q), [[0, 0, 1], [1, 0, 0]])

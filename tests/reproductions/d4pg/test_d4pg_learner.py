@@ -4,7 +4,6 @@ The gradients of the twin are finite differences of what equations 10 and 11 dif
 share nothing with those of TensorFlow.
 """
 
-from common.learning.actor_critic import METRICS
 from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from common.values import categorical, gaussian_mixture
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
+from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
@@ -278,7 +278,7 @@ def test_update_is_lines_5_to_8(values):
         "critic_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_w)),
         "policy_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_theta)),
     }
-    assert tuple(metrics) == METRICS and metrics.keys() == expected.keys()
+    assert tuple(metrics) == D4PG.metrics and metrics.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 

@@ -1,0 +1,105 @@
+"""A guard around the environments of a role: it notices simulators that hang or give NaN."""
+
+from collections.abc import Callable
+import threading
+import time
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+
+from common.environments.batch import EnvironmentBatch
+from common.environments.errors import UnusableEnvironmentError
+
+STALL_SECONDS = 60.0
+"""An environment that has not returned from a call for so long hangs."""
+
+
+class WatchedBatch:
+    """An `EnvironmentBatch` that checks what another one gives.
+
+    Args:
+      environments: the batch to watch.
+      name: of the environment, for messages.
+      on_stall: called once, with a message, from a thread, if a call takes `stall_seconds`.
+      stall_seconds: see there.
+    """
+
+    def __init__(
+        self,
+        environments: EnvironmentBatch,
+        name: str,
+        on_stall: Callable[[str], None],
+        stall_seconds: float = STALL_SECONDS,
+    ):
+        self._environments = environments
+        self._name = name
+        self._on_stall = on_stall
+        self._stall_seconds = stall_seconds
+        self._timestep = 0
+        self._busy_since: float | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    @property
+    def num_environments(self) -> int:
+        """K."""
+        return self._environments.num_environments
+
+    def observation_spec(self) -> Any:
+        """Returns the observation spec of one environment, without the batch dimension."""
+        return self._environments.observation_spec()
+
+    def action_spec(self) -> Any:
+        """Returns the action spec of one environment, without the batch dimension."""
+        return self._environments.action_spec()
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each environment."""
+        return self._checked(self._environments.reset)
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes one row of `actions`, [K, ...], in each environment.
+
+        Raises:
+          UnusableEnvironmentError: a reward, a discount or an observation is not finite.
+        """
+        return self._checked(self._environments.step, actions)
+
+    def close(self) -> None:
+        """Frees the environments and ends the watch."""
+        self._closed.set()
+        self._environments.close()
+
+    def _checked(self, function: Callable[..., dm_env.TimeStep], *args) -> dm_env.TimeStep:
+        self._busy_since = time.monotonic()
+        timestep = function(*args)
+        self._busy_since = None
+        self._timestep += 1
+        observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
+        self._check("reward", timestep.reward)
+        self._check("discount", timestep.discount)
+        for observation in observations:
+            self._check("observation", observation)
+        return timestep
+
+    def _check(self, name: str, array: np.ndarray) -> None:
+        if np.isfinite(array).all():
+            return
+        is_finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+        index = int(np.flatnonzero(~is_finite)[0])
+        raise UnusableEnvironmentError(
+            f"{self._name} gave a {name} that is not finite, in environment {index} of this "
+            f"process at its timestep {self._timestep}: correct the environment"
+        )
+
+    def _watch(self) -> None:
+        while not self._closed.wait(1.0):
+            since = self._busy_since
+            if since is not None and time.monotonic() - since > self._stall_seconds:
+                self._on_stall(
+                    f"{self._name} has not returned from a step for {self._stall_seconds:g} s, at "
+                    f"timestep {self._timestep} of this process"
+                )
+                return
