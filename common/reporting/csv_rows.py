@@ -174,10 +174,12 @@ def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(after_header, size - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise CsvError(f"{path}: cannot be read ({error.strerror})") from None
+        raise CsvError(
+            f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
+        ) from None
     if not lines:
         return None
     cells = _fields(lines[-1])
