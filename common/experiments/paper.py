@@ -308,7 +308,7 @@ class Paper:
     Attributes:
       name: of its directories in `reproductions` and results/runs, and of its file in
         results/reported.
-      title: of the agent, "D4PG".
+      title: of the agent.
       citation: "Author et al. 2018".
       programs: all that its runs use.
       experiments: figures, tables and sections, in the paper's order.

@@ -31,7 +31,7 @@ class Table:
 
 
 def file_name(paper: str, name: str, scale: str | None) -> str:
-    """Returns "apex_table_2"; with "_smoke" if its runs are of that scale."""
+    """Returns "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
     stem = f"{paper}_{name.replace(' ', '_')}"
     return stem if scale in (None, scales.PAPER.name) else f"{stem}_{scale}"
 

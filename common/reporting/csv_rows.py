@@ -165,7 +165,7 @@ def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
 
     Raises:
-      CsvError: the row has more or fewer cells than the header.
+      CsvError: the row has more or fewer cells than the header, or the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -174,8 +174,12 @@ def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(after_header, size - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise CsvError(
+            f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
+        ) from None
     if not lines:
         return None
     cells = _fields(lines[-1])

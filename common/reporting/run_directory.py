@@ -95,9 +95,10 @@ class RunDirectory:
         """
         config = _read_json(self.config_json)
         if config is None:
-            raise RunDirectoryError(
-                f"{self.path} is no run directory, it has no config.json: name that of a run"
-            )
+            problem = f"there is no directory {self.path}"
+            if self.path.is_dir():
+                problem = f"{self.path} is no run directory, it has no config.json"
+            raise RunDirectoryError(f"{problem}: name that of a run")
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
         return config
