@@ -1,11 +1,11 @@
-"""Says which of the papers' claims hold, by the runs, tables and benchmarks that are here.
+"""Decides which of the papers' claims hold, by the kept runs, the tables and the benchmarks.
 
     python -m binaries.claims
     python -m binaries.claims --paper=d4pg --scale=two_cores
     python -m binaries.claims --output=results/tables --overview=results/README.md
 
-Each verdict is computed by a rule that is printed with it; nothing is typed in. Runs that are still
-going on, or were killed, are not counted.
+Each verdict is computed by a rule that is printed with it. Runs that are still going on, or were
+killed, do not count.
 """
 
 import argparse
@@ -15,15 +15,16 @@ import textwrap
 
 import pandas
 
-from common.experiments import claims, overview, pairs, selection
-from common.experiments.arguments import add_choice_of_runs, add_reported
+from common.experiments import overview, pairs, selection
+from common.experiments.arguments import add_choice_of_runs, add_directory, add_reported
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.checked_rows import Once
-from common.experiments.claims import Basis, Verdict
-from common.experiments.registry import Paper, UnknownError, papers
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.claims import Basis, Evidence, Verdict
+from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.errors import UserError
+from common.reporting.reported import Reported
+import reproductions
 
 _HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
     textwrap.fill(paragraph, 100)
@@ -47,15 +48,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.claims", description=__doc__)
     add_choice_of_runs(
         parser,
+        reproductions.PAPERS,
         "for each claim the nearest to the paper's with two seeds of what it compares, smoke never",
     )
-    parser.add_argument(
-        "--benchmarks",
-        type=pathlib.Path,
-        metavar="DIR",
-        default=pathlib.Path("results/benchmarks"),
-        help="where the benchmarks wrote; default results/benchmarks",
-    )
+    add_directory(parser, "--benchmarks", "results/benchmarks", "of the benchmarks' JSON files")
     add_reported(parser)
     parser.add_argument(
         "--output",
@@ -72,14 +68,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.overview is not None and (arguments.paper or arguments.scale):
         fail("--overview is of all papers and scales: leave --paper and --scale out")
+    if not arguments.benchmarks.is_dir():
+        fail(f"--benchmarks={arguments.benchmarks} is no directory")
     return arguments
 
 
-def _rows(chosen: Sequence[Paper], findings: overview.Findings) -> pandas.DataFrame:
+def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFrame:
     return pandas.DataFrame(
         [
             {
-                "paper": of.title,
+                "paper": paper.title,
                 "claim": claim.name,
                 "what it says": claim.text,
                 "source": claim.source,
@@ -89,8 +87,8 @@ def _rows(chosen: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
                 "evidence": finding.evidence,
                 "rule": claim.test.rule,
             }
-            for of in chosen
-            for claim, finding in findings[of.name]
+            for paper in papers
+            for claim, finding in findings[paper.name]
         ]
     )
 
@@ -100,21 +98,16 @@ def _markdown(rows: pandas.DataFrame) -> str:
     parts = [_HEAD, _count(rows)]
     for title, of in rows.groupby("paper", sort=False):
         table = of.assign(rule=[str(rules[rule]) for rule in of["rule"]]).drop(columns="paper")
-        parts.append(f"## {title}\n\n" + _plain_grid(table))
+        # Without padding, since cells are sentences.
+        lines = [list(table), ["---"] * len(table.columns), *table.to_numpy().tolist()]
+        cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
+        parts.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in cells))
     numbered = "\n".join(f"{number}. {rule}" for rule, number in rules.items())
     return "\n\n".join([*parts, f"## Rules\n\n{numbered}"]) + "\n"
 
 
-def _plain_grid(rows: pandas.DataFrame) -> str:
-    """A Markdown table without padding: cells are sentences."""
-    lines = [list(rows), ["---"] * len(rows.columns), *rows.to_numpy().tolist()]
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
-
-
 def _count(rows: pandas.DataFrame) -> str:
-    """A sentence on all claims, and one on those of each basis."""
+    """Returns a sentence on all claims, and one on those of each basis."""
 
     def count(of: pandas.DataFrame) -> str:
         counts = of["verdict"].value_counts()
@@ -133,52 +126,38 @@ def _count(rows: pandas.DataFrame) -> str:
 def _print(rows: pandas.DataFrame) -> None:
     for row in rows.to_dict("records"):
         print(f"{row['paper']} {row['claim']} ({row['source']}): {row['verdict'].upper()}")
-        for text in (
-            row["what it says"],
-            row["evidence"],
-            row["rule"],
-            f"Decided by {row['decided by']}.",
-        ):
+        decided = f"Decided by {row['decided by']}."
+        for text in (row["what it says"], row["evidence"], row["rule"], decided):
             print(textwrap.indent(textwrap.fill(text, 100), "    "))
     print(_count(rows))
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Judges, and prints or writes; ends with one line on a user's mistake."""
+    """Judges all claims, and prints or writes the verdicts."""
     arguments = _arguments(argv)
-    kept = KeptRuns(arguments.runs, Once())
-    numbers = ReportedNumbers(kept.warn, arguments.reported)
-    evidence = claims.Evidence(kept, arguments.scale, numbers, arguments.benchmarks, kept.warn)
-    try:
-        chosen = papers(arguments.paper)
-        if arguments.paper:
-            selection.check_scale(*chosen, kept, arguments.scale)
-        else:
-            selection.check_scale_of_any(chosen, kept, arguments.scale)
-        findings = {
-            of.name: [(claim, claim.judge(of, evidence)) for claim in claims.of(of.name)]
-            for of in chosen
-        }
-        rows = _rows(chosen, findings)
-        if arguments.output is None:
-            _print(rows)
-        else:
-            arguments.output.mkdir(parents=True, exist_ok=True)
-            texts = {
-                "claims.md": _markdown(rows),
-                "claims.csv": rows.to_csv(index=False, lineterminator="\n"),
-            }
-            for name, text in texts.items():
-                (arguments.output / name).write_text(text)
-                print(arguments.output / name)
-        if arguments.overview is not None:
-            overview.renew(arguments.overview, overview.text(chosen, kept, findings, numbers))
-            print(arguments.overview)
-    except BrokenPipeError:
-        raise  # see `exit_with`
-    except (UnknownError, overview.OverviewError, OSError) as error:
-        fail(str(error))
+    kept, numbers = KeptRuns(arguments.runs), Reported(arguments.reported)
+    evidence = Evidence(kept, arguments.scale, numbers, arguments.benchmarks)
+    papers = reproductions.papers(arguments.paper)
+    selection.check_scale(papers, kept, arguments.scale)
+    findings = {
+        paper.name: [
+            (claim, claim.judge(paper, evidence)) for claim in reproductions.claims(paper.name)
+        ]
+        for paper in papers
+    }
+    if arguments.overview is not None:
+        overview.renew(arguments.overview, overview.text(papers, kept, findings, numbers))
+        print(arguments.overview)
+    rows = _rows(papers, findings)
+    if arguments.output is None:
+        _print(rows)
+    else:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        csv = rows.to_csv(index=False, lineterminator="\n")
+        for name, text in (("claims.md", _markdown(rows)), ("claims.csv", csv)):
+            (arguments.output / name).write_text(text)
+            print(arguments.output / name)
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    exit_with(main, (UserError, OSError))

@@ -17,9 +17,11 @@ of human experts, were never published.
 
 import argparse
 import importlib
+from importlib import machinery
 import json
 import os
 import pathlib
+import sys
 
 from common.cluster import processes
 from common.reporting.command_line import (
@@ -39,18 +41,14 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--workdir", type=pathlib.Path, required=True, metavar="DIR", help="directory of the run"
     )
     parser.add_argument(
-        "--episodes",
-        type=int,
-        default=10,
-        metavar="N",
-        help="default 10; on Atari papers report 200",
+        "--episodes", type=int, default=10, metavar="N", help="default 10; papers use 200 on Atari"
     )
     parser.add_argument(
         "--seed",
         type=int,
         default=0,
         metavar="N",
-        help="of the environments; the same seed gives the same result; default 0",
+        help="seed of the environments; the same seed gives the same result; default 0",
     )
     parser.add_argument(
         "--video",
@@ -62,6 +60,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
+    )
+    parser.add_argument(
+        "--trust_environment",
+        action="store_true",
+        help="import an environment of your own also from inside the run directory",
     )
     arguments = parser.parse_args(argv)
     if arguments.episodes < 1:
@@ -79,9 +82,29 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _agent_module(workdir: pathlib.Path) -> str:
-    """The module of the agent that made the run."""
+def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
+    """Says which code a run's own environment imports; refuses a run's unless it is trusted."""
+    suite, _, name = environment.partition(":")
+    package, *modules = name.partition(":")[0].split(".")
+    # Finds without importing: the import is what may not be trusted.
+    spec = machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path])
+    if suite != "python" or spec is None:
+        return
+    folders = spec.submodule_search_locations
+    path = pathlib.Path(next(iter(folders)) if folders else spec.origin or "", *modules).resolve()
+    if path.is_relative_to(arguments.workdir.resolve()) and not arguments.trust_environment:
+        fail(
+            f"the run's environment {environment} would import code from the run directory, {path}:"
+            " read it, then give --trust_environment"
+        )
+    print(f"importing {path} for {environment}", file=sys.stderr, flush=True)
+
+
+def _agent_module(arguments: argparse.Namespace) -> str:
+    """Returns the module of the agent that made the run."""
+    workdir = arguments.workdir
     config = RunDirectory(workdir).read_config()
+    _check_trust(str(config.get("environment")), arguments)
     name = config.get("agent", config.get("paper"))
     if name not in list(AGENTS):
         raise RunDirectoryError(
@@ -106,12 +129,15 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
-        made = [make(run.environment, seed, True) for make, seed in zip(makers, seeds)]
+        frames = run.agent.num_frames
+        made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
         batch = BatchedEnvironment(made)
     else:
-        batch = environments.make_batch(run.environment, seeds, evaluation=True)
+        batch = environments.make_batch(
+            run.environment, seeds, evaluation=True, frames=run.agent.num_frames
+        )
     policy = run.make_policy(len(seeds))
-    returns = run_episodes(batch, policy, arguments.episodes, policy.initial_state(len(seeds)))
+    returns = run_episodes(batch, policy, arguments.episodes)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
         f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "
@@ -133,7 +159,7 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
         )
     if arguments.json:
         result = {
-            "paper": run.agent.name,
+            "paper": run.agent.paper,
             "setting": run.agent.setting,
             "environment": run.environment,
             "learner_steps": run.learner_steps,
@@ -148,23 +174,22 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
 
 
 def _human_normalised(environment: str, mean: float) -> float | None:
-    """The human-normalised score of a mean return; None where there is nothing to compare with."""
-    import pandas
-
-    from common.experiments import selection
-    from common.reporting import reported
+    """Returns the human-normalised score of a mean return; None if a human's is not known."""
+    from common.reporting.reported import Reported
 
     suite, _, game = environment.partition(":")
-    if suite != "atari" or game not in reported.atari_scores().index:
+    references = Reported().atari_scores()
+    if suite != "atari" or game not in references.index:
         return None
-    return float(selection.human_normalised(environment, pandas.Series([mean])).iloc[0])
+    random, human = references.loc[game]
+    return float((mean - random) / (human - random))
 
 
 def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     try:
-        agent_module = _agent_module(arguments.workdir)  # before the seconds that TensorFlow takes
+        agent_module = _agent_module(arguments)  # before the seconds that TensorFlow takes
     except RunDirectoryError as error:
         fail(str(error))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

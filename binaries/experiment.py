@@ -1,13 +1,13 @@
 """Makes the runs of a paper's figure or table.
 
-    python -m binaries.experiment --paper=d4pg                        # what there is, how far it is
+    python -m binaries.experiment --paper=d4pg                        # all of them, and their state
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
     python -m binaries.experiment --paper=d4pg --figure=2 --tasks cartpole:swingup --seeds 1
     python -m binaries.experiment --paper=d4pg --figure=2 --keep      # for results/runs
 
-Shows the plan, then runs what is missing, one run after the other, and goes on with what was cut;
-what is finished, here or in results/runs, is not touched. Ctrl-C ends the run of the moment in
-order; the same command goes on later. A run that fails is left behind and named at the end.
+Shows the plan, then makes missing runs and resumes cut ones, one run after the other. Finished
+runs, here or in results/runs, are left alone. Ctrl-C ends the current run in order; the same
+command resumes it. A run that fails does not end the others and is named at the end.
 """
 
 import argparse
@@ -17,23 +17,30 @@ import shlex
 import sys
 
 from common.cluster.processes import StopRequest
-from common.experiments import keep, registry
 from common.experiments.execute import execute
-from common.experiments.plan import DEFAULT_SCALE, Plan, PlanError, check_disk, disk_line, make_plan
-from common.experiments.registry import Paper, UnknownError
+from common.experiments.keep import keep
+from common.experiments.paper import RESULTS, Paper
+from common.experiments.plan import DEFAULT_SCALE, Plan, make_plan
 from common.experiments.status import State
 from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
+import reproductions
 
-_KEPT = registry.RESULTS / "runs"
+_KEPT = RESULTS / "runs"
 _COUNTED = (State.FINISHED, State.CUT, State.MISSING)
+_KINDS = ("figure", "table", "section")
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    scales: dict[str, list[str]] = {}
+    for paper in reproductions.papers():
+        for scale in paper.scales:
+            scales.setdefault(scale.name, []).append(paper.name)
+    names = ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in scales.items())
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
-    parser.add_argument("--paper", required=True, choices=registry.paper_names())
+    parser.add_argument("--paper", required=True, choices=reproductions.PAPERS)
     which = parser.add_mutually_exclusive_group()
-    for kind in ("figure", "table", "section"):
+    for kind in _KINDS:
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
     parser.add_argument(
         "--tasks",
@@ -46,29 +53,29 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--seeds",
         type=int,
         metavar="N",
-        help="0 to N - 1; default: as many as the paper has, 3 if it does not say",
+        help="seeds 0 to N - 1; default: as many as the paper has, 3 if it does not say",
     )
     parser.add_argument(
         "--scale",
         metavar="NAME",
-        help=f"how large the runs are: {_scales()}; default {DEFAULT_SCALE}. What "
-        "each changes from the paper is shown and kept in each run's "
-        "run.json",
+        default=DEFAULT_SCALE,
+        help=f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's "
+        "run.json say what it changes from the paper",
     )
     parser.add_argument(
         "--runs",
         type=pathlib.Path,
         metavar="DIR",
         default=pathlib.Path("runs/experiments"),
-        help="where the run directories are; default runs/experiments",
+        help="directory of the run directories; default runs/experiments",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--dry_run", action="store_true", help="start nothing, print the commands")
     instead.add_argument(
         "--keep",
         action="store_true",
-        help="start nothing, copy CSV and JSON files of finished runs to "
-        "results/runs, where figures, tables and claims look",
+        help="start nothing, copy CSV and JSON files of finished runs to results/runs, where "
+        "figures, tables and claims look",
     )
     arguments = parser.parse_args(argv)
     if arguments.seeds is not None and arguments.seeds < 1:
@@ -76,48 +83,26 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _scales() -> str:
-    """Every scale, and which papers have it: "smoke (apex, d4pg), ..."."""
-    having: dict[str, list[str]] = {}
-    for paper in registry.papers(None):
-        for scale in paper.scales:
-            having.setdefault(scale.name, []).append(paper.name)
-    return ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in having.items())
-
-
-def _name(arguments: argparse.Namespace) -> str | None:
-    """The experiment that is asked for, None if there is none."""
-    for kind in ("figure", "table", "section"):
-        if (number := getattr(arguments, kind)) is not None:
-            return f"{kind} {number}"
-    return None
-
-
 def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
-    """Prints every experiment with its runs at each scale."""
-    scales = [scale.name for scale in paper.scales]
+    """Prints every experiment with the numbers of its runs at each scale."""
     print(f"{paper.title}, {paper.citation}: runs finished/cut/missing at each scale")
-    print("  ".join([" " * 12, *(f"{scale:>12}" for scale in scales)]))
+    print("  ".join([" " * 12, *(f"{scale.name:>12}" for scale in paper.scales)]))
     notes = []
     for experiment in paper.experiments:
-        obstacle = paper.obstacle(experiment)
-        if obstacle:
+        if obstacle := paper.obstacle(experiment):
             print(f"{experiment.name:12}  {experiment.title}: {obstacle}")
             continue
         plans = [make_plan(paper, experiment, scale, roots) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
-        print(
-            "  ".join(
-                [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
-            )
-        )
+        columns = [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
+        print("  ".join(columns))
         notes += [run.status.note for plan in plans for run in plan.of(State.UNUSABLE)]
     for note in dict.fromkeys(notes):
         print(f"unusable: {note}")
 
 
-def _show(plan: Plan, disk: str, say: Callable[[str], None]) -> None:
-    """Prints what will be done."""
+def _show(plan: Plan, say: Callable[[str], None]) -> None:
+    """Says what will be done."""
     experiment, scale = plan.experiment, plan.scale
     say(f"{experiment.name} of {plan.paper.title}: {experiment.title}")
     if experiment.note:
@@ -133,21 +118,21 @@ def _show(plan: Plan, disk: str, say: Callable[[str], None]) -> None:
         say(f"{setting:{width}}  " + "  ".join(f"{count:8}" for count in counts))
     for run in plan.of(State.UNUSABLE):
         say(f"unusable: {run.status.note}")
-    if plan.to_do:
-        time = (
-            "the time is not known (the budget is in steps, and no run of this scale says how "
-            "fast it is)"
-            if plan.minutes is None
-            else f"about {duration(plan.minutes)}, one after the other"
-        )
-        say(f"{len(plan.to_do)} of {len(plan.runs)} runs to do: {time}; {disk}")
-    else:
+    if not plan.to_do:
         finished = len(plan.of(State.FINISHED))
         say(f"{finished} of {len(plan.runs)} runs are finished: nothing to do")
+    elif plan.minutes is None:
+        say(
+            f"{len(plan.to_do)} of {len(plan.runs)} runs to do, in unknown time: the budget is in "
+            "steps, and no run of this scale shows their speed"
+        )
+    else:
+        time = duration(plan.minutes)
+        say(f"{len(plan.to_do)} of {len(plan.runs)} runs to do, in about {time} one by one")
 
 
 def _carry_out(plan: Plan) -> int:
-    """Runs what is left and returns the exit code."""
+    """Makes the runs to do and returns the exit code."""
     stop = StopRequest().install()
     failures = execute(plan, stop, _say)
     finished = sum(run.look().state is State.FINISHED for run in plan.runs)
@@ -168,51 +153,32 @@ def _say(line: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Lists, prints commands, keeps, or runs; returns the exit code."""
+    """Lists, prints commands, keeps or makes runs; returns the exit code."""
     arguments = _arguments(argv)
     roots = [arguments.runs, _KEPT]
-    try:
-        paper = registry.paper(arguments.paper)
-        name = _name(arguments)
-        if name is None:
-            _list(paper, roots)
-            return 0
-        experiment = paper.experiment(name)
-        if obstacle := paper.obstacle(experiment):
-            fail(f"{obstacle} ({name} of {paper.title})")
-        plan = make_plan(
-            paper,
-            experiment,
-            paper.scale(arguments.scale or DEFAULT_SCALE),
-            roots,
-            arguments.tasks,
-            arguments.settings,
-            arguments.seeds,
-        )
-        if arguments.keep:
-            kept = keep.keep(plan, _KEPT)
-            print(
-                f"{len(kept)} runs copied to {_KEPT}, "
-                f"{len(plan.of(State.FINISHED)) - len(kept)} were there"
-            )
-            return 0
-    except UnknownError as error:
-        fail(str(error))
-    disk, problem = disk_line(plan, arguments.runs), ""
-    try:
-        check_disk(plan, arguments.runs)
-    except PlanError as error:
-        problem = str(error)
+    paper = reproductions.paper(arguments.paper)
+    chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
+    if not chosen:
+        _list(paper, roots)
+        return 0
+    experiment = paper.experiment(chosen[0])
+    if obstacle := paper.obstacle(experiment):
+        fail(f"{obstacle} ({experiment.name} of {paper.title})")
+    scale = paper.scale(arguments.scale)
+    plan = make_plan(
+        paper, experiment, scale, roots, arguments.tasks, arguments.settings, arguments.seeds
+    )
+    if arguments.keep:
+        kept = keep(plan, _KEPT)
+        there = len(plan.of(State.FINISHED)) - len(kept)
+        print(f"{len(kept)} runs copied to {_KEPT}, {there} were there")
+        return 0
     if arguments.dry_run:
-        _show(plan, disk, lambda line: print(f"# {line}"))
-        if problem:
-            print(f"# warning: {problem}")
+        _show(plan, lambda line: print(f"# {line}"))
         for run in plan.to_do:
             print(shlex.join(run.command))
         return 0
-    if problem:
-        fail(problem)
-    _show(plan, disk, _say)
+    _show(plan, _say)
     return _carry_out(plan) if plan.to_do else int(bool(plan.of(State.UNUSABLE)))
 
 

@@ -1,102 +1,81 @@
-"""Writes a paper's tables: what it reports, beside it what the runs that are kept give.
+"""Writes a paper's tables: the reported numbers, and those of the kept runs beside them.
 
     python -m binaries.tables --paper=apex --table=2
     python -m binaries.tables --all
 
-Writes Markdown and CSV and prints their names. Without runs what is ours is empty. --all writes
-every table of every paper, at each scale that has runs of it.
+Writes Markdown and CSV and prints their names. Without runs the columns of ours are empty. --all
+writes every table of every paper, at each scale that has runs of it.
 """
 
 import argparse
-import pathlib
 
 from common.experiments import selection, tables
 from common.experiments.arguments import (
     add_choice_of_runs,
+    add_directory,
     add_one_or_all,
     add_reported,
     check_one_or_all,
 )
-from common.experiments.checked_rows import Once
-from common.experiments.registry import Experiment, Paper, UnknownError, paper, papers
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRuns
-from common.reporting import reported
-from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.command_line import Parser, exit_with
+from common.reporting.errors import UserError
+from common.reporting.reported import Reported
+import reproductions
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.tables", description=__doc__)
-    add_choice_of_runs(parser)
+    add_choice_of_runs(parser, reproductions.PAPERS)
     add_one_or_all(parser, "table", "its number", "of one paper with --paper")
     add_reported(parser)
-    parser.add_argument(
-        "--output",
-        type=pathlib.Path,
-        default=pathlib.Path("results/tables"),
-        metavar="DIR",
-        help="where the tables go; default results/tables",
-    )
+    add_directory(parser, "--output", "results/tables", "for the tables")
     arguments = parser.parse_args(argv)
     check_one_or_all(arguments, "table", "writes")
     return arguments
 
 
-def _one(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers) -> None:
-    of = paper(arguments.paper)
-    selection.check_scale(of, kept, arguments.scale)
-    experiment = of.experiment(f"table {arguments.table}")
-    scale = arguments.scale or selection.nearest_scale_of(of, experiment, kept)
-    _write(arguments.output, of, experiment, scale, kept, numbers)
-
-
-def _all(arguments: argparse.Namespace, kept: KeptRuns, numbers: ReportedNumbers) -> None:
-    chosen = papers(arguments.paper)
-    selection.check_scale_of_any(chosen, kept, arguments.scale)
-    for of in chosen:
-        for experiment in of.experiments:
-            if not (experiment.name.startswith("table") and numbers.has(of.name, experiment.name)):
-                continue
-            there = [
-                scale
-                for scale in selection.scales_of(of, kept)
-                if arguments.scale in (None, scale)
-                and selection.runs_of(experiment, kept.of(of.name, scale))
-            ]
-            for scale in there or [None]:
-                _write(arguments.output, of, experiment, scale, kept, numbers)
-
-
-def _write(
-    output: pathlib.Path,
-    of: Paper,
-    experiment: Experiment,
-    scale: str | None,
-    kept: KeptRuns,
-    numbers: ReportedNumbers,
-) -> None:
-    runs = kept.of(of.name, scale) if scale else ()
-    table = tables.build(of, experiment, scale, runs, numbers)
-    output.mkdir(parents=True, exist_ok=True)
-    stem = output / tables.file_name(of.name, experiment.name, scale)
-    for suffix, text in ((".md", tables.markdown(table)), (".csv", tables.csv(table))):
-        file = stem.with_name(stem.name + suffix)
-        file.write_text(text)
-        print(file)
+def _scales(
+    paper: Paper, experiment: Experiment, kept: KeptRuns, scale: str | None
+) -> list[str | None]:
+    """Returns the scales that have runs of a table, or None alone."""
+    there = [
+        one
+        for one in selection.scales_of(paper, kept)
+        if scale in (None, one) and selection.runs_of(experiment, kept.of(paper.name, one))
+    ]
+    return there or [None]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes what is asked for; ends with one line on a user's mistake."""
+    """Writes what is asked for."""
     arguments = _arguments(argv)
-    kept = KeptRuns(arguments.runs, Once())
-    numbers = ReportedNumbers(kept.warn, arguments.reported)
-    try:
-        (_all if arguments.all else _one)(arguments, kept, numbers)
-    except BrokenPipeError:
-        raise  # see `exit_with`
-    except (UnknownError, reported.ReportedError, OSError) as error:
-        fail(str(error))
+    kept, numbers = KeptRuns(arguments.runs), Reported(arguments.reported)
+    papers = reproductions.papers(arguments.paper)
+    selection.check_scale(papers, kept, arguments.scale)
+    if arguments.all:
+        chosen = [
+            (paper, table, scale)
+            for paper in papers
+            for table in paper.of_kind("table")
+            if numbers.has(paper.name, table.name)
+            for scale in _scales(paper, table, kept, arguments.scale)
+        ]
+    else:
+        table = papers[0].experiment(f"table {arguments.table}")
+        scale = arguments.scale or selection.nearest_scale(papers[0], kept, table)
+        chosen = [(papers[0], table, scale)]
+    for paper, experiment, scale in chosen:
+        runs = kept.of(paper.name, scale) if scale else ()
+        table = tables.build(paper, experiment, scale, runs, numbers)
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        name = tables.file_name(paper.name, experiment.name, scale)
+        for suffix, text in ((".md", tables.markdown(table)), (".csv", tables.csv(table))):
+            file = arguments.output / f"{name}{suffix}"
+            file.write_text(text)
+            print(file)
 
 
 if __name__ == "__main__":
-    exit_with(main)
+    exit_with(main, (UserError, OSError))

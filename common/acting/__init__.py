@@ -1,1 +1,1 @@
-"""From observations to transitions: policies, exploration, adders, the acting loop, evaluation."""
+"""Acting: policies, exploration, adders, the acting loop, and evaluation."""

@@ -1,4 +1,4 @@
-"""Environments, seeds and records of the actors of a process."""
+"""Environments, seeds and CSV records of the actors in a process."""
 
 from collections.abc import Callable
 import csv
@@ -15,13 +15,21 @@ from common.reporting.run_directory import RunDirectory
 def make_environments(
     environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
 ) -> EnvironmentBatch:
-    """Builds the environments of these actors; none repeats those of another actor or start."""
+    """Builds an environment for each actor, as one batch.
+
+    Args:
+      environment_name: see `common.environments.make`.
+      actors: indices of the actors.
+      seed: of the run.
+      start: number of earlier starts of these actors. Random numbers differ between starts.
+      num_frames: images stacked in an observation; None if observations are not images.
+    """
     seeds = [actor_seed(seed, actor, start) for actor in actors]
     return environments.make_batch(environment_name, seeds, frames=num_frames)
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:
-    """Returns the seed of an actor's environment or noise in its n-th start, from 0."""
+    """Returns the seed of an actor's environment or exploration in a start, counted from 0."""
     return int(np.random.SeedSequence([seed, actor, start]).generate_state(1)[0])
 
 
@@ -30,7 +38,7 @@ def record_start(directory: RunDirectory, actors: range) -> int:
 
     Args:
       directory: of the run.
-      actors: those of this process.
+      actors: indices of the actors in this process.
     """
     path, former = directory.lives_csv, 0
     if path.exists():
@@ -43,18 +51,18 @@ def record_start(directory: RunDirectory, actors: range) -> int:
 
 
 class EpisodeLog:
-    """Rows of acting.csv, one an episode."""
+    """Writer of acting.csv, which has a row for each training episode."""
 
     def __init__(
         self, directory: RunDirectory, actors: range, status: Callable[[], dict[str, float]]
     ):
-        """Opens the file of a run.
+        """Opens the file.
 
         Args:
           directory: of the run.
-          actors: the paper's actors, in the order of the environments' batch.
-          status: gives the columns that are not about the episode: wall_seconds, incarnation,
-            parameter_version and parameter_age_steps of this moment.
+          actors: indices of the actors, in the order of the batch of environments.
+          status: returns the present values of the columns that do not describe the episode:
+            wall_seconds, incarnation, parameter_version, parameter_age_steps.
         """
         self._rows = CsvRows(directory.acting_csv, columns.ACTING)
         self._actors = actors
@@ -62,7 +70,13 @@ class EpisodeLog:
         self._acted = np.zeros(len(actors), np.int64)
 
     def write(self, index: int, episode_return: float, length: int) -> None:
-        """Writes the row of an episode that ended in environment `index`."""
+        """Writes a row.
+
+        Args:
+          index: row of the batch in which the episode ended.
+          episode_return: undiscounted sum of unclipped rewards.
+          length: steps of the episode.
+        """
         self._acted[index] += length
         self._rows.append(
             {

@@ -1,4 +1,4 @@
-"""Exploration with discrete actions."""
+"""Epsilon-greedy exploration with discrete actions."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,19 @@ import numpy as np
 
 
 def ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
-    """Each actor's own epsilon (Ape-X section 4.1): from `epsilon` down to epsilon^(1 + alpha).
+    """Returns a different epsilon for each actor (Ape-X section 4.1).
 
         epsilon_i = epsilon^(1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
-    A single actor has epsilon^1, which the paper does not say.
+    The paper does not cover a single actor; it gets `epsilon`.
+
+    Args:
+      epsilon: probability of a random action of actor 0.
+      alpha: the last actor has epsilon^(1 + alpha).
+      num_actors: N.
 
     Returns:
-      float64 [num_actors]; the last one is the greediest.
+      float64 [N]; the last actor is the greediest.
 
     Raises:
       ValueError: `num_actors` is less than 1.
@@ -24,16 +29,20 @@ def ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
 
 
 class EpsilonGreedy:
-    """Takes an action of largest value, or with probability epsilon one at random.
+    """Choice of a uniformly random action with probability epsilon, else of a greedy one.
 
-    A row has an epsilon of its own. The random action may be the greedy one.
+    Each row has its own epsilon. The random action may be the greedy one.
     """
 
     def __init__(self, epsilons: Sequence[float], seed: int):
-        """Makes the exploration of K rows.
+        """Prepares the exploration of K rows.
+
+        Args:
+          epsilons: K probabilities.
+          seed: of the random numbers.
 
         Raises:
-          ValueError: one of the epsilons is not in [0, 1].
+          ValueError: an epsilon is not in [0, 1].
         """
         self._epsilons = np.array(epsilons, np.float64)
         if not np.all((self._epsilons >= 0) & (self._epsilons <= 1)):
@@ -41,7 +50,7 @@ class EpsilonGreedy:
         self._generator = np.random.default_rng(seed)
 
     def __call__(self, q_values: np.ndarray) -> np.ndarray:
-        """Action values [K, A] -> actions int32 [K]."""
+        """Returns actions: action values [K, A] -> int32 [K]."""
         num_rows, num_actions = q_values.shape
         explores = self._generator.random(num_rows) < self._epsilons
         actions = self._generator.integers(num_actions, size=num_rows)

@@ -1,4 +1,4 @@
-"""Episode returns of a policy."""
+"""Evaluation of a policy by its episode returns."""
 
 from collections.abc import Callable
 
@@ -11,18 +11,18 @@ from common.environments.batch import EnvironmentBatch
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 _EVALUATION = 1_000_003
-"""In the place of an actor's number, in seeds; no run has so many."""
+"""Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
 _MAX_ENVIRONMENTS = 10
-"""That step as one batch: more gain nothing."""
+"""Largest batch of environments; larger ones are no faster."""
 
 
 def num_environments(num_episodes: int) -> int:
-    """Returns how many environments an evaluation of so many episodes has."""
+    """Returns the number of environments in an evaluation of `num_episodes` episodes."""
     return min(num_episodes, _MAX_ENVIRONMENTS)
 
 
 def environment_seeds(seed: int, num_episodes: int) -> list[int]:
-    """Seeds of the environments of an evaluation: other ones than actors and other runs have."""
+    """Returns the environments' seeds in an evaluation; actors and other runs have other seeds."""
     sequence = np.random.SeedSequence([seed, _EVALUATION])
     return sequence.generate_state(num_environments(num_episodes)).tolist()
 
@@ -35,18 +35,18 @@ def run_episodes(
 ) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
 
-    How many episodes each environment contributes is fixed beforehand, as evenly as it goes: taking
-    the first that finish would favour short ones. With a multiple of K episodes of equal length no
-    step is wasted.
+    The number of episodes per environment is fixed in advance, as evenly as possible, because
+    taking the first episodes to finish would favour short ones. A multiple of K episodes of equal
+    length wastes no step.
 
     Args:
-      environment: K environments, which are reset first.
-      policy: without exploration noise.
+      environment: a batch of K environments, which is reset first.
+      policy: acts in all of them.
       num_episodes: at least 1.
-      is_stopped: asked at each step; the evaluation ends early when it says so.
+      is_stopped: called before each step; the evaluation ends early once it returns True.
 
     Returns:
-      float64 [num_episodes], by environment, then in order of time; fewer if it was stopped.
+      float64 [num_episodes], ordered by environment, then by time; fewer after an early end.
 
     Raises:
       ValueError: `num_episodes` is less than 1.

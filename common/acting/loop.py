@@ -1,4 +1,4 @@
-"""The acting loop: a policy, a batch of environments, an adder."""
+"""The acting loop, which connects a policy, a batch of environments and an adder."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 class ActingLoop:
-    """The actor's algorithm of Ape-X and D4PG in K environments.
+    """The actor's loop over K environments (Ape-X and D4PG, algorithm 1).
 
-    The policy is also called on the last state of an episode: a transition that ends there needs
-    its extras. The action is ignored.
+    The policy is also called at the last state of an episode, because a transition that ends there
+    needs its extras. That action is ignored.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class ActingLoop:
         """Starts an episode in each environment.
 
         Args:
-          environment: the batch, K environments.
-          policy: with its exploration.
-          adder: for the same K.
-          on_added: called with what a step completes in the adder, if anything.
-          on_episode: called at each end of an episode with the environment's index, the
-            undiscounted return of its unclipped rewards and the length in steps.
-          encode: converts observations [K, ...] into the form that the adder keeps; the policy sees
-            them unconverted. Called once a timestep. None: they are kept as they are.
+          environment: a batch of K environments.
+          policy: chooses the actions, with exploration.
+          adder: an adder for K environments.
+          on_added: called with the steps that the adder completes, if a timestep completes any.
+          on_episode: called at the end of each episode with the environment's index, the
+            undiscounted return of unclipped rewards and the length in steps.
+          encode: converts observations [K, ...] to the form that the adder stores; called once a
+            timestep. The policy gets the original ones. None stores them unchanged.
         """
         self._environment = environment
         self._policy = policy
@@ -56,11 +56,11 @@ class ActingLoop:
 
     @property
     def steps(self) -> int:
-        """Environment steps executed in all K environments; resets are not counted."""
+        """Steps done in all K environments together, without resets."""
         return self._steps
 
     def step(self) -> None:
-        """Advances each environment by one timestep."""
+        """Advances every environment by one timestep."""
         timestep = self._timestep
         state = reset_rows(self._state, self._initial_state, timestep.step_type == _FIRST)
         action, self._state, extras = self._policy(timestep.observation, state)

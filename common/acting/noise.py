@@ -1,22 +1,25 @@
 """Exploration noise on continuous actions.
 
-A noise is called as `noise(action, state) -> noisy action, state`; its state is part of a policy's,
-so that it begins anew with each episode.
+A noise is called as `noise(action, state) -> noisy action, state`. Its state is part of the
+policy's state, which is reset at the beginning of each episode.
 """
 
 import numpy as np
 
 
 class GaussianNoise:
-    """Adds sigma * N(0, I), independent for each step, row and dimension.
+    """Gaussian noise sigma * N(0, I), independent for each step, row and dimension.
 
-    D4PG algorithm 1 and section 4 (sigma 0.3); Ape-X appendix D. `sigma` is a standard deviation in
-    canonical action units, where the bounds are [-1, 1], and is the same for all actors. That the
-    sum is clipped to [-1, 1] is not in the D4PG paper; `clip=False` leaves it as it is.
+    Source: D4PG algorithm 1 and section 4 (sigma 0.3), the same for all actors; Ape-X appendix D.
     """
 
     def __init__(self, sigma: float, seed: int, clip: bool = True):
         """Makes the noise.
+
+        Args:
+          sigma: standard deviation in canonical units, in which actions are in [-1, 1].
+          seed: of the random numbers.
+          clip: whether noisy actions are clipped to [-1, 1], which is not in the D4PG paper.
 
         Raises:
           ValueError: `sigma` is negative or not finite.
@@ -27,12 +30,12 @@ class GaussianNoise:
         self._generator = np.random.default_rng(seed)
 
     def initial_state(self, shape: tuple[int, ...]) -> tuple:
-        """None is needed, whatever the `shape` of the actions."""
+        """Returns an empty state."""
         del shape
         return ()
 
     def __call__(self, action: np.ndarray, state: tuple = ()) -> tuple[np.ndarray, tuple]:
-        """Returns a new float32 array, `action`, [..., A] in [-1, 1], with noise; and the state."""
+        """Adds noise to actions [..., A] in [-1, 1]; returns a new float32 array and the state."""
         noisy = self._generator.standard_normal(action.shape, np.float32)
         noisy *= self._sigma
         noisy += action
@@ -40,17 +43,23 @@ class GaussianNoise:
 
 
 class OrnsteinUhlenbeckNoise:
-    """Adds noise that is correlated over the steps of an episode (DDPG, Lillicrap et al. 2015).
+    """Ornstein-Uhlenbeck noise, correlated over the steps of an episode (Lillicrap et al. 2015).
 
         x_t = x_{t-1} - theta x_{t-1} + sigma N(0, I),  x = 0 before an episode
 
-    which tends to a variance of sigma^2 / (1 - (1 - theta)^2) and a correlation of (1 - theta)^k
-    over k steps. D4PG (section 4) tried it and found it unnecessary, without saying with which
-    parameters; DDPG has theta 0.15 and sigma 0.2.
+    The variance tends to sigma^2 / (1 - (1 - theta)^2), the correlation over k steps is
+    (1 - theta)^k. DDPG uses theta 0.15 and sigma 0.2. D4PG (section 4) tried this noise with
+    unnamed parameters and found it unnecessary.
     """
 
     def __init__(self, sigma: float, theta: float, seed: int, clip: bool = True):
         """Makes the noise.
+
+        Args:
+          sigma: standard deviation of a step's increment, in canonical units.
+          theta: rate per step at which x returns to 0.
+          seed: of the random numbers.
+          clip: whether noisy actions are clipped to [-1, 1].
 
         Raises:
           ValueError: `sigma` is negative or not finite, or `theta` is not in (0, 1].
@@ -64,11 +73,11 @@ class OrnsteinUhlenbeckNoise:
         self._generator = np.random.default_rng(seed)
 
     def initial_state(self, shape: tuple[int, ...]) -> np.ndarray:
-        """X before an episode, for actions of this `shape`: float32 zeros."""
+        """Returns x before an episode for actions of this shape: float32 zeros."""
         return np.zeros(shape, np.float32)
 
     def __call__(self, action: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns new float32 arrays: `action`, [..., A] in [-1, 1], with noise; and the next x."""
+        """Adds noise to actions [..., A] in [-1, 1]; returns new float32 arrays: actions and x."""
         state = self._kept * state
         state += self._sigma * self._generator.standard_normal(action.shape, np.float32)
         noisy = action + state

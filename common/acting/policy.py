@@ -1,4 +1,4 @@
-"""The contracts of policies and adders, as the acting loop calls them."""
+"""Interfaces of policies and adders that the acting loop calls."""
 
 import abc
 from typing import Protocol
@@ -11,11 +11,11 @@ from common.types import Nest, NStepTransitions
 
 
 class Policy(abc.ABC):
-    """A policy for K environments at once, with parameters that are loaded from outside."""
+    """A policy for a batch of K environments whose parameters the learner publishes."""
 
     @abc.abstractmethod
     def load(self, flat: np.ndarray) -> None:
-        """Takes over published parameters, [P] float32."""
+        """Replaces the parameters with published ones, [P] float32."""
 
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the recurrent state before an episode, [K, ...]; () for a feedforward policy."""
@@ -29,41 +29,40 @@ class Policy(abc.ABC):
         """Returns the action, the next state and the extras.
 
         Args:
-          observation: nest of [K, ...], as the environment's spec.
-          state: nest of [K, ...], the recurrent state. The caller starts from `initial_state` and
-            puts its rows back where an episode begins (`reset_rows`).
+          observation: nest of [K, ...] in the structure of the environment's spec.
+          state: nest of [K, ...], the recurrent state. The caller begins with `initial_state` and
+            resets the rows in which an episode begins (`reset_rows`).
 
         Returns:
           action: [K, A] for continuous actions, [K] for discrete ones.
           state: nest of [K, ...].
-          extras: named arrays [K, ...] that the learner or the initial priority needs (q, mu, V).
-            They belong to the state that was observed, so the loop asks for them at the last state
-            of an episode too.
+          extras: named arrays [K, ...] that the learner or initial priorities need (q, mu, V). They
+            belong to the observed state, so the loop also needs them at an episode's last state.
         """
 
 
 class ExploringPolicy(Policy):
-    """A policy of training actors, which also gives the first priorities of what they add."""
+    """A policy of training actors, which also computes initial priorities."""
 
     @abc.abstractmethod
     def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """Returns raw priorities [M] float32, from values buffered in the transitions' extras."""
+        """Returns raw priorities [M] float32, computed from the transitions' extras."""
 
 
 class Adder(Protocol):
-    """A converter of a batch of environments' timesteps into what is added to a replay."""
+    """A converter of timesteps of a batch of environments to the steps that a replay stores."""
 
     def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Nest | None:
-        """Takes a timestep with the policy's extras; returns what it completes, None if nothing."""
+        """Takes a timestep and the policy's extras; returns completed steps, or None."""
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Takes the action at the timestep that `observe` was just given."""
+        """Takes the action at the timestep that `observe` just got."""
 
 
 def reset_rows(state: Nest, initial_state: Nest, first: np.ndarray) -> Nest:
-    """Returns `state` with the rows where `first`, bool [K], holds taken from `initial_state`."""
+    """Returns `state` with the rows of `initial_state` where `first`, bool [K], is True."""
     if not first.any():
         return state
 

@@ -1,4 +1,4 @@
-"""Sending of transitions and their initial priorities to the replay, in the background."""
+"""Sending of transitions with initial priorities to the replay, in the background."""
 
 from collections.abc import Callable, Sequence
 import math
@@ -9,7 +9,7 @@ import time
 from absl import logging
 import tree
 
-from common.acting import n_step
+from common.acting import n_step_adder
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.replay.memory import Statistics
@@ -19,16 +19,16 @@ from common.replay.shards import CountersOfAll
 from common.types import Items, NStepTransitions
 
 _QUEUE = 4
-"""Batches under way; a replay that cannot follow slows the actor down instead of losing data."""
+"""Batches that may wait. When the queue is full, the actors wait, so that no data is lost."""
 
 _CLOSE_SECONDS = 5.0
-"""How long a role that ends still tries to send what it has."""
+"""Time that `close` has for sending the remaining transitions."""
 
 
 class Sender:
-    """A background sender of B transitions at a time to a remote memory (Ape-X algorithm 1).
+    """Background sender of batches of B transitions to a remote memory (Ape-X algorithm 1).
 
-    A call that failed is repeated until it succeeds: the keys make a repetition harmless.
+    It repeats a failed call until it succeeds; keys make repeated inserts harmless.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Sender:
         """Prepares to send.
 
         Args:
-          memory: the shard that is added to.
-          to_items: makes replay items of transitions, given the incarnation of these actors.
-          schedule: how far the actors may run ahead of the learner.
+          memory: the shard to which these actors add.
+          to_items: converts transitions to replay items, given the incarnation of these actors.
+          schedule: limits how far the actors may run ahead of the learner.
           batch_size: B.
           stop: ends the waits.
-          others: the replay's other shards, if the schedule has a ratio to keep over all of them.
+          others: the replay's other shards, if the schedule limits samples per insert over all.
         """
         self._memory = memory
         self._to_items = to_items
@@ -66,7 +66,7 @@ class Sender:
 
     @property
     def incarnation(self) -> int:
-        """The number that the replay gave this start of the actors."""
+        """The number that the replay assigned to this start of the actors."""
         return self._memory.incarnation
 
     @property
@@ -75,15 +75,15 @@ class Sender:
         return self._memory.num_accepted
 
     def start(self) -> None:
-        """Gets an incarnation and starts to send; waits for the replay."""
+        """Waits for the replay, gets an incarnation and starts the background thread."""
         self._until_available(self._memory.new_incarnation, lambda: self._stop.requested)
         self._thread.start()
 
     def add(self, transitions: NStepTransitions) -> None:
-        """Takes transitions over; sends when there are enough.
+        """Collects transitions, and queues them for sending once there are B.
 
         Raises:
-          Exception: the error that ended the sending, such as a refused token.
+          Exception: the error that ended the background thread, such as a refused token.
         """
         self._collected.append(transitions)
         self._num_collected += len(transitions.step)
@@ -93,16 +93,19 @@ class Sender:
     def _enqueue_collected(self) -> None:
         if not self._collected:
             return
-        collected = n_step.concatenate(self._collected)
+        collected = n_step_adder.concatenate(self._collected)
         self._collected, self._num_collected = [], 0
-        # An episode's end gives many at once.
+        # The end of an episode completes many transitions at once.
         for begin in range(0, len(collected.step), self._batch_size):
             rows = slice(begin, begin + self._batch_size)
             batch = tree.map_structure(lambda column, rows=rows: column[rows], collected)
             self._put(self._to_items(batch, self.incarnation))
 
     def has_credit(self) -> bool:
-        """Returns whether the actors may go on; asks the replay anew if they are too far ahead."""
+        """Returns whether the actors may continue.
+
+        If they are too far ahead of the learner, waits for a moment and asks the replay again.
+        """
         self._raise_error()
         if self._statistics is None or self._schedule.may_insert(self._statistics):
             return True
@@ -114,10 +117,10 @@ class Sender:
         return self._schedule.may_insert(self._statistics)
 
     def close(self) -> None:
-        """Sends everything that was added and ends; gives up on a replay that is gone or slow.
+        """Sends all collected transitions and ends; gives up after a few seconds without success.
 
         Raises:
-          Exception: the error that ended the sending before.
+          Exception: the error that ended the background thread.
         """
         self._begin_to_close()
         self._enqueue_collected()
@@ -146,7 +149,7 @@ class Sender:
                 self._until_available(lambda items=items: self._insert(items), self._is_late)
             self._until_available(self._memory.report_accepted, self._is_late)
         except Exception as error:
-            self._error = error  # raised again where the acting loop can see it
+            self._error = error  # `add`, `has_credit` and `close` raise it in the acting thread
 
     def _insert(self, items: Items) -> None:
         self._statistics = self._total_counters(self._memory.insert(*items))

@@ -1,1 +1,1 @@
-"""The contracts of agents, and what agents of several papers share."""
+"""Interfaces of agents, and code that agents of several papers share."""

@@ -1,6 +1,6 @@
-"""Agents with a deterministic policy and a critic: what DDPG, D3PG, D4PG and Ape-X DPG share.
+"""Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-The losses are each paper's own: its `learner.py` has them.
+The losses are in each paper's `learner.py`.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from common.types import Metrics, Nest, StoredTransition
 
 
 class ActorCritic(NamedTuple):
-    """A deterministic policy and its critic: learnt, saved and sent together.
+    """A deterministic policy and its critic, which are trained, saved and sent together.
 
     Attributes:
-      policy: [B, D] -> [B, A].
-      critic: ([B, D], [B, A]) -> outputs [B, ...], as its head's.
+      policy: observations [B, D] -> actions [B, A].
+      critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
     policy: control.ControlPolicy
@@ -33,23 +33,23 @@ class ActorCritic(NamedTuple):
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """Those of the policy, then of the critic: the order in which they are packed."""
+        """Variables of the policy, then of the critic, in the order in which they are packed."""
         return (*self.policy.trainable_variables, *self.critic.trainable_variables)
 
 
 Loss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
-"""A scalar to descend, and a tensor that the step returns besides."""
+"""Computes a scalar to minimise, and a second tensor that the step returns with it."""
 
 
 class Step(NamedTuple):
-    """Results of a step of both optimisers; scalars but for `errors`.
+    """Results of a step of both optimisers. All are scalars except `errors`.
 
     Attributes:
-      errors: [B], the second result of the critic's loss: TD errors or distances before the step.
-      critic_loss: the critic's loss.
-      mean_q: the second result of the policy's loss: the mean value of its actions.
-      critic_gradient_norm: before any clipping.
-      policy_gradient_norm: likewise.
+      errors: [B], second result of the critic's loss: TD errors or distances before the step.
+      critic_loss: the critic's loss before the step.
+      mean_q: second result of the policy's loss: the mean value of its actions.
+      critic_gradient_norm: global norm before clipping.
+      policy_gradient_norm: global norm.
     """
 
     errors: tf.Tensor
@@ -72,9 +72,16 @@ class Step(NamedTuple):
 
 
 class ActorCriticLearner(tf.Module):
-    """Online and target networks, and an optimiser for each of policy and critic.
+    """Base of learners: online and target networks, and an optimiser each for policy and critic.
 
-    A paper's learner inherits it and adds `update`, see `common.learning.learner.Learner`.
+    A paper's learner inherits it and adds `update`; see `common.learning.learner.Learner`.
+
+    Attributes:
+      networks: the online networks.
+      target_networks: their copies, from which targets are computed.
+      policy_optimizer: of the online policy.
+      critic_optimizer: of the online critic.
+      steps: int64 scalar, updates done.
     """
 
     def __init__(
@@ -84,14 +91,14 @@ class ActorCriticLearner(tf.Module):
         target_period: int,
         max_critic_gradient_norm: float | None = None,
     ):
-        """Builds all variables, also the optimisers'; targets begin as copies.
+        """Builds all variables, including the optimisers'; targets start as copies.
 
         Args:
-          make_networks: called for the online networks, then for the targets.
+          make_networks: called for the online networks, then for the target networks.
           make_optimizer: called for the policy, then for the critic.
-          target_period: steps from one copy of both targets to the next.
-          max_critic_gradient_norm: the critic's gradient is scaled down to this global norm; None:
-            it is not.
+          target_period: steps between copies to the target networks.
+          max_critic_gradient_norm: global norm to which the critic's gradient is clipped; None does
+            not clip.
         """
         super().__init__()
         self._target_period = target_period
@@ -107,14 +114,18 @@ class ActorCriticLearner(tf.Module):
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
-        """The online policy and critic, which are replicated to the actors."""
+        """Variables of the online policy and critic, which are replicated to the actors."""
         return self.networks.variables
 
     def apply_gradients(self, critic_loss: Loss, policy_loss: Loss) -> Step:
-        """Makes one step of both optimisers, then copies the targets if it is time.
+        """Makes a step of both optimisers, and copies the target networks if it is time.
 
-        Both gradients are taken before either network changes. The critic gets none from
+        Both gradients are computed before either network changes. The critic gets no gradient from
         `policy_loss`.
+
+        Args:
+          critic_loss: returns the scalar loss and errors [B].
+          policy_loss: returns the scalar loss and the mean value of the policy's actions.
         """
         policy_variables = self.networks.policy.trainable_variables
         critic_variables = self.networks.critic.trainable_variables
@@ -140,26 +151,27 @@ class ActorCriticLearner(tf.Module):
 
 
 class ActorCriticEvaluator(Policy):
-    """The policy without noise, on its NumPy twin."""
+    """The policy without noise, run as a NumPy twin."""
 
     def __init__(self, networks: ActorCritic):
         self._policy = numpy_twins.twin(networks.policy)
 
     def load(self, flat: np.ndarray) -> None:
-        """Takes over the policy's part of both networks, [P] float32."""
+        """Loads the policy from the parameters of both networks, [P] float32."""
         self._policy.load(flat[: self._policy.num_parameters])
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """[K, D] -> actions [K, A], state, no extras."""
+        """Returns actions, state and no extras: observations [K, D] -> actions [K, A]."""
         return self._policy(observation), state, {}
 
 
 class ActorCriticActor(ExploringPolicy):
-    """The policy with noise, on NumPy twins.
+    """The policy with noise, run as NumPy twins.
 
-    With each action it buffers two outputs of its copy of the critic, from which Ape-X (appendix F)
-    computes initial priorities without running the networks again: of the action taken, and of the
-    policy's own. A paper's actor inherits it and adds `initial_priorities`.
+    With each action it returns two outputs of its copy of the critic as extras: for the action
+    taken and for the policy's own action. Initial priorities are computed from them without running
+    the networks again (Ape-X appendix F). A paper's actor inherits it and adds
+    `initial_priorities`.
     """
 
     def __init__(
@@ -171,7 +183,7 @@ class ActorCriticActor(ExploringPolicy):
         self._noise = noise
 
     def load(self, flat: np.ndarray) -> None:
-        """Takes over both networks, [P] float32 in the order of `ActorCritic.variables`."""
+        """Loads both networks, [P] float32 in the order of `ActorCritic.variables`."""
         self._policy.load(flat[: self._policy.num_parameters])
         self._critic.load(flat[self._policy.num_parameters :])
 
@@ -180,7 +192,14 @@ class ActorCriticActor(ExploringPolicy):
         return self._noise.initial_state((num_environments, self._action_size))
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """[K, D] -> noisy actions [K, A], state, buffered outputs of the critic [K, ...]."""
+        """Acts on observations [K, D].
+
+        Returns:
+          action: [K, A], with noise.
+          state: of the noise.
+          extras: outputs of the critic [K, ...]: "taken" for the noisy action, "bootstrap" for the
+            policy's own.
+        """
         greedy = self._policy(observation)
         action, state = self._noise(greedy, state)
         outputs = self._critic(
@@ -191,7 +210,7 @@ class ActorCriticActor(ExploringPolicy):
 
 
 class ActorCriticAgent(ReplayAgent):
-    """An agent for flat observations and continuous actions.
+    """Base of agents for flat observations and continuous actions.
 
     A paper's agent inherits it and adds its learner, its actor and its memory's distributions.
     """
@@ -214,19 +233,19 @@ class ActorCriticAgent(ReplayAgent):
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          setting: its name.
-          make_networks: (configuration, size of an observation, size of an action) -> networks.
+          setting: name of the configuration, for CSV files.
+          make_networks: (config, observation size, action size) -> networks.
         """
         super().__init__(config, setting)
         self.updates_per_call = config.updates_per_call
         self._make_networks = make_networks
 
     def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError unless observations are flat and actions continuous."""
+        """Raises ValueError unless observations are flat and actions are continuous."""
         requirements.require_control(spec)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
-        """Returns the columns of an n-step transition, all float32."""
+        """Returns the columns of an n-step transition: observations [D], actions [A], float32."""
         return StoredTransition(
             observation_tm1=tf.TensorSpec([spec.observation_size]),
             action_tm1=tf.TensorSpec([spec.action_size]),
@@ -237,7 +256,7 @@ class ActorCriticAgent(ReplayAgent):
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ActorCriticEvaluator:
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""
-        del num_environments  # the twins take any batch
+        del num_environments  # NumPy twins take any batch size
         return ActorCriticEvaluator(
             self._make_networks(self._config, spec.observation_size, spec.action_size)
         )

@@ -1,4 +1,4 @@
-"""The contract of a paper's agent: what every layout needs of it."""
+"""Interface of a paper's agent, as every layout needs it."""
 
 import abc
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from common.learning.learner import Learner
 
 
 class Agent(abc.ABC):
-    """One paper's agent under one configuration.
+    """A paper's agent with a configuration.
 
     Attributes:
       paper: name of the paper's directory.
-      setting: name of the variant of the paper, for the CSV files.
-      metrics: names of the scalars that the learner's updates report.
-      num_frames: images stacked in an observation; None where observations are not stacked images.
+      setting: name of the configuration, for CSV files.
+      metrics: names of the metrics that the learner's updates report.
+      num_frames: images stacked in an observation; None if observations are not stacked images.
     """
 
     paper: str
@@ -25,12 +25,12 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError, in one line, if the agent cannot act in such an environment."""
+        """Raises ValueError, with a message of one line, if the agent cannot act in `spec`."""
 
     @abc.abstractmethod
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
-        """Builds the learner; networks are initialised from `seed`."""
+        """Builds the learner and initialises its networks from `seed`."""
 
     @abc.abstractmethod
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> Policy:
-        """Builds the policy that is evaluated."""
+        """Builds the policy to evaluate, for a batch of environments."""

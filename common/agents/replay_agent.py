@@ -1,4 +1,4 @@
-"""The contract of agents that learn from n-step transitions in a replay service."""
+"""Base class of agents that learn from n-step transitions in a replay service."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder
+from common.acting.n_step_adder import NStepAdder
 from common.acting.policy import Adder, ExploringPolicy
 from common.agents.agent import Agent
 from common.environments.batch import EnvironmentBatch
@@ -26,21 +26,30 @@ from common.types import Items, Nest, NStepTransitions, StoredTransition
 
 
 class ReplayAgent(Agent):
-    """An agent whose actors add n-step transitions to a replay that its learner draws from.
+    """An agent whose actors add n-step transitions to a replay from which its learner samples.
 
-    What differs between such agents is said here, and the roles ask for it: the adder, the columns
-    of a stored step, the memory's distributions, and how an update is written back.
+    It tells the roles everything in which such agents differ: the adder, the columns of a stored
+    step, the memory's distributions, and how the outputs of updates are written back.
 
     Attributes:
       jit_compile: whether XLA compiles the updates.
-      updates_per_call: updates in one graph call.
-      prefetch: calls that the learner draws ahead from a memory in another process.
-      removal_period: learner steps between removals; the capacity is a soft limit then (Ape-X
-        section 4.1). None: a memory never holds more than its capacity.
-      reward_clip: bound on rewards, both ways, before they are summed; None: no clipping.
-      num_copies: how often each transition is added (Ape-X appendix A). Each copy is an item of its
-        own and counts in `min_replay_size` and `replay_capacity`.
-      publish_period: learner steps between published snapshots. Actors pull far more seldom.
+      updates_per_call: updates per graph call.
+      prefetch: number of calls whose samples the learner draws ahead from a memory in another
+        process.
+      removal_period: learner steps between removals of items above the capacity, which is then a
+        soft limit (Ape-X section 4.1). None if a memory never holds more than its capacity.
+      reward_clip: bound on the magnitude of rewards before they are summed; None does not clip.
+      num_copies: copies of each transition in the replay (Ape-X appendix A). Each copy is an item
+        of its own and counts in `min_replay_size` and `replay_capacity`.
+      publish_period: learner steps between published snapshots; actors pull far less often.
+      n_step: n, steps of a transition.
+      discount: gamma, per step.
+      batch_size: items per update.
+      actor_period: timesteps between an actor's requests for new parameters.
+      send_batch: transitions that an actor process sends at a time.
+      replay_capacity: items in the replay.
+      min_replay_size: items in the replay before the first update.
+      samples_per_insert: ratio to which schedules hold actors and learner; None for no limit.
     """
 
     jit_compile: bool
@@ -52,11 +61,11 @@ class ReplayAgent(Agent):
     publish_period: int = 16
 
     def __init__(self, config: Any, setting: str):
-        """Takes over the fields that the configurations of n-step agents have in common.
+        """Copies the fields that configurations of n-step agents have in common.
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          setting: its name.
+          setting: name of the configuration, for CSV files.
         """
         self._config = config
         self.setting = setting
@@ -71,31 +80,38 @@ class ReplayAgent(Agent):
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
-        """Returns the replay's columns, a `tf.TensorSpec` or `replay.memory.Bytes` each."""
+        """Returns the columns of the replay, each a `tf.TensorSpec` or a `replay.memory.Bytes`."""
 
     @abc.abstractmethod
     def distributions(self) -> tuple[Mapping[str, Distribution], str]:
-        """Returns the memory's distributions, "sample" among them, and the one that removes."""
+        """Returns the memory's distributions by name and the name of the one that removes items.
+
+        The learner samples from the one named "sample".
+        """
 
     @abc.abstractmethod
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> ExploringPolicy:
-        """Builds the exploring policy of some of the run's `num_actors` actors.
+        """Builds the exploring policy of some of the run's actors.
 
         Args:
           spec: of the environment.
-          actors: their indices; row k of a batch belongs to actor `actors[k]`.
-          num_actors: of the whole run.
+          actors: indices of these actors; row k of a batch belongs to actor `actors[k]`.
+          num_actors: number of actors in the whole run.
           seed: of the exploration.
         """
 
     def encode(self, observation: Nest) -> Nest:
-        """Returns observations [K, ...] in the form in which they are sent and stored."""
+        """Converts observations [K, ...] to the form in which they are sent and stored."""
         return observation
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
-        """Undoes `encode` in sampled steps [B, ...].
+        """Reverses `encode` in sampled steps.
+
+        Args:
+          steps: [B, ...].
+          spec: of the environment.
 
         Raises:
           tf.errors.InvalidArgumentError: a step cannot be decoded.
@@ -104,7 +120,7 @@ class ReplayAgent(Agent):
         return steps
 
     def make_adder(self, num_environments: int) -> Adder:
-        """Builds the adder of a batch of environments."""
+        """Builds the adder for a batch of environments."""
         return NStepAdder(num_environments, self.n_step, self.discount, self.reward_clip)
 
     def acting_loop(
@@ -114,7 +130,7 @@ class ReplayAgent(Agent):
         on_added: Callable[[NStepTransitions], None],
         on_episode: Callable[[int, float, int], None],
     ) -> ActingLoop:
-        """Builds the loop in which an actor of this agent acts; see `ActingLoop`."""
+        """Builds the loop of an actor of this agent; arguments as for `ActingLoop`."""
         adder = self.make_adder(environments.num_environments)
         return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
 
@@ -126,16 +142,16 @@ class ReplayAgent(Agent):
         transitions: NStepTransitions,
         incarnation: int,
     ) -> Items:
-        """Returns what is added to the replay for M transitions, `num_copies` C times each.
+        """Returns the replay items of M transitions, C = `num_copies` items for each.
 
-        Copy j of C of the transition that begins at step t has step C * t + j in its key.
+        The key of copy j of a transition that begins at step t has the step C * t + j.
 
         Args:
-          actor: gives the initial priorities.
-          actors: the paper's actor in each environment of the transitions' batch.
-          shard: number of the replay shard that they go to.
-          transitions: M of them.
-          incarnation: of the actors' process, as the shard handed it out.
+          actor: computes the initial priorities.
+          actors: index of the actor in each row of the batch of environments.
+          shard: number of the replay shard that gets the items.
+          transitions: M transitions.
+          incarnation: number that the shard assigned to this start of the actors.
         """
         copies = self.num_copies
         steps = copies * transitions.step[:, None] + np.arange(copies)
@@ -147,9 +163,9 @@ class ReplayAgent(Agent):
         return Items(step_keys.reshape(-1), *added)
 
     def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
-        """Builds the memory, or one of the shards that make it up.
+        """Builds the memory, or one of `num_shards` shards of it.
 
-        Its capacity is soft if the learner removes the excess (`removal_period`).
+        The capacity is a soft limit if the learner removes the excess (`removal_period`).
         """
         distributions, removal = self.distributions()
         capacity = math.ceil(self.replay_capacity / num_shards)
@@ -164,14 +180,15 @@ class ReplayAgent(Agent):
         )
 
     def schedule(self, in_turns: bool = False) -> Schedule:
-        """Returns how far actors and learner may run ahead of each other.
+        """Returns the limit on how far actors and learner may run ahead of each other.
 
-        That is two calls' samples, or all that the learner holds: the call that it learns from and
-        those that it draws ahead. It is also two sends of an actor process: within a band narrower
-        than a send the learner would wait for each send, and the actors for the learner after it.
+        The tolerance is at least the samples of two calls, or of the present call and the
+        prefetched ones if those are more. It is also at least two sends of an actor process: with
+        less than a send, the learner would wait for each send and the actors for the learner after
+        it.
 
         Args:
-          in_turns: whether one process acts and learns in turns, without drawing ahead or sending.
+          in_turns: whether one process acts and learns in turns, without prefetching or sending.
         """
         calls, sent = 2, 0.0
         if not in_turns:
@@ -182,7 +199,7 @@ class ReplayAgent(Agent):
         return Schedule(self.min_replay_size, self.samples_per_insert, tolerance)
 
     def write_back(self, memory: Any, item_keys: Any, outputs: Nest) -> None:
-        """Gives the memory the outputs of the updates: here new priorities."""
+        """Writes the outputs of updates to the memory: new priorities."""
         memory.update_priorities(item_keys, outputs)
 
     def replay_learner(
@@ -194,7 +211,7 @@ class ReplayAgent(Agent):
         schedule: Schedule,
         prefetch: int = 0,
     ) -> ReplayLearner:
-        """Builds the loop in which a learner of this agent learns; see `ReplayLearner`."""
+        """Builds the loop of a learner of this agent; arguments as for `ReplayLearner`."""
         loop = UpdateLoop(learner.update, self.updates_per_call, self.batch_size, self.jit_compile)
         return ReplayLearner(
             memory,
@@ -210,5 +227,5 @@ class ReplayAgent(Agent):
 
     @property
     def decodes(self) -> bool:
-        """Whether sampled steps have to be decoded, which is worth doing beside the updates."""
+        """Whether sampled steps have to be decoded, which is worth a background thread."""
         return type(self).decode is not ReplayAgent.decode

@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run, as a policy."""
+"""Policies from the newest checkpoint of a run."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -18,23 +18,23 @@ from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 AgentFactory = Callable[[Mapping[str, Any]], Agent]
-"""Builds a paper's agent, given a run's config.json.
+"""Builds a paper's agent from a run's config.json.
 
-A reproduction's agent.py has one called `from_config`. It raises KeyError, TypeError or ValueError
-if that is no configuration of the agent.
+In a reproduction it is `agent.from_config`. It raises KeyError, TypeError or ValueError if the
+values are no configuration of the agent.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """The newest checkpoint of a run.
+    """A run's agent with the parameters of its newest checkpoint.
 
     Attributes:
-      agent: of the run.
-      environment: its name, as given to `common.environments.make`.
+      agent: the paper's agent.
+      environment: name of the environment; see `common.environments.make`.
       spec: of the environment.
-      learner_steps: updates behind the parameters.
-      parameters: [P] float32, as they are published to actors.
+      learner_steps: updates that the parameters have had.
+      parameters: [P] float32, in the order in which they are published to actors.
     """
 
     agent: Agent
@@ -44,20 +44,21 @@ class TrainedRun:
     parameters: np.ndarray
 
     def make_policy(self, num_environments: int) -> Policy:
-        """Returns the policy as it is evaluated, for a batch of environments."""
+        """Returns the evaluator's policy for a batch of environments, with these parameters."""
         policy = self.agent.make_evaluator(self.spec, num_environments)
         policy.load(self.parameters)
         return policy
 
 
 class TrainedPolicy:
-    """A trained policy, as it is evaluated: `policy(observation) -> action`.
+    """A trained policy without exploration: `policy(observation) -> action`.
 
-    A recurrent policy keeps its state from call to call: call `reset()` where an episode begins.
+    A recurrent policy keeps its state from call to call: call `reset()` at the beginning of an
+    episode.
 
     Attributes:
-      environment: name of the environment that it was trained in.
-      learner_steps: updates behind it.
+      environment: name of the environment in which it was trained.
+      learner_steps: updates that its parameters have had.
     """
 
     def __init__(self, run: TrainedRun):
@@ -71,10 +72,10 @@ class TrainedPolicy:
         self._size = 0
 
     def reset(self, first: np.ndarray | None = None) -> None:
-        """Forgets the recurrent state, as at the beginning of an episode.
+        """Resets the recurrent state.
 
         Args:
-          first: bool [K], the rows of the batch whose episode begins; None: all.
+          first: bool [K], the rows in which an episode begins; None for all.
         """
         if first is None or self._state is None:
             self._state = None
@@ -86,15 +87,15 @@ class TrainedPolicy:
         """Returns the action.
 
         Args:
-          observation: of `environment`, or [K, ...] of K of them: [D], flat and in its order, or a
-            uint8 image [H, W, C].
+          observation: an observation of `environment`, or a batch of K: flat, [D] or [K, D], in the
+            order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C].
 
         Returns:
-          [A], or [K, A], float32 in [-1, 1]; of discrete actions [], or [K], int32.
+          Continuous actions: float32 [A] or [K, A], in [-1, 1]. Discrete actions: int32 [] or [K].
 
         Raises:
-          ValueError: the observation has another shape, or an image is not of uint8, or K has
-            changed without a `reset`.
+          ValueError: the observation has another shape, an image is not uint8, or a recurrent
+            policy got another K without a `reset`.
         """
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
@@ -105,31 +106,33 @@ class TrainedPolicy:
                 f"{list(given.shape)}"
             )
         if self._dtype == np.uint8 and given.dtype != np.uint8:
-            raise ValueError(f"an image must be of uint8, got {given.dtype}: 0 to 255, not scaled")
+            raise ValueError(
+                f"an image must be uint8, got {given.dtype}: pass values from 0 to 255, not scaled"
+            )
         batch = given.astype(self._dtype).reshape(-1, *self._shape)
         if self._state is None:
             self._state, self._size = self._policy.initial_state(len(batch)), len(batch)
         has_state = not isinstance(self._state, tuple) or self._state
         if has_state and len(batch) != self._size:
             raise ValueError(
-                f"the policy was called with {self._size} observations and is called with "
-                f"{len(batch)}: call reset() between"
+                f"the policy was called with {self._size} observations before and with "
+                f"{len(batch)} now: call reset() in between"
             )
         actions, self._state, _ = self._policy(batch, self._state)
         return actions if is_batch else actions[0]
 
 
 def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
-    """Reads a run, which may be going on at this moment.
+    """Loads a run, which may still be in progress.
 
     Args:
       directory: the run's --workdir.
-      make_agent: of the run's paper.
+      make_agent: builds the agent of the run's paper.
 
     Raises:
-      RunDirectoryError: there is no run, or its config is not one of this version.
-      CheckpointError: it has no checkpoint yet, or one that cannot be read.
-      UnusableEnvironmentError: its environment cannot be made.
+      RunDirectoryError: there is no run, or its configuration is not of this version.
+      CheckpointError: the run has no checkpoint yet, or an unreadable one.
+      UnusableEnvironmentError: the environment cannot be made.
     """
     run = RunDirectory(directory)
     config = run.read_config()
@@ -139,7 +142,7 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     except (KeyError, TypeError, ValueError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise RunDirectoryError(
-            f"{run.config_json} is not of this version of the program: {reason}"
+            f"{run.config_json} was not written by this version of the program: {reason}"
         ) from None
     environment = environments.make(name, seed=0, frames=agent.num_frames)
     spec = EnvironmentSpec.of(environment)
@@ -147,21 +150,34 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     try:
         agent.require(spec)
     except ValueError as error:
-        raise RunDirectoryError(f"{run.config_json} does not fit together: {error}") from None
+        raise RunDirectoryError(
+            f"{run.config_json} has an agent that cannot act in its environment: {error}"
+        ) from None
 
     learner = agent.make_learner(spec, seed=0)
     if not restore_newest(run.checkpoints, {"learner": learner}):
         raise CheckpointError(
-            f"{run.path} has no checkpoint yet: wait for the run's first one, or let it run longer"
+            f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
         )
     parameters = packing.pack(tuple(learner.actor_variables)).numpy()
     return TrainedRun(agent, name, spec, int(learner.steps), parameters)
 
 
 def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:
-    """Restores parts of the newest checkpoint; returns False if there is none.
+    """Restores parts of the newest checkpoint of a run, which may still be in progress.
 
-    A run that goes on may remove files while they are read, but only when there are newer ones.
+    Such a run may remove files while they are read, but only after it has written newer ones. The
+    newer ones are read then.
+
+    Args:
+      directory: of the checkpoints.
+      state: modules and variables by name.
+
+    Returns:
+      False if there is no checkpoint.
+
+    Raises:
+      CheckpointError: see `Checkpoints.restore`.
     """
     names = directory / "checkpoint"
     while True:

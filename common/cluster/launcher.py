@@ -157,7 +157,7 @@ class LocalCluster:
             return self._failure
 
     def take_events(self) -> list[str]:
-        """Returns what has happened since the last call, a line each: deaths and restarts."""
+        """Returns a line for each death followed by a restart since the last call."""
         with self._lock:
             events, self._events = self._events, []
             return events
@@ -248,7 +248,7 @@ class LocalCluster:
                 if code:
                     how, said = self._end_of(one)
                     why = f" ({said})" if said else ""
-                    self._events.append(f"{how}{why}: started again in {pause:.2g} s")
+                    self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
     def _gives_up(self, one: "_Supervised") -> bool:
         if one.has_been_ready and not one.process.keeps_run:
@@ -256,7 +256,7 @@ class LocalCluster:
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
 
     def _end_of(self, one: "_Supervised") -> tuple[str, str]:
-        """Returns how a process ended, and the error line that it left, if it did."""
+        """Returns how a process ended, and the error line at the end of its log ("" if none)."""
         process, code = one.process, one.exit_code
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         last = _tail(self.log_path(process.name, process.index)).rpartition("\n")[2]

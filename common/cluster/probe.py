@@ -7,7 +7,7 @@ import socket
 import time
 
 from common.cluster.errors import NoServiceError, ServiceUnavailableError, UnknownHostError
-from common.cluster.topology import split_address
+from common.cluster.topology import connect
 
 # HTTP/2's client preface with an empty SETTINGS frame (RFC 9113, section 3.4). A server answers
 # with a SETTINGS frame of its own; the frame's fourth byte is its type.
@@ -20,7 +20,7 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
     """Returns if an HTTP/2 server, such as gRPC's, answers at the address.
 
     Args:
-      address: `host:port`.
+      address: `host:port` or `unix:/path`.
       timeout_seconds: for the connection, and for each read.
 
     Raises:
@@ -29,7 +29,7 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
       NoServiceError: something else listens there.
     """
     try:
-        with socket.create_connection(split_address(address), timeout_seconds) as connection:
+        with connect(address, timeout_seconds) as connection:
             connection.sendall(_PREFACE)
             answer = _receive(connection, len(_EMPTY_SETTINGS))
     except socket.gaierror as error:
@@ -53,7 +53,7 @@ def check(address: str, patience_seconds: float) -> None:
     """Returns if a role serves at the address or may do so later.
 
     Args:
-      address: `host:port`.
+      address: `host:port` or `unix:/path`.
       patience_seconds: how long to wait for its host to resolve. On a cluster that is starting its
         machines, their names appear only when they do.
 

@@ -33,7 +33,7 @@ from common.cluster.errors import (
 )
 from common.cluster.handshake import Credentials
 from common.cluster.probe import probe
-from common.cluster.topology import split_address
+from common.cluster.topology import check_address, split_address, unix_path
 from common.types import Nest
 
 # TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
@@ -73,7 +73,7 @@ class Server:
         """Checks that the address can be bound.
 
         Args:
-          address: `host:port` to listen at.
+          address: `host:port` or `unix:/path` to listen at.
           credentials: credentials that callers must present; a token alone admits every run.
           advertised_address: the address that others call, if it differs from `address`.
 
@@ -242,14 +242,14 @@ class Client:
         """Makes a client that is not connected yet.
 
         Args:
-          address: the server's advertised `host:port`.
+          address: the advertised `host:port` or `unix:/path` of the server.
           credentials: of this process; a token alone matches servers of every run.
           timeout_seconds: timeout of calls that name none.
 
         Raises:
           ClusterError: the address is malformed.
         """
-        split_address(address)
+        check_address(address)
         self.address = address
         self.timeout_seconds = timeout_seconds
         self._credentials = Credentials.of(credentials)
@@ -356,19 +356,17 @@ class Client:
             return self._connection
         with self._lock:
             if self._connection is None:
+                # TensorFlow's client leaks six threads if nothing answers.
+                probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
                 # Without a unique name a client may share the handle of another one.
                 name = f"client_{uuid.uuid4().hex}"
-                try:
-                    with tf.init_scope(), self.readable_errors():
-                        connection = tf.distribute.experimental.rpc.Client.create(
-                            "grpc",
-                            self.address,
-                            name=name,
-                            timeout_in_ms=_milliseconds(timeout_seconds),
-                        )
-                except ServiceUnavailableError:
-                    probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
-                    raise
+                with tf.init_scope(), self.readable_errors():
+                    connection = tf.distribute.experimental.rpc.Client.create(
+                        "grpc",
+                        self.address,
+                        name=name,
+                        timeout_in_ms=_milliseconds(timeout_seconds),
+                    )
                 # Only this private attribute has the output specs of the methods.
                 self._output_specs = connection._method_registry
                 self._connection = connection
@@ -398,6 +396,8 @@ def _check_can_bind(address: str) -> None:
       AddressInUseError: the port is taken.
       ClusterError: the host does not resolve, or is not this machine's.
     """
+    if unix_path(address) is not None:
+        return  # gRPC replaces a socket without listener; `start` detects another server
     host, port = split_address(address)
     try:
         family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -10,11 +10,13 @@ import dataclasses
 import ipaddress
 import json
 import os
+import pathlib
 import socket
 
 from common.cluster.errors import ClusterError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
+_UNIX = "unix:"
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -41,6 +43,36 @@ def split_address(address: str) -> tuple[str, int]:
             "IPv6 host in [brackets]"
         )
     return bare, int(port)
+
+
+def unix_path(address: str) -> str | None:
+    """Returns the socket's path in `unix:/path`, or None if the address has another form."""
+    return address.removeprefix(_UNIX) if address.startswith(f"{_UNIX}/") else None
+
+
+def check_address(address: str) -> None:
+    """Raises ClusterError unless the address is `host:port` or `unix:/path`."""
+    if unix_path(address) is None:
+        split_address(address)
+
+
+def connect(address: str, timeout_seconds: float) -> socket.socket:
+    """Returns a connection to an address.
+
+    Raises:
+      OSError: nothing listens there.
+    """
+    path = unix_path(address)
+    if path is None:
+        return socket.create_connection(split_address(address), timeout_seconds)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(timeout_seconds)
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def is_loopback(host: str) -> bool:
@@ -113,7 +145,7 @@ class Topology:
                     f"{most}: remove addresses"
                 )
             for address in addresses:
-                split_address(address)
+                check_address(address)
                 if address in seen:
                     raise ClusterError(
                         f"{address} serves both {seen[address]} and {name}: give each task an "
@@ -160,17 +192,26 @@ class Topology:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
     @classmethod
-    def local(cls, jobs: tuple[Job, ...], counts: Mapping[str, int]) -> "Topology":
-        """Returns a cluster with `counts[job]` tasks of each job on free ports of the loopback.
+    def local(
+        cls, jobs: tuple[Job, ...], counts: Mapping[str, int], directory: pathlib.Path | None = None
+    ) -> "Topology":
+        """Returns a cluster with `counts[job]` tasks of each job on this machine.
 
         The task of this process is the first one of the job that keeps the run.
+
+        Args:
+          jobs: the jobs that the cluster may have.
+          counts: tasks by job.
+          directory: of the tasks' Unix sockets; None uses free ports of the loopback.
         """
-        ports = iter(free_ports(sum(counts.values())))
-        cluster = {
-            name: tuple(f"127.0.0.1:{next(ports)}" for _ in range(count))
-            for name, count in counts.items()
-            if count
-        }
+        tasks = [(name, index) for name, count in counts.items() for index in range(count)]
+        if directory is None:
+            addresses = [f"127.0.0.1:{port}" for port in free_ports(len(tasks))]
+        else:
+            addresses = [f"{_UNIX}{directory}/{name}-{index}" for name, index in tasks]
+        cluster: dict[str, tuple[str, ...]] = {}
+        for (name, _), address in zip(tasks, addresses):
+            cluster[name] = (*cluster.get(name, ()), address)
         return cls(jobs, cluster, jobs[0].name, 0)
 
     def to_tf_config(self, job: str, index: int) -> str:
@@ -246,8 +287,10 @@ class Topology:
 
         `bind_host` does not apply to a loopback address.
         """
+        if self.bind_host is None or unix_path(self.own_address) is not None:
+            return self.own_address
         host, port = split_address(self.own_address)
-        if self.bind_host is None or is_loopback(host):
+        if is_loopback(host):
             return self.own_address
         bind_host = f"[{self.bind_host}]" if ":" in self.bind_host else self.bind_host
         return f"{bind_host}:{port}"

@@ -186,7 +186,7 @@ class AtariBatch:
 
 
 class AtariEnvironment(dm_env.Environment):
-    """One game, with the observations and actions of `AtariBatch`."""
+    """A single game, with the observations and actions of `AtariBatch`."""
 
     def __init__(self, batch: AtariBatch):
         """Wraps a batch of one game."""

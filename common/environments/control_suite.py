@@ -6,11 +6,14 @@ reset without a renderer.
 An episode is 1000 steps and ends with LAST and discount 1, by its time limit.
 """
 
+import dm_env
+import numpy as np
+
 from common.environments import rendering
+from common.environments.canonical import CanonicalEnvironment
 
-rendering.disable()
+rendering.disable()  # dm_control loads its renderer at import
 
-# dm_control loads its renderer at import.
 try:
     from dm_control import suite
     from dm_control.rl import control
@@ -18,11 +21,6 @@ try:
     from dm_control.utils import rewards
 except (ImportError, AttributeError, RuntimeError) as error:
     raise rendering.unusable(error) from error
-import dm_env
-import numpy as np
-
-from common.environments.canonical import CanonicalEnvironment
-
 CHEETAH_WALK_SPEED = 1.0
 """Metres a second, the walking speed of the suite's walker, humanoid and dog.
 

@@ -2,8 +2,8 @@
 
 
 class UnusableEnvironmentError(ValueError):
-    """An environment cannot be made or used; the message is one line that says why."""
+    """An environment that cannot be made or used; the message is one line that says why."""
 
 
 class UnknownEnvironmentError(UnusableEnvironmentError):
-    """No environment has that name; the message lists near names."""
+    """A name that no environment has; the message lists near names."""

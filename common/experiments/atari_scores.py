@@ -1,144 +1,165 @@
-"""Our final scores on Atari games, and whether their median is the paper's."""
+"""Our final scores on Atari games, beside a paper's tables of scores and of their summaries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 import pandas
-from scipy import stats
 
 from common.experiments import selection
-from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.comparison import nothing
-from common.experiments.registry import EPISODE_RETURN, Experiment, Paper, Returns
+from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Returns
 from common.experiments.runs import KeptRun
+from common.reporting import scores
 from common.reporting.budget import Budget
+from common.reporting.reported import Reported
 
-_COLUMNS = ("score", "seeds", "frames")
-_MARGIN = 0.05
-_RANDOM_STATE = 0
-
-
-def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pandas.DataFrame:
-    """The final score of a setting on each game.
-
-    Returns:
-      by game: `score`, the mean over seeds of the final returns (see `selection.FINAL`), `seeds`,
-      and `frames`, the mean that the runs have seen.
-    """
-    rows = {
-        game: (*np.mean([(one.score, one.frames) for one in finals], axis=0), len(finals))
-        for game, finals in _finals(runs, setting, returns).items()
-    }
-    frame = pandas.DataFrame.from_dict(
-        rows, orient="index", columns=["score", "frames", "seeds"], dtype=float
-    )
-    return frame[list(_COLUMNS)]
+_OURS = ", ours"
+_DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 
 
-class _Final(NamedTuple):
-    """How a run on a game ended: its final return, the frames that it saw, what limited it."""
+class Final(NamedTuple):
+    """The end of a run on a game: its final return, the frames that it saw, and its budget."""
 
     score: float
     frames: float
     budget: Budget
 
 
-def _finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[_Final]]:
-    """By game, those of all seeds of a setting."""
-    games: dict[str, list[_Final]] = {}
+def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[Final]]:
+    """Returns the ends of the runs of a setting by game, a seed each."""
+    games: dict[str, list[Final]] = {}
     for run in runs:
         game = run.environment.removeprefix("atari:")
         if run.setting != setting or game == run.environment or not run.has_ended:
             continue
         points = run.points("environment_frames", EPISODE_RETURN, returns)
         if len(points):
-            games.setdefault(game, []).append(
-                _Final(
-                    selection.final(points[EPISODE_RETURN]),
-                    points["environment_frames"].iloc[-1],
-                    run.budget,
-                )
-            )
+            score = selection.final(points[EPISODE_RETURN])
+            frames = points["environment_frames"].iloc[-1]
+            games.setdefault(game, []).append(Final(score, frames, run.budget))
     return games
 
 
-@dataclasses.dataclass(frozen=True)
-class MedianReached:
-    """Whether our median human-normalised score is the paper's.
+def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pandas.DataFrame:
+    """Returns the final score of a setting on each game.
 
-    setting: of ours. source, row, column: of the paper's, in results/reported. percent: what the
-    paper's number 1 is, in percent of a human.
+    Returns:
+      by game: `score`, the mean over seeds of the final returns (see `selection.FINAL`), `frames`,
+      the mean that the runs have seen, and `seeds`.
+    """
+    rows = {
+        game: (*np.mean([(one.score, one.frames) for one in ends], axis=0), len(ends))
+        for game, ends in finals(runs, setting, returns).items()
+    }
+    names = ["score", "frames", "seeds"]
+    return pandas.DataFrame.from_dict(rows, orient="index", columns=names, dtype=float)
+
+
+@dataclasses.dataclass(frozen=True)
+class GameScores(OwnNumbers):
+    """Our numbers for a table with a row for each game.
+
+    Attributes:
+      agents: {the paper's column: our setting}.
+      field: paper and source of the scores of other agents, for ranks and Elo.
     """
 
-    setting: str
-    source: str
-    row: str
-    column: str
-    percent: float = 1.0
+    agents: Mapping[str, str]
+    field: tuple[str, str]
 
-    rule = (
-        "over all games of the paper, with two seeds of each, the 95 % bootstrap interval over "
-        f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
-        "above, does not if all of it is below after runs as long as the paper's"
-    )
-    basis = Basis.RUNS
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `OwnNumbers`."""
+        return tuple(self.agents)
 
-    def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
-        reported = self.percent * evidence.reported.number(
-            paper.name, self.source, self.row, self.column
-        )
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
+    ) -> dict[tuple[str, str], Cell]:
+        """See `OwnNumbers`."""
+        return {
+            (game, column): Cell(row.score, row.frames, int(row.seeds))
+            for column, setting in self.agents.items()
+            for game, row in final_scores(runs, setting, experiment.returns).iterrows()
+        }
+
+    def summary(
+        self,
+        table: pandas.DataFrame,
+        experiment: Experiment,
+        runs: Sequence[KeptRun],
+        numbers: Reported,
+    ) -> pandas.DataFrame:
+        """See `OwnNumbers`."""
+        field = numbers.table(*self.field)
+        rows = {}
+        for column, setting in self.agents.items():
+            ours = final_scores(runs, setting, experiment.returns)["score"]
+            rows[column] = among_others(column, table[column].dropna(), field)
+            rows[column + _OURS] = among_others(column, ours, field)
+        text = {
+            agent: {
+                name: "" if pandas.isna(value) else f"{value:.{_DIGITS[name]}f}"
+                for name, value in row.items()
+            }
+            for agent, row in rows.items()
+        }
+        return pandas.DataFrame.from_dict(text, orient="index").rename_axis("summed up")
+
+
+@dataclasses.dataclass(frozen=True)
+class GameSummaries(OwnNumbers):
+    """Our numbers for a table with a row for each agent, whose scores it sums up over games.
+
+    Attributes:
+      agents: {the paper's row: our setting}.
+      medians: {the paper's column: 100 if it is in percent, 1 if it is in parts of a human}.
+      field: as of `GameScores`.
+      ranks: the paper's column of mean ranks, if it has one.
+      elo: the paper's column of Elo, if it has one.
+    """
+
+    agents: Mapping[str, str]
+    medians: Mapping[str, float]
+    field: tuple[str, str]
+    ranks: str | None = None
+    elo: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `OwnNumbers`."""
+        return (*self.medians, *filter(None, (self.ranks, self.elo)))
+
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
+    ) -> dict[tuple[str, str], Cell]:
+        """See `OwnNumbers`. An agent has numbers if it was run on all games."""
         games = {name.removeprefix("atari:") for name in experiment.environments}
-        found = [
-            (scale, _finals(evidence.kept.of(paper.name, scale), self.setting, experiment.returns))
-            for scale in evidence.scales(paper)
-        ]
-        found = [(scale, ours) for scale, ours in found if ours]
-        if not found:
-            return Finding(Verdict.OPEN, nothing(paper, experiment))
-        scale, ours = max(found, key=lambda one: len(one[1]))
-        at_scale = selection.scale_in_words(scale)
-        enough = {game for game in games if len(ours.get(game, ())) >= 2}
-        if enough != games:
-            return Finding(
-                Verdict.OPEN,
-                f"Runs of {len(games & set(ours))} of {len(games)} games, "
-                f"two seeds or more of {len(enough)}. {at_scale}.",
-            )
-        human = evidence.reported.atari_scores()
-        by_game = [_percent(game, ours[game], human) for game in sorted(games)]
-        median = np.median([np.mean(of) for of in by_game])
-        low, high = stats.bootstrap(
-            by_game,
-            _median_of_means,
-            axis=-1,
-            vectorized=True,
-            method="percentile",
-            confidence_level=CONFIDENCE,
-            rng=np.random.default_rng(_RANDOM_STATE),
-        ).confidence_interval
-        words = (
-            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's "
-            f"{reported:.0f} %. {at_scale}."
-        )
-        least = (1 - _MARGIN) * reported
-        if low >= least:
-            return Finding(Verdict.HOLDS, words)
-        is_whole = all(one.budget.covers(experiment.budget) for game in games for one in ours[game])
-        if high < least and is_whole:
-            return Finding(Verdict.FAILS, words)
-        shorter = "" if is_whole else f" Not all runs had the paper's {experiment.budget}."
-        return Finding(Verdict.OPEN, words + shorter)
+        cells = {}
+        for row, setting in self.agents.items():
+            final = final_scores(runs, setting, experiment.returns)
+            if not games <= set(final.index):
+                continue
+            ours = among_others(row, final["score"], numbers.table(*self.field))
+            values = {name: factor * ours["median"] for name, factor in self.medians.items()}
+            values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
+            frames, seeds = final["frames"].mean(), int(final["seeds"].min())
+            cells |= {(row, name): Cell(values[name], frames, seeds) for name in self.columns}
+        return cells
 
 
-def _percent(game: str, finals: list[_Final], human: pandas.DataFrame) -> np.ndarray:
-    """[seeds], in percent of a human, whose scores are as `reported.atari_scores`."""
-    seeds = pandas.Series([one.score for one in finals])
-    return 100 * selection.human_normalised(game, seeds, human).to_numpy()
+def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:
+    """Returns a summary of an agent's scores, with its rank among other agents.
 
+    Args:
+      agent: takes the place of the agent of that name in `field`, if there is one.
+      ours: its scores by game; games that `field` lacks are left out.
+      field: scores of agents, with the columns "Random" and "Human".
 
-def _median_of_means(*games: np.ndarray, axis: int) -> np.ndarray:
-    return np.median([seeds.mean(axis) for seeds in games], axis=0)
+    Returns:
+      games, median and mean (parts of a human), mean rank and Elo; nan where there is none.
+    """
+    table = field.assign(**{agent: ours}).dropna()
+    if table.empty:
+        return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
+    return pandas.Series(scores.summary(table).loc[agent].array, list(_DIGITS))

@@ -1,4 +1,4 @@
-"""How sure a difference between two methods is, from a few seeds on a few tasks."""
+"""Confidence intervals of the difference of two methods, from a few seeds on a few tasks."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -9,17 +9,22 @@ from scipy import stats
 CONFIDENCE = 0.95
 _RESAMPLES = 9_999
 _RANDOM_STATE = 0
-"""Fixed, so that the same runs always give the same interval."""
+"""The seed is fixed, so that the same runs always give the same interval."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """The difference of two methods, mean over tasks, and where it lies with 95 % confidence.
+    """The difference of two methods, mean over tasks, with its 95 % confidence intervals.
 
-    low, high: the bootstrap's interval.
-    t_low, t_high: Student's, which distrusts a spread that only two or three seeds show.
-    resampled: the bootstrap's differences. error, freedom: Student's standard error and degrees of
-    freedom.
+    Attributes:
+      difference: the mean.
+      low: lower end of the bootstrap's interval.
+      high: upper end of the bootstrap's interval.
+      t_low: lower end of Student's interval, which is wider for two or three seeds.
+      t_high: upper end of Student's interval.
+      resampled: the bootstrap's differences.
+      error: Student's standard error.
+      freedom: Student's degrees of freedom.
     """
 
     difference: float
@@ -32,14 +37,14 @@ class Interval:
     freedom: int = dataclasses.field(repr=False)
 
     def p_above(self, value: float) -> float:
-        """The p-value for a difference above `value`, the larger of the bootstrap's and Student's.
+        """Returns the p-value for a difference above `value`, the larger of both methods'.
 
         Two-sided: it is below 0.05 where both intervals lie above `value`.
         """
         return self._p(self.difference - value, self.resampled - value)
 
     def p_below(self, value: float) -> float:
-        """As `p_above`, for a difference below `value`."""
+        """Returns the p-value for a difference below `value`, as `p_above`."""
         return self._p(value - self.difference, value - self.resampled)
 
     def _p(self, excess: float, resampled: np.ndarray) -> float:
@@ -53,14 +58,15 @@ class Interval:
 
 
 def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Interval:
-    """The interval of the mean over tasks of `mean of ours - mean of theirs`.
+    """Returns the interval of the mean over tasks of `mean of ours - mean of theirs`.
 
-    The bootstrap draws the tasks anew and, on each, each method's seeds (percentiles). Two equal
-    methods of two seeds each it would call different once in three times; hence Student's interval
-    for these tasks beside it, with one variance for all methods and tasks.
+    The bootstrap draws tasks and, on each, each method's seeds (percentiles). It would call two
+    equal methods of two seeds each different once in three times. Hence Student's interval for
+    these tasks beside it, with one variance for all methods and tasks.
 
     Args:
-      ours, theirs: [task][seed], a number for each run.
+      ours: [task][seed], a number for each run.
+      theirs: likewise.
 
     Raises:
       ValueError: there is no task, or a method has less than two seeds on one.
@@ -104,7 +110,7 @@ def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
 
 
 def _student(samples: list[np.ndarray], num_tasks: int) -> tuple[float, int]:
-    """Standard error of the mean over tasks, and its degrees of freedom."""
+    """Returns the standard error of the mean over tasks, and its degrees of freedom."""
     freedom = sum(len(seeds) - 1 for seeds in samples)
     variance = sum(((seeds - seeds.mean()) ** 2).sum() for seeds in samples) / freedom
     return (

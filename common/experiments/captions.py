@@ -1,16 +1,19 @@
-"""What stands under a figure, and with a table: what it shows, of how many seeds, which scale."""
+"""The text below a figure, and beside a table: what it shows, of how many seeds, at which scale."""
 
-from collections.abc import Iterable, Sequence
+import collections
+from collections.abc import Sequence
 
 from common.experiments import selection
-from common.experiments.registry import Band, Experiment, OverTasks, Paper, UnknownError
+from common.experiments.paper import Band, Experiment, OverTasks, Paper, UnknownError
 from common.experiments.runs import KeptRun
 from common.reporting.budget import Budget, duration
 
 _SHADED = {
     Band.UNSTATED: "lowest to highest seed (the paper does not say what it shades)",
     Band.PERCENTILES_20_80: "20th to 80th percentile of the seeds, as in the paper",
-    Band.PERCENTILES_20_80_OF_EPISODES: "20th to 80th percentile of the seeds (the paper: of all their episodes)",
+    Band.PERCENTILES_20_80_OF_EPISODES: (
+        "20th to 80th percentile of the seeds (the paper: of all their episodes)"
+    ),
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
@@ -22,51 +25,58 @@ def caption(
     runs: Sequence[KeptRun],
     settings: Sequence[str],
 ) -> str:
-    """A few sentences for under a figure.
-
-    Args:
-      runs: that are drawn. settings: the curves that are drawn.
-    """
+    """Returns sentences for below a figure, of which these runs and curves are drawn."""
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
-    return " ".join(
-        filter(
-            None,
-            [
-                _parts(experiment),
-                _seeds(experiment, runs),
-                _scale(paper, experiment, scale, runs),
-                f"Not run: {', '.join(missing)}." if missing else "",
-                f"{experiment.note[0].upper()}{experiment.note[1:]}." if experiment.note else "",
-            ],
-        )
-    )
-
-
-def _parts(experiment: Experiment) -> str:
-    """`what` is shown, of each part if they differ in it."""
-    found = [what(part) for part in experiment.divided()]
-    if len(set(found)) == 1:
-        return found[0]
-    return " ".join(
-        f"{part.name.capitalize()}: {words[0].lower()}{words[1:]}"
-        for part, words in zip(experiment.parts, found)
-    )
+    sentences = [
+        _parts(experiment),
+        _seeds(experiment, runs),
+        _scale(paper, experiment, scale, runs),
+        f"Not run: {', '.join(missing)}." if missing else "",
+        f"{capital(experiment.note)}." if experiment.note else "",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def what(experiment: Experiment) -> str:
-    """Sentences: whose episodes a figure or a table shows, brought together how, of when."""
+    """Returns sentences that say whose episodes are shown, and how tasks are combined."""
     words = []
     if experiment.is_of_returns:
         words.append(f"Returns of {experiment.returns}.")
     if experiment.over_tasks is not OverTasks.APART:
         words.append(f"{str(experiment.over_tasks).capitalize()}.")
     if not experiment.x:
-        words.append(f"Final: {selection.final_of(experiment.y).words}.")
+        words.append(f"Final: {selection.final_of(experiment.y)[1]}.")
     return " ".join(words)
 
 
+def task_title(environment: str) -> str:
+    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
+    name = environment.partition(":")[2] or environment
+    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
+
+
+def capital(text: str) -> str:
+    """Returns the text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def small(text: str) -> str:
+    """Returns the text with its first letter in lower case."""
+    return text[:1].lower() + text[1:]
+
+
+def _parts(experiment: Experiment) -> str:
+    """Returns `what` is shown, of each part if they differ in it."""
+    found = [what(part) for part in experiment.divided()]
+    if len(set(found)) == 1:
+        return found[0]
+    return " ".join(
+        f"{capital(part.name)}: {small(words)}" for part, words in zip(experiment.parts, found)
+    )
+
+
 def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
-    counts = _counts((run.setting, run.environment) for run in runs)
+    counts = collections.Counter((run.setting, run.environment) for run in runs).values()
     papers = f" (the paper: {experiment.seeds})" if experiment.seeds else ""
     if max(counts) == 1:
         return f"One seed each{papers}."
@@ -76,57 +86,46 @@ def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
 
 
 def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]) -> str:
-    parts = [f"Scale {scale}: runs of {_length(experiment, runs)}"]
+    words = f"Scale {scale}: runs of {_length(experiment, runs)}"
     if experiment.budget != Budget():
         papers = (
             f"the paper: {experiment.budget}"
             if experiment.states_budget
             else f"the paper does not say; at its scale {experiment.budget}"
         )
-        parts = [f"{parts[0]} ({papers})"]
-    return "; ".join([*parts, *_changes(paper, experiment, scale, runs)]) + "."
+        words += f" ({papers})"
+    return "; ".join([words, *_changes(paper, experiment, scale, runs)]) + "."
 
 
 def _changes(
     paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]
 ) -> list[str]:
-    """What the scale changes, without that which a run's command line has otherwise."""
+    """Returns the scale's changes, except those that a run overrode."""
     try:
         listed = paper.scale(scale)
-    except UnknownError:  # made by hand: their records have a word for their size
+    except UnknownError:  # made by hand: their records have a phrase for their size
         return list(dict.fromkeys(run.size for run in runs if run.size not in ("", scale)))
-    drawn = {}
+    drawn = collections.defaultdict(list)
     for run in runs:
-        drawn.setdefault((run.setting, run.environment), []).append(run)
-    said, others = {}, set()
+        drawn[run.setting, run.environment].append(run)
+    made: dict[str, bool] = {}
     for planned in experiment.runs:
-        of_it = drawn.get((planned.setting, planned.environment), ())
-        for change in listed.changes_of(planned.program.module, planned.choices) if of_it else ():
-            said[change.text] = None
-            if any(run.has_flag(change.name) and not run.has_flag(change.flag) for run in of_it):
-                others.add(change.text)
-    return [text for text in said if text not in others]
+        kept = drawn[planned.setting, planned.environment]
+        for change in listed.changes_of(planned.program.module, planned.choices) if kept else ():
+            by_all = all(change.matches(run.value_of(change.name)) for run in kept)
+            made[change.text] = made.get(change.text, True) and by_all
+    return [text for text, by_all in made.items() if by_all]
 
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
-    """In the paper's quantity: "5 to 15 minutes", "200,000 actor steps"."""
-    clock = selection.clock(experiment)
-    if clock != "wall_seconds":
-        clock = "actor_steps"
-    reached = [run.reached(clock) for run in runs]
-    if clock == "actor_steps":
-        return _range(f"{min(reached):,.0f}", f"{max(reached):,.0f}") + " actor steps"
-    minutes = [reached_by / 60 for reached_by in reached]
+    """Returns the runs' length in the paper's quantity: "5 to 15 minutes", "9,000 actor steps"."""
+    if selection.clock(experiment) != "wall_seconds":
+        steps = [run.reached("actor_steps") for run in runs]
+        return _range(f"{min(steps):,.0f}", f"{max(steps):,.0f}") + " actor steps"
+    minutes = [run.reached("wall_seconds") / 60 for run in runs]
     longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
     shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"
     return longest if round(min(minutes)) == round(max(minutes)) else f"{shortest} to {longest}"
-
-
-def _counts(keys: Iterable) -> list[int]:
-    counts = {}
-    for key in keys:
-        counts[key] = counts.get(key, 0) + 1
-    return list(counts.values())
 
 
 def _range(low: str, high: str) -> str:

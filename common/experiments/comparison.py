@@ -1,6 +1,6 @@
-"""Claims that one method is better than, as good as, or no worse than another."""
+"""Tests of claims that one method is better than, as good as, or no worse than another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
@@ -9,20 +9,20 @@ import pandas
 
 from common.experiments import holm, pairs, selection
 from common.experiments.bootstrap import CONFIDENCE
+from common.experiments.captions import capital
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.pairs import Measure, Pair
-from common.experiments.registry import Experiment, Paper
+from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRun
 from common.experiments.scales import PAPER
 from common.experiments.shares import Share
 from common.reporting.budget import Budget
-from common.reporting.run_directory import RunDirectory
 
 _INFINITE = math.inf
 
 
 class Expected(enum.Enum):
-    """What the first method of a pair is, beside the second: between which margins."""
+    """The claimed relation of a pair: an interval for (first - second), in units of the margin."""
 
     AHEAD = (0, _INFINITE)
     CLEARLY_AHEAD = (1, _INFINITE)
@@ -32,31 +32,37 @@ class Expected(enum.Enum):
 
     @property
     def is_lead(self) -> bool:
-        """Whether it says that one leads; any two are level, or close, before they learn."""
+        """Whether it is a lead; without one, any two methods agree before they learn."""
         return self in (Expected.AHEAD, Expected.CLEARLY_AHEAD)
 
 
 def largest_fall(values: pandas.Series) -> float:
-    """How far a run falls at most below its best value before: its instability."""
+    """Returns how far a run falls at most below its best value before: its instability."""
     return float((values.cummax() - values).max())
 
 
 def throughout(values: pandas.Series) -> float:
-    """The mean over a whole run: the sooner it is good, the better."""
+    """Returns the mean over a whole run, which is larger the sooner the run is good."""
     return float(values.mean())
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Compares settings in pairs, over tasks and seeds, at the time that both reach on a task.
+    """A test of pairs of settings, over tasks and seeds, at the time that both reach on a task.
 
-    All pairs must be tested and hold, and one that does not is enough that the claim does not.
-    Only runs of one scale and one budget are compared, and only tasks that one of both learns. At
-    the paper's scale a run that goes on for longer than the experiment counts up to its end.
+    The claim holds if all pairs were tested and hold; it fails if one of them fails. Only runs of
+    one scale and one budget are compared, and only tasks that one of both learns. At the paper's
+    scale a run that is longer than the experiment counts up to the experiment's end.
 
-    pairs: (first, second). expected: of the first. environments: the experiment's if empty.
-    measure: of a run. measured: what that is, in words. share: on how many of the tasks it must
-    hold, each tested by itself; None: in their mean. margin: a part of the scale.
+    Attributes:
+      pairs: (first, second).
+      expected: their claimed relation.
+      environments: the tasks; the experiment's if empty.
+      measure: of a run.
+      measured: the measure in words.
+      share: the part of the tasks on which it must hold, each tested by itself; None: it must hold
+        in their mean.
+      margin: a part of the scale.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -113,15 +119,10 @@ class Comparison:
         if found is None:
             settings = dict.fromkeys(setting for pair in self.pairs for setting in pair)
             return Finding(Verdict.OPEN, nothing(paper, experiment, settings))
-        for run in found.unequal:
-            evidence.kept.warn(
-                f"{RunDirectory(run.path).run_json}: a run of {run.budget} beside others of "
-                f"{found.budget} at the scale {run.scale}: not compared with these"
-            )
         return self._conclude(experiment, found)
 
     def _at_scale(self, paper, experiment, evidence, scale) -> "_Compared":
-        """The budget with which most was tested; of several, the largest."""
+        """Compares the runs of the budget with which most is tested; of several, the largest."""
         settings = {setting for pair in self.pairs for setting in pair}
         environments = self.environments or experiment.environments
         runs = [
@@ -138,7 +139,7 @@ class Comparison:
             self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
             for budget in dict.fromkeys(budgets)
         ]
-        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
+        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), 0, ()))
 
     def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
         environments = self.environments or experiment.environments
@@ -162,25 +163,27 @@ class Comparison:
             ),
         )
 
-    def _unequal(
-        self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]
-    ) -> tuple[KeptRun, ...]:
-        """Runs of other budgets, of tasks that both settings of a pair were run on."""
+    def _unequal(self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]) -> int:
+        """Counts runs of other budgets, of tasks that both settings of a pair were run on."""
         there = {(run.setting, run.environment) for run, _ in budgeted}
-        return tuple(
-            run
-            for run, its in budgeted
-            if its != budget
+        return sum(
+            its != budget
             and any(
                 run.setting in pair and all((one, run.environment) in there for one in pair)
                 for pair in self.pairs
             )
+            for run, its in budgeted
         )
 
     def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
         environments = self.environments or experiment.environments
-        answers = self._answers(compared.tested)
-        p_values = self._smaller_p(compared.tested)
+        tested = compared.tested
+        sides = zip(*map(self._p_values, tested))
+        corrected = list(zip(*map(holm.corrected, sides)))
+        answers = {id(one): self._answer(one, *both) for one, both in zip(tested, corrected)}
+        p_values = {
+            id(one): f" (p = {min(both):.2g} after Holm)" for one, both in zip(tested, corrected)
+        }
         num_tests = len(environments) if self.share else 1
         needed = self.share.least(num_tests) if self.share else 1
         x, by_pair, words = selection.clock(experiment), [], []
@@ -191,7 +194,11 @@ class Comparison:
                 True if held >= needed else False if failed > num_tests - needed else None
             )
             shown = [one for one in group if one in compared.shown]
-            words += [one.words(x) + p_values.get(id(one), "") for one in shown]
+            # A lone test needs no p-value, since it has intervals.
+            words += [
+                one.words(x) + (p_values.get(id(one), "") if len(tested) > 1 else "")
+                for one in shown
+            ]
             if shown and self.share:
                 words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
         verdict = (
@@ -207,11 +214,11 @@ class Comparison:
         return Finding(
             verdict,
             f"{'; '.join(words)}. {selection.scale_in_words(compared.scale)}, "
-            f"{compared.budget} a run: {coverage}.",
+            f"{compared.budget} a run: {coverage}{compared.left_out}.",
         )
 
     def _p_values(self, pair: Pair) -> tuple[float, float]:
-        """For the difference to lie within what is expected, and outside."""
+        """Returns the p-values for the difference to lie within the expected range, and outside."""
         low, high = (
             bound * self.margin * pair.unit.largest if bound else 0.0
             for bound in self.expected.value
@@ -219,28 +226,12 @@ class Comparison:
         one = pair.interval
         return (max(one.p_above(low), one.p_below(high)), min(one.p_below(low), one.p_above(high)))
 
-    def _corrected(self, tested: Sequence[Pair]) -> Iterator[tuple[float, float]]:
-        """As `_p_values`, by Holm's method for all that were tested."""
-        return zip(*(holm.corrected(side) for side in zip(*map(self._p_values, tested))))
-
-    def _answers(self, tested: Sequence[Pair]) -> dict[int, bool | None]:
-        """For each that was tested, by its identity: whether it holds; None: not sure."""
-        answers = {}
-        for pair, (within, outside) in zip(tested, self._corrected(tested)):
-            is_late = not pair.is_learning
-            holds = within < 1 - CONFIDENCE and (is_late or self.expected.is_lead)
-            fails = outside < 1 - CONFIDENCE and is_late
-            answers[id(pair)] = True if holds else False if fails else None
-        return answers
-
-    def _smaller_p(self, tested: Sequence[Pair]) -> dict[int, str]:
-        """In words, by identity; none for a lone test, whose intervals say it."""
-        if len(tested) < 2:
-            return {}
-        return {
-            id(pair): f" (p = {min(both):.2g} after Holm)"
-            for pair, both in zip(tested, self._corrected(tested))
-        }
+    def _answer(self, pair: Pair, within: float, outside: float) -> bool | None:
+        """Returns whether a pair with these p-values holds; None: not sure."""
+        is_late = not pair.is_learning
+        if within < 1 - CONFIDENCE and (is_late or self.expected.is_lead):
+            return True
+        return False if outside < 1 - CONFIDENCE and is_late else None
 
     def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
         if not compared.shown:
@@ -263,14 +254,18 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class _Compared:
-    """What runs of one scale and one budget give.
+    """The comparison of runs of one scale and one budget.
 
-    unequal: runs of other budgets that are left out. by_pair: for each pair, what is tested of it.
+    Attributes:
+      scale: of the runs.
+      budget: of the runs.
+      unequal: number of runs of other budgets, which are left out.
+      by_pair: the comparisons of each pair.
     """
 
     scale: str
     budget: Budget
-    unequal: tuple[KeptRun, ...]
+    unequal: int
     by_pair: tuple[tuple[Pair, ...], ...]
 
     @property
@@ -279,14 +274,20 @@ class _Compared:
 
     @property
     def shown(self) -> list[Pair]:
-        """What was tested; if nothing was, whatever both were run on."""
+        """The tested pairs; if there are none, all with tasks."""
         return self.tested or [
             one for group in self.by_pair for one in group if one.tasks or one.unlearnt
         ]
 
     @property
+    def left_out(self) -> str:
+        """The number of runs of other budgets, in words."""
+        runs = "run of another budget is" if self.unequal == 1 else "runs of other budgets are"
+        return f"; {self.unequal} {runs} left out" if self.unequal else ""
+
+    @property
     def size(self) -> tuple:
-        """How much there is: the larger, the better."""
+        """The amount of evidence, to compare by."""
         return (
             sum(len(one.tasks) for one in self.tested),
             len(self.shown),
@@ -295,14 +296,13 @@ class _Compared:
 
 
 def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
-    """What to say of an experiment without runs.
+    """Returns the evidence of an experiment without runs: the commands that make them.
 
-    Args:
-      settings: that are needed; those that the experiment lacks are in others of the paper.
+    Those of the needed `settings` that it lacks are in other experiments of the paper.
     """
     obstacle = paper.obstacle(experiment)
     if obstacle:
-        return f"{obstacle[0].upper()}{obstacle[1:]}."
+        return f"{capital(obstacle)}."
     needed = [experiment]
     for setting in settings:
         if not any(setting in one.settings for one in needed):

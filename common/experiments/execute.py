@@ -1,4 +1,4 @@
-"""Carries out a plan: one run after the other, as processes of their own, in the foreground."""
+"""Executes a plan: one run after the other, each in a process of its own, in the foreground."""
 
 from collections.abc import Callable
 import dataclasses
@@ -16,30 +16,31 @@ _POLL_SECONDS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A run that is not finished although it should be, and why; one line."""
+    """A run that is not finished although it should be, and why in one line."""
 
     run: PlannedRun
     reason: str
 
 
 def execute(plan: Plan, stop: StopRequest, say: Callable[[str], None]) -> list[Failure]:
-    """Runs what the plan has left; finished runs are not touched, cut ones go on.
+    """Makes the plan's missing runs and resumes the cut ones; leaves the finished ones alone.
 
-    A run that fails is left behind. On `stop` the run of the moment ends in order, and no other
-    one starts; when this process dies by whatever cause, its run ends in order, too.
+    A run that fails does not end the plan. On `stop` the current run ends in order and no other
+    starts. If this process dies, its run ends in order, too.
 
     Args:
-      stop: installed; call this from the main thread.
+      plan: to execute.
+      stop: installed; call this function from the main thread.
       say: prints a line.
 
     Returns:
-      What failed, with what the plan found unusable.
+      The runs that failed, and those that the plan found unusable.
     """
     failures = [Failure(run, run.status.note) for run in plan.of(State.UNUSABLE)]
     for number, planned in enumerate(plan.to_do, 1):
         if stop.requested:
             break
-        before = planned.look()  # hours may have gone by since the plan
+        before = planned.look()  # hours may have passed since the plan
         if before.state is State.FINISHED:
             continue
         if before.state is State.UNUSABLE:
@@ -62,16 +63,17 @@ def _failure(planned: PlannedRun, exit_code: int) -> Failure | None:
         planned,
         after.note
         or (
-            f"it ended with exit code {exit_code} before its budget was used up; its last words are "
-            f"above, logs in {planned.directory / 'logs'}"
+            f"it ended with exit code {exit_code} before its budget was used up; its output is "
+            f"above, its logs in {planned.directory / 'logs'}"
         ),
     )
 
 
 def _run(command: list[str], stop: StopRequest) -> int:
-    """Runs a program to its end and returns its exit code; `stop` stops it in order.
+    """Runs a program and returns its exit code; `stop` ends it in order.
 
-    It leads a process group, or Ctrl-C would reach it twice, which ends it without a checkpoint.
+    It leads a process group of its own. Otherwise Ctrl-C would reach it twice, which ends it
+    without a checkpoint.
     """
     process = subprocess.Popen(
         command,

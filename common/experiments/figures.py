@@ -1,4 +1,4 @@
-"""The papers' figures, from the runs that are kept."""
+"""The papers' figures, drawn from the kept runs."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -7,22 +7,27 @@ import pathlib
 import numpy as np
 import pandas
 
+from common.environments import frames_per_step
 from common.experiments import scales, selection
-from common.experiments.captions import caption
-from common.experiments.registry import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
-from common.experiments.runs import KeptRun, frames_per_step
+from common.experiments.captions import caption, task_title
+from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
+from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels
-from common.reporting import reported
+from common.reporting.errors import UserError
+from common.reporting.reported import Reported
 
 ALL_RUNS = "runs"
-"""The name of the figure of all that was run at a scale."""
+"""The name of the figure of everything that was run at a scale."""
 
 Lines = Mapping[tuple[str, str, int], pandas.Series]
 """{(panel, setting, seed): values by their positions}."""
 
+Looks = Mapping[str, tuple[str, palette.Style]]
+"""{setting: (label, style)}, in the order of the legend."""
+
 _GRID_POINTS = 200
 _PAPERS_AXIS_FROM = 0.2
-"""The paper's horizontal axis is drawn whole if our runs cover this much of it."""
+"""The paper's horizontal axis is drawn whole if our runs cover this part of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
 """Rewards are in [0, 1], episodes have 1000 steps."""
 _Y_LABELS = {
@@ -33,45 +38,44 @@ _Y_LABELS = {
 }
 
 
+class NothingToDraw(UserError):
+    """A figure whose runs have no values yet."""
+
+
 def file_name(paper: str, figure: str, scale: str) -> str:
-    """Without suffix: "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
+    """Returns "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
     name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
     return name if scale == scales.PAPER.name else f"{name}_{scale}"
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
-    """A figure of everything that was run at a scale: a panel a task, against time.
+    """Returns a figure of everything that was run at a scale: a panel a task, against time.
 
-    But of no run that was made for a figure of something else than returns, such as a speed.
+    Runs that were made only for a figure of another quantity, such as a speed, are left out.
     """
     listed = {run.setting: run for one in paper.experiments for run in one.every_run}
     for_returns, for_others = set(), set()
     for one in paper.experiments:
         (for_returns if one.is_of_returns else for_others).update(one.at(scale).settings)
-    runs = [run for run in runs if run.setting not in for_others - for_returns]
-    known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in runs]
+    shown = [run for run in runs if run.setting not in for_others - for_returns]
+    known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in shown]
     return Experiment(
-        paper.name,
         ALL_RUNS,
         f"everything run at the scale {scale}",
         tuple(
             dataclasses.replace(model, environment=run.environment)
-            for model, run in zip(known, runs)
+            for model, run in zip(known, shown)
         ),
     )
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """What there is to draw at a scale: all runs, and if the paper lists the scale, its figures.
-
-    Args:
-      runs: of that scale.
-    """
-    listed = scale in [one.name for one in paper.scales]
-    there = [one.at(scale) for one in paper.experiments if one.name.startswith("figure")]
+    """Returns what can be drawn: all runs of the scale, and figures if the paper lists it."""
     everything = all_runs(paper, scale, runs)
+    listed = scale in [one.name for one in paper.scales]
+    figures = [one.at(scale) for one in paper.of_kind("figure")] if listed else []
     return [everything] * bool(everything.runs) + [
-        one for one in there if listed and selection.runs_of(one, runs)
+        one for one in figures if selection.runs_of(one, runs)
     ]
 
 
@@ -83,26 +87,23 @@ def draw(
     directory: pathlib.Path,
     whole_axis: bool = False,
 ) -> list[pathlib.Path]:
-    """Draws a figure from the runs of one scale, and returns the files.
+    """Draws a figure from those runs of a scale that it lists, and returns the files.
 
-    Args:
-      scale: of the runs.
-      runs: of which those are drawn that the experiment lists.
-      directory: for the files.
-      whole_axis: draw the paper's horizontal axis even where our runs cover little of it.
+    With `whole_axis` the paper's horizontal axis is drawn even if our runs cover little of it.
 
     Raises:
-      ValueError: none of the runs has anything to draw.
+      NothingToDraw: none of the runs has anything to draw.
     """
-    experiment = experiment.at(scale)
-    parts = [(part, _lines(part, runs)) for part in experiment.divided()]
+    experiment, reported = experiment.at(scale), Reported()
+    parts = [(part, _lines(part, runs, reported)) for part in experiment.divided()]
     having = {key[1] for _, lines in parts for key in lines}
     if not having:
-        raise ValueError(f"no run of {experiment.name} at the scale {scale} has anything to draw")
+        raise NothingToDraw(
+            f"no run of {experiment.name} at the scale {scale} has anything to draw"
+        )
     settings = [name for name in experiment.settings if name in having]
-    title = f"{paper.title}: {experiment.title}"
-    if experiment.name != ALL_RUNS:
-        title = f"{paper.title}, {experiment.name}. {experiment.title}"
+    name = "" if experiment.name == ALL_RUNS else f", {experiment.name}."
+    title = f"{paper.title}{name or ':'} {experiment.title}"
     words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
     path = directory / file_name(paper.name, experiment.name, scale)
     if not experiment.x:
@@ -110,66 +111,46 @@ def draw(
         for (part, lines), name in zip(parts, names):
             looks = _looks(paper, part, settings)
             groups |= {
-                f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part)
+                f"{name}{task_title(panel)}": _bars(lines, panel, looks, part)
                 for panel in dict.fromkeys(key[0] for key in lines)
             }
-        return bars.draw(
-            groups, _y_label(experiment), _references(paper, experiment), title, words, path
-        )
-    return panels.draw(
-        [_part(paper, part, lines, settings, whole_axis) for part, lines in parts],
-        title,
-        words,
-        path,
-    )
+        references = _references(paper, experiment, reported)
+        return bars.draw(groups, _y_label(experiment), references, title, words, path)
+    drawn_parts = []
+    for part, lines in parts:
+        looks = _looks(paper, part, settings)
+        references = _references(paper, part, reported)
+        names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
+        if part.over_tasks is OverTasks.APART:
+            names = part.environments
+        grid = tuple(_panel(lines, name, looks, part.band, references) for name in names)
+        drawn_parts.append(panels.Part(grid, _axes(part, lines, whole_axis)))
+    return panels.draw(drawn_parts, title, words, path)
 
 
-def _part(
-    paper: Paper, part: Experiment, lines: Lines, settings: Sequence[str], whole_axis: bool
-) -> panels.Part:
-    """The panels of a part: all tasks, or what brings them together."""
-    looks = _looks(paper, part, settings)
-    references = _references(paper, part)
-    names = (
-        part.environments
-        if part.over_tasks is OverTasks.APART
-        else tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
-    )
-    return panels.Part(
-        tuple(_panel(lines, name, looks, part.band, references) for name in names),
-        _axes(part, lines, whole_axis),
-    )
-
-
-def _looks(
-    paper: Paper, part: Experiment, settings: Sequence[str]
-) -> dict[str, tuple[str, palette.Style]]:
-    """Label and style of those of `settings` that are in the part."""
-    styles = palette.styles(part.settings)
+def _looks(paper: Paper, part: Experiment, settings: Sequence[str]) -> Looks:
+    """Returns the looks of those of `settings` that the part has."""
+    styles = palette.styles(part.settings, paper.looks)
     return {name: (paper.label(name), styles[name]) for name in part.settings if name in settings}
 
 
-def panel_title(environment: str) -> str:
-    """A task for people: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
-    name = environment.partition(":")[2] or environment
-    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
-
-
-def _lines(experiment: Experiment, runs: Sequence[KeptRun]) -> Lines:
+def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
     x = selection.clock(experiment)
+    is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
+    human = reported.atari_scores() if is_normalised else None
     lines = {}
     for run in selection.runs_of(experiment, runs):
         points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
-        if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED and len(points):
-            points = 100 * selection.human_normalised(run.environment, points)
+        if is_normalised and len(points):
+            points = 100 * selection.human_normalised(run.environment, points, human)
         if len(points):
             lines[run.environment, run.setting, run.seed] = points
     return lines if experiment.over_tasks is OverTasks.APART else _over_tasks(experiment, lines)
 
 
 def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
-    """A line a setting and seed, over the tasks that all of them have."""
-    having = {}
+    """Returns a line for each setting and seed, over the tasks that all of them have."""
+    having: dict[tuple[str, int], set[str]] = {}
     for task, setting, seed in lines:
         having.setdefault((setting, seed), set()).add(task)
     if not having:
@@ -177,20 +158,15 @@ def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
     tasks = [one for one in experiment.environments if one in set.intersection(*having.values())]
     panel = f"{len(tasks)} of {len(experiment.environments)} tasks"
     combine = np.median if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED else np.mean
-    return {
-        (panel, setting, seed): _combined([lines[one, setting, seed] for one in tasks], combine)
-        for setting, seed in having
-        if tasks
-    }
-
-
-def _combined(lines: Sequence[pandas.Series], combine) -> pandas.Series:
-    grid, values = _on_grid(lines)
-    return pandas.Series(combine(values, axis=0), index=grid)
+    combined = {}
+    for setting, seed in having if tasks else ():
+        grid, values = _on_grid([lines[one, setting, seed] for one in tasks])
+        combined[panel, setting, seed] = pandas.Series(combine(values, axis=0), index=grid)
+    return combined
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions [P] that all lines have, and their values [len(lines), P] there."""
+    """Returns positions [P] that all lines have, and their values [len(lines), P] there."""
     if len(lines) == 1:
         return lines[0].index.to_numpy(), lines[0].to_numpy()[np.newaxis]
     start, end = max(line.index[0] for line in lines), min(line.index[-1] for line in lines)
@@ -199,7 +175,7 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-    """What is shaded: [P] each, from [seeds, P]; nothing with one seed."""
+    """Returns the ends of the shaded band, [P] each, from [seeds, P]; None with one seed."""
     if len(values) == 1:
         return None, None
     if band in (Band.PERCENTILES_20_80, Band.PERCENTILES_20_80_OF_EPISODES):
@@ -210,23 +186,20 @@ def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tup
     return values.min(axis=0), values.max(axis=0)
 
 
-def _panel(lines: Lines, name: str, looks, band: Band, references) -> panels.Panel:
+def _panel(lines: Lines, name: str, looks: Looks, band: Band, references) -> panels.Panel:
     curves = []
     for setting, (label, style) in looks.items():
-        of_seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
-        if of_seeds:
-            grid, values = _on_grid(of_seeds)
-            curves.append(
-                panels.Curve(label, style, grid, values.mean(axis=0), *_band(values, band))
-            )
-    ends = [line.index[-1] for key, line in lines.items() if key[0] == name]
-    return panels.Panel(
-        panel_title(name), tuple(curves), max(ends, default=None), references if curves else ()
-    )
+        seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
+        if seeds:
+            grid, values = _on_grid(seeds)
+            middle = values.mean(axis=0)
+            curves.append(panels.Curve(label, style, grid, middle, *_band(values, band)))
+    end = max((line.index[-1] for key, line in lines.items() if key[0] == name), default=None)
+    return panels.Panel(task_title(name), tuple(curves), end, references if curves else ())
 
 
-def _bars(lines: Lines, name: str, looks, part: Experiment) -> list[bars.Bar]:
-    drawn, take = [], selection.final_of(part.y).take
+def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.Bar]:
+    drawn, (take, _) = [], selection.final_of(part.y)
     for setting, (label, style) in looks.items():
         finals = [take(line) for key, line in lines.items() if key[:2] == (name, setting)]
         if finals:
@@ -236,8 +209,10 @@ def _bars(lines: Lines, name: str, looks, part: Experiment) -> list[bars.Bar]:
     return drawn
 
 
-def _references(paper: Paper, experiment: Experiment) -> tuple[tuple[float, str], ...]:
-    """What the paper reports, as (value, label), the largest first."""
+def _references(
+    paper: Paper, experiment: Experiment, reported: Reported
+) -> tuple[tuple[float, str], ...]:
+    """Returns the reported numbers as (value, label), the largest first."""
     values = (
         (reported.number(paper.name, one.source, one.row, one.column), one.label)
         for one in experiment.references
@@ -254,14 +229,12 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
         limit = max(papers, ours or 0)
     in_suite = all(one.startswith("control:") for one in experiment.environments)
-    has_limits = in_suite and experiment.is_of_returns
-    return panels.Axes(
-        experiment.x, limit, _y_label(experiment), _CONTROL_SUITE_LIMITS if has_limits else None
-    )
+    y_limits = _CONTROL_SUITE_LIMITS if in_suite and experiment.is_of_returns else None
+    return panels.Axes(experiment.x, limit, _y_label(experiment), y_limits)
 
 
 def papers_limit(experiment: Experiment) -> float | None:
-    """Where the paper's runs end on the horizontal axis; None where that is not known."""
+    """Returns where the paper's runs end on the horizontal axis; None if that is not known."""
     budget = experiment.budget
     if experiment.x == "wall_seconds":
         return None if budget.minutes is None else 60 * budget.minutes

@@ -1,12 +1,12 @@
-"""Several tests at once: Holm's correction."""
+"""Holm's correction for several tests at once."""
 
 from collections.abc import Sequence
 
 
 def corrected(p_values: Sequence[float]) -> list[float]:
-    """The p-values, each corrected for there being several, in the same order.
+    """Returns the p-values in the same order, each corrected for their number.
 
-    Rejecting what is below 0.05 then rejects a true null hypothesis in at most one of twenty
+    Rejecting those below 0.05 then rejects a true null hypothesis in at most one of twenty
     families, however the tests depend on each other (Holm 1979).
     """
     found, largest = [0.0] * len(p_values), 0.0

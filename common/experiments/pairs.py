@@ -1,4 +1,4 @@
-"""Two settings beside each other on the tasks that both were run on."""
+"""Two settings compared on the tasks that both were run on."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
@@ -7,28 +7,34 @@ import numpy as np
 import pandas
 
 from common.experiments import bootstrap, selection
-from common.experiments.figures import panel_title
-from common.experiments.registry import EPISODE_RETURN
+from common.experiments.captions import task_title
+from common.experiments.paper import EPISODE_RETURN, Returns
 from common.experiments.runs import KeptRun
 from common.reporting.budget import duration
 
 MARGIN = 0.05
-"""Smaller differences count as none: a part of the scale, see `Unit`."""
+"""Smaller differences count as none; a part of the scale of `Unit`."""
 LATE = 2 / 3
-"""A method that gains more than the margin after this part of its runs is still learning."""
+"""A method that gains more than the margin after this part of its runs still learns."""
 _OVERTIME = 1.01
 """Runs of one length end milliseconds apart."""
 
 Measure = Callable[[pandas.Series], float]
-"""Of a run's values, in their order."""
+"""A function of a run's values in their order."""
 Lines = Mapping[tuple[str, str], Sequence[pandas.Series]]
 """{(setting, environment): a run's values by their positions, for each seed}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What differences are counted in: returns of the Control Suite, whose largest is 1000, percent
-    of a human's score on Atari, percent of the larger of both values elsewhere.
+    """The unit of differences.
+
+    It is a point of return on the Control Suite, percent of a human's score on Atari, and percent
+    of the larger of both values elsewhere.
+
+    Attributes:
+      name: after a number.
+      largest: the scale, 1000 points or 100 %.
     """
 
     name: str
@@ -36,6 +42,7 @@ class Unit:
 
     @classmethod
     def of(cls, environment: str, y: str) -> "Unit":
+        """Returns the unit of a quantity of an environment."""
         suite = environment.partition(":")[0] if y == EPISODE_RETURN else ""
         return {"control": cls("", 1000.0), "atari": cls(" % of a human", 100.0)}.get(
             suite, cls(" %", 100.0)
@@ -43,7 +50,7 @@ class Unit:
 
     @property
     def margin(self) -> float:
-        """See `MARGIN`."""
+        """`MARGIN` in this unit."""
         return MARGIN * self.largest
 
 
@@ -51,10 +58,15 @@ class Unit:
 class Task:
     """Both settings on a task, at the time that all their runs of it reach.
 
-    first, second: a value a seed, as measured. gain: of the one that gained more after `LATE` of
-    the time. has_learnt: whether one of them ends more than the margin above its first value, mean
-    over seeds; taken for granted of what is no return. end: that time. factor: makes values the
-    unit's.
+    Attributes:
+      environment: the task.
+      first: the measured value of each seed of the first setting.
+      second: likewise of the second.
+      gain: since `LATE` of the time, of the setting that gained more.
+      has_learnt: whether one of them ends more than the margin above its first value, mean over
+        seeds; always true of a quantity that is no return.
+      end: that time.
+      factor: converts values to the unit.
     """
 
     environment: str
@@ -67,17 +79,23 @@ class Task:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there are two seeds of each."""
+        """Whether both have two seeds."""
         return min(len(self.first), len(self.second)) >= 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two settings.
+    """Two settings with their difference.
 
-    tasks: that both were run on and one has learnt; those with two seeds of each if there are any.
-    unlearnt: tasks on which neither has learnt. interval: of the first's values less the second's,
-    mean over tasks; None if no task that counts has two seeds of each.
+    Attributes:
+      first: the first setting.
+      second: the second setting.
+      tasks: that both were run on and one has learnt; if there are any with two seeds of each, only
+        those.
+      unlearnt: tasks on which neither has learnt.
+      unit: of the interval.
+      interval: of the first's values less the second's, mean over tasks; None if no task that
+        counts has two seeds of each.
     """
 
     first: str
@@ -89,11 +107,11 @@ class Pair:
 
     @property
     def is_learning(self) -> bool:
-        """Whether one of them still gains more than the margin when its runs end."""
+        """Whether one of them gains more than the margin at the end of its runs."""
         return float(np.mean([task.factor * task.gain for task in self.tasks])) > self.unit.margin
 
     def words(self, x: str) -> str:
-        """Both, with their numbers; `x` is the column that `Task.end` is of."""
+        """Returns both with their numbers; `x` is the column of `Task.end`."""
         text = f"{self.first} - {self.second}"
         if self.interval is not None:
             one = self.interval
@@ -119,13 +137,9 @@ def compare(
     measure: Measure,
     human: pandas.DataFrame | None = None,
 ) -> Pair:
-    """Compares two settings.
+    """Compares two settings by a measure of their runs' values, which are of the column `y`.
 
-    Args:
-      environments: the tasks to look at.
-      y: the column that the values are of.
-      measure: of each run.
-      human: scores of Atari games, as `reported.atari_scores`, if they are among the tasks.
+    Atari games need `human`, the scores of `Reported.atari_scores`.
     """
     tasks, unit = [], Unit("", 1000.0)
     for environment in environments:
@@ -146,8 +160,8 @@ def compare(
     return Pair(first, second, tuple(enough or learnt), unlearnt, unit, interval)
 
 
-def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns) -> Lines:
-    """The values of runs that have ended; see `KeptRun.points` for the arguments."""
+def lines_of(runs: Iterable[KeptRun], x: str, y: str, returns: Returns) -> Lines:
+    """Returns the values of runs that have ended; see `KeptRun.points` for the arguments."""
     lines: dict[tuple[str, str], list[pandas.Series]] = {}
     for run in runs:
         points = run.points(x, y, returns) if run.has_ended else ()
@@ -182,18 +196,19 @@ def _task(environment: str, both, y: str, measure: Measure, human: pandas.DataFr
 
 
 def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
-    """Makes values of both settings those of `Unit.of`."""
+    """Returns the factor that converts values of both settings to `Unit.of`."""
     suite = environment.partition(":")[0] if y == EPISODE_RETURN else ""
     if suite == "control":
         return 1.0
     if suite == "atari":
-        return float(selection.percent_of_human(environment, human))
+        none, one = selection.human_normalised(environment, pandas.Series([0.0, 1.0]), human)
+        return float(100 * (one - none))
     return float(100 / (max(abs(np.mean(side)) for side in values) or 1.0))
 
 
 def _words(task: Task, x: str) -> str:
     return (
-        f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
+        f"{task_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
         f"after {_position(task.end, x)}"
     )
 

@@ -1,44 +1,40 @@
-"""What of an experiment is there, what is cut or missing, and what the rest will take."""
+"""The plan of an experiment: which runs are finished, cut or missing, and the time they take."""
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import pathlib
 import sys
 
-from common.experiments import registry, status
-from common.experiments.registry import Experiment, Paper, Run, UnknownError
+from common.experiments import status
+from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_path
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
-from common.program import available, resources
 from common.reporting.budget import Budget
+from common.reporting.errors import UserError
 from common.reporting.provenance import as_typed
-from common.reporting.run_directory import RunDirectoryError
 
 DEFAULT_SCALE = "workstation"
-"""Of runs to make, where none is asked for."""
+"""The scale of new runs, if none is asked for."""
 DEFAULT_SEEDS = 3
-"""Where the paper does not say how many."""
+"""The number of seeds if the paper does not say."""
 _START_MINUTES = 0.5
-"""Of each run, beside its budget: starting processes, compiling, the last evaluation."""
-_DISK_AT_START = 2 * 10**6
-_DISK_AN_HOUR = 5 * 10**6
-"""Bytes of CSV rows, TensorBoard events and logs; four times what was seen."""
-_DEFAULT_HOURS = 24.0
-"""The length of a run without a limit, for the estimate of its disk."""
-
-
-class PlanError(ValueError):
-    """The plan cannot be carried out; one line that says what to do."""
+"""The time of each run beside its budget: starting processes, compiling, the last evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
     """A run of a scale and a seed.
 
-    directory: where it works; where it is, if it is finished.
-    flags: arguments of its program, all but limits, workdir and the words for run.json.
-    changes: what differs from the paper's run, a phrase each.
-    minutes: that it still needs, None if that cannot be told. disk: bytes that it still needs.
+    Attributes:
+      run: curve and environment.
+      seed: of the run.
+      directory: where it will be made; where it is, if it is finished.
+      scale: name of the scale.
+      budget: its limits.
+      flags: arguments of its program, except limits, workdir and what only run.json shows.
+      changes: what differs from the paper's run, a phrase each.
+      status: how far it was when the plan was made.
+      minutes: that it still needs; None if that is unknown.
     """
 
     run: Run
@@ -50,16 +46,15 @@ class PlannedRun:
     changes: tuple[str, ...]
     status: Status
     minutes: float | None
-    disk: int
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Setting, environment and seed in words."""
         return f"{self.run.setting} on {self.run.environment}, seed {self.seed}"
 
     @property
     def command(self) -> list[str]:
-        """Starts the run, or goes on with it."""
+        """The command that starts or resumes the run."""
         changes = ["--scale_changes=" + "; ".join(self.changes)] if self.changes else []
         return [
             *as_typed([sys.executable]),
@@ -73,7 +68,7 @@ class PlannedRun:
         ]
 
     def look(self) -> Status:
-        """How far it is by now."""
+        """Returns how far it is now."""
         return status.look(self.directory, self.budget, status.identity_of(self.flags))
 
 
@@ -81,7 +76,7 @@ class PlannedRun:
 class Plan:
     """An experiment's runs at a scale.
 
-    Seed by seed, and task by task within, so that there soon is something to see.
+    They are in order of seeds and then of tasks, so that there is soon something to see.
     """
 
     paper: Paper
@@ -90,24 +85,19 @@ class Plan:
     runs: tuple[PlannedRun, ...]
 
     def of(self, *states: State) -> tuple[PlannedRun, ...]:
-        """The runs that are in one of these states."""
+        """Returns the runs that are in one of these states."""
         return tuple(run for run in self.runs if run.status.state in states)
 
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
-        """What is cut or missing, in order."""
+        """The cut and the missing runs, in order."""
         return self.of(State.CUT, State.MISSING)
 
     @property
     def minutes(self) -> float | None:
-        """What the rest takes, one run after the other; None if that cannot be told."""
+        """The time of the runs to do, one after the other; None if it is unknown."""
         parts = [run.minutes for run in self.to_do]
         return None if None in parts else sum(parts)
-
-    @property
-    def disk(self) -> int:
-        """Bytes that the rest takes."""
-        return sum(run.disk for run in self.to_do)
 
 
 def make_plan(
@@ -122,11 +112,14 @@ def make_plan(
     """Looks at the run directories and plans the rest; changes nothing.
 
     Args:
+      paper: of the experiment.
+      experiment: to run.
       scale: one of the paper's, or any other.
-      roots: where runs are looked for; new ones, and those to go on with, are in the first.
-      tasks: environments, with or without their suite; all if None.
-      settings: curves; all if None.
-      num_seeds: 0 to so many; if None the scale's number, else the paper's, or `DEFAULT_SEEDS`.
+      roots: where runs are looked for; new and resumed ones are in the first.
+      tasks: environments, with or without their suite; None: all.
+      settings: curves; None: all.
+      num_seeds: seeds are 0 to num_seeds - 1; None: the scale's number, else the paper's, else
+        `DEFAULT_SEEDS`.
 
     Raises:
       UnknownError: the experiment has no such task or setting; the message lists all.
@@ -151,28 +144,6 @@ def make_plan(
     return Plan(paper, experiment, scale, tuple(planned))
 
 
-def disk_line(plan: Plan, root: pathlib.Path) -> str:
-    """What the rest takes of the disk where `root` is, for people."""
-    free = available.disk(root)
-    needed = f"{resources.size(plan.disk)} of disk"
-    return needed if free is None else f"{needed} of {resources.size(free)} free"
-
-
-def check_disk(plan: Plan, root: pathlib.Path) -> None:
-    """Checks that the rest fits on the disk where `root` is.
-
-    Raises:
-      PlanError: it would not fit.
-    """
-    free = available.disk(root)
-    if free is not None and plan.disk > free:
-        raise PlanError(
-            f"not enough disk for {plan.experiment.name} of {plan.paper.title}: it needs about "
-            f"{disk_line(plan, root)} at {root}: give --runs=DIR on another disk, or fewer "
-            "--tasks, --settings or --seeds"
-        )
-
-
 def _plan_run(
     paper: Paper,
     experiment: Experiment,
@@ -184,39 +155,21 @@ def _plan_run(
 ) -> PlannedRun:
     reported = experiment.budget_of(run)
     budget = scale.budget_of(reported)
+    module, choices = run.program.module, run.choices
     flags = (
         f"--environment={run.environment}",
         f"--seed={seed}",
         *run.flags,
-        *(change.flag for change in scale.changes_of(run.program.module, run.choices)),
+        *(change.flag for change in scale.changes_of(module, choices)),
     )
-    path = registry.run_path(paper.name, scale.name, run.setting, run.environment, seed)
+    path = run_path(paper.name, scale.name, run.setting, run.environment, seed)
     identity = status.identity_of(flags)
     found = [(root / path, status.look(root / path, budget, identity)) for root in roots]
     finished = (one for one in found if one[1].state is State.FINISHED)
     directory, seen = next(finished, found[0])
+    changes = tuple(scale.differences(reported, module, choices, experiment.states_budget))
     minutes = _minutes_left(budget, seen.progress, speeds)
-    return PlannedRun(
-        run,
-        seed,
-        directory,
-        scale.name,
-        budget,
-        flags,
-        tuple(
-            scale.differences(reported, run.program.module, run.choices, experiment.states_budget)
-        ),
-        seen,
-        minutes,
-        _disk_bytes(run.program.parameters, minutes),
-    )
-
-
-def _disk_bytes(parameters: int, minutes: float | None) -> int:
-    """Returns the bytes of three checkpoints (two kept, one being written), rows and logs."""
-    checkpoint = 4 * 4 * parameters  # networks, targets and two moments, float32
-    hours = _DEFAULT_HOURS if minutes is None else minutes / 60
-    return round(_DISK_AT_START + 3 * checkpoint + hours * _DISK_AN_HOUR)
+    return PlannedRun(run, seed, directory, scale.name, budget, flags, changes, seen, minutes)
 
 
 def _chosen(
@@ -241,13 +194,13 @@ def _without_suite(environment: str) -> str:
 
 
 def _speeds(folders: Iterable[pathlib.Path]) -> tuple[float, float]:
-    """Actor and learner steps a minute over all runs that are below; 0 where there are none."""
+    """Returns actor and learner steps a minute over all runs below; 0 if there are none."""
     runs = []
     for path in (path for folder in folders for path in folder.glob("*/*/seed_*/learner.csv")):
         try:
             runs.append(status.read_progress(path.parent))
-        except RunDirectoryError:
-            continue  # whoever plans this run is told
+        except UserError:
+            continue  # the plan of this run names the error
     minutes = sum(run.wall_seconds for run in runs) / 60
     if not minutes:
         return 0.0, 0.0

@@ -1,20 +1,26 @@
-"""How large a run is: its budget, and what else its scale changes from the paper.
+"""The scales of runs: their budgets, and what else they change from the paper.
 
 Runs of different scales live in different directories and never meet in a figure.
 """
 
 from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 from common.reporting.budget import Budget
+
+SMOKE = "smoke"
+"""The name of the scale whose runs only show that everything works."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """An argument of a run's program that the paper's run has not.
+    """An argument of a run's program that the paper's run does not have.
 
-    flag: "--num_actors=8". text: what that is and what the paper has, "8 actors instead of 32".
-    program: the module of the program whose runs it changes; "": of all that the paper has.
+    Attributes:
+      flag: "--num_actors=8".
+      text: what that is and what the paper has, "8 actors instead of 32".
+      program: the module of the program whose runs change; "": of all that the paper has.
     """
 
     flag: str
@@ -26,15 +32,20 @@ class Change:
         """The flag's name: "num_actors"."""
         return flag_name(self.flag)
 
+    def matches(self, value: Any) -> bool:
+        """Returns whether `value` is the one that this change gives its flag."""
+        return same_value(value, self.flag.partition("=")[2])
+
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """A size of runs, by name.
+    """A size of runs.
 
-    name: also of the directory: results/runs/<paper>/<name>/.
-    title: for people, what it is meant for.
-    budget: of each run; None leaves each experiment the paper's.
-    changes: what else differs from the paper. A run's own flags win over them.
+    Attributes:
+      name: also of the directory results/runs/<paper>/<name>/.
+      title: what it is meant for, a phrase.
+      budget: of each run; None leaves each experiment the paper's.
+      changes: what else differs from the paper. A run's own flags win over them.
     """
 
     name: str
@@ -43,11 +54,11 @@ class Scale:
     changes: tuple[Change, ...] = ()
 
     def budget_of(self, reported: Budget) -> Budget:
-        """The budget of a run whose paper gives it `reported`."""
+        """Returns the budget of a run whose paper gives it `reported`."""
         return reported if self.budget is None else self.budget
 
     def changes_of(self, program: str, run_flags: Sequence[str]) -> tuple[Change, ...]:
-        """The changes that a run of `program` with these flags of its own takes over."""
+        """Returns the changes that apply to a run of `program` with these flags of its own."""
         own = {flag_name(flag) for flag in run_flags}
         return tuple(
             change
@@ -58,9 +69,12 @@ class Scale:
     def differences(
         self, reported: Budget, program: str, run_flags: Sequence[str], is_stated: bool = True
     ) -> list[str]:
-        """What differs from the paper's run, a phrase each; none for the paper's own scale.
+        """Returns what differs from the paper's run, a phrase each; none at the paper's scale.
 
         Args:
+          reported: the paper's budget.
+          program: module of the run's program.
+          run_flags: of the run's own.
           is_stated: whether `reported` is in the paper.
         """
         budget = self.budget_of(reported)
@@ -70,10 +84,18 @@ class Scale:
 
 
 PAPER = Scale("paper", "the paper's actors and hours")
-SMOKE = "smoke"
-"""The name of the scale whose runs show that all of it works, and nothing else."""
 
 
 def flag_name(flag: str) -> str:
-    """ "num_actors" of "--num_actors=8"."""
+    """Returns "num_actors" for "--num_actors=8"."""
     return flag.removeprefix("--").partition("=")[0]
+
+
+def same_value(value: Any, text: str) -> bool:
+    """Returns whether a value of JSON is the one that a flag's text says."""
+    if isinstance(value, list):
+        value = str(tuple(value))
+    try:
+        return float(value) == float(text)
+    except (TypeError, ValueError):
+        return str(value).replace(" ", "").lower() == text.replace(" ", "").lower()

@@ -1,4 +1,4 @@
-"""Claims that a speed grows in proportion to something."""
+"""A test of claims that a speed grows in proportion to something."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -10,16 +10,17 @@ from common.experiments import pairs, selection
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.comparison import nothing
-from common.experiments.registry import Experiment, Paper
+from common.experiments.paper import Experiment, Paper
 
 _TOLERANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Proportional:
-    """Whether what the experiment shows is proportional to a number that its settings have.
+    """A test whether what the experiment shows is proportional to a number of its settings.
 
-    sizes: {setting: that number}.
+    Attributes:
+      sizes: {setting: that number}.
     """
 
     sizes: Mapping[str, float]
@@ -38,7 +39,7 @@ class Proportional:
             lines = pairs.lines_of(
                 runs, selection.clock(experiment), experiment.y, experiment.returns
             )
-            take = selection.final_of(experiment.y).take
+            take, _ = selection.final_of(experiment.y)
             points = [
                 (self.sizes[setting], take(line))
                 for (setting, _), of in lines.items()
@@ -57,7 +58,10 @@ class Proportional:
     def _conclude(
         self, points: np.ndarray, scale: str, crowded: Sequence[tuple[float, int]]
     ) -> Finding:
-        """Of [runs, 2] logarithms; crowded: sizes above their machine's cores, with these."""
+        """Returns the finding on [runs, 2] logarithms of size and value.
+
+        `crowded` are the sizes above their machine's cores, with these cores.
+        """
         line = stats.linregress(points[:, 0], points[:, 1])
         reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr
         low, high = line.slope - reach, line.slope + reach

@@ -1,4 +1,4 @@
-"""On how many of its tasks a claim must hold, where the paper says more than "on average"."""
+"""The part of its tasks on which a claim must hold, if the paper says more than "on average"."""
 
 import dataclasses
 from fractions import Fraction
@@ -9,7 +9,10 @@ import math
 class Share:
     """A part of the tasks.
 
-    words: for it. part: of the tasks. is_exceeded: more than that part, not just as much.
+    Attributes:
+      words: for it.
+      part: of the tasks.
+      is_exceeded: more than that part is needed, not just as much.
     """
 
     words: str
@@ -17,16 +20,16 @@ class Share:
     is_exceeded: bool = False
 
     def least(self, num_tasks: int) -> int:
-        """The fewest of so many tasks that are enough."""
+        """Returns the fewest of so many tasks that are enough."""
         size = self.part * num_tasks
         return math.floor(size) + 1 if self.is_exceeded else math.ceil(size)
 
 
 EACH = Share("each task", Fraction(1))
-"""Of "uniformly", "never", "on both tasks"."""
+"""For "uniformly", "never", "on both tasks"."""
 MOST = Share("more than half of the tasks", Fraction(1, 2), is_exceeded=True)
-"""Of "most" and "generally"."""
+"""For "most" and "generally"."""
 MANY = Share("a third of the tasks or more", Fraction(1, 3))
-"""Of "many" and "often": no paper says how many that are."""
+"""For "many" and "often"; no paper says how many that are."""
 SOME = Share("one task or more", Fraction(0), is_exceeded=True)
-"""Of "some"."""
+"""For "some"."""

@@ -1,14 +1,15 @@
-"""How far the run in a directory is, as its files say."""
+"""The progress of the run in a directory, as its files say."""
 
 from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
-import json
 import pathlib
 from typing import Any
 
+from common.experiments.scales import same_value
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
+from common.reporting.errors import UserError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 _PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
@@ -17,7 +18,7 @@ IN_ORDER = ("finished", "stopped")
 
 
 class State(enum.StrEnum):
-    """How far a run is."""
+    """The state of a run."""
 
     FINISHED = "finished"
     CUT = "cut"
@@ -27,7 +28,7 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a run has done: the last row of its learner.csv."""
+    """The last row of a run's learner.csv."""
 
     wall_seconds: float = 0
     actor_steps: float = 0
@@ -36,7 +37,13 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """What is in a run directory; note: why it is unusable, one line that says what to do."""
+    """The status of a run directory.
+
+    Attributes:
+      state: of the run.
+      progress: of the run.
+      note: why it is unusable, one line that says what to do.
+    """
 
     state: State
     progress: Progress = Progress()
@@ -44,14 +51,16 @@ class Status:
 
 
 def look(directory: pathlib.Path, budget: Budget, identity: Mapping[str, str]) -> Status:
-    """How far the run in a directory is; changes nothing.
+    """Returns the status of the run in a directory; changes nothing.
 
-    A run is finished if its newest start ended in order and its budget is used up: one whose budget
-    has grown since is cut, and can go on. It is unusable if it is another run, if one of its files
-    is damaged, or if another program runs it at this moment.
+    A run is finished if its newest start ended in order and its budget is reached. With a larger
+    budget it is cut, and can be resumed. It is unusable if it is another run, if one of its files
+    is damaged, or if another program runs it now.
 
     Args:
-      identity: what its config.json has to say, see `identity_of`.
+      directory: of the run.
+      budget: of the run.
+      identity: what its config.json must say, see `identity_of`.
     """
     files = RunDirectory(directory)
     if not files.config_json.exists():
@@ -59,19 +68,21 @@ def look(directory: pathlib.Path, budget: Budget, identity: Mapping[str, str]) -
     try:
         _check_identity(files, identity)
         progress = read_progress(directory)
-        if _outcome(files) in IN_ORDER and budget.reached(**dataclasses.asdict(progress)):
+        starts = files.read_starts()
+        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
+        if has_ended and budget.reached(**dataclasses.asdict(progress)):
             return Status(State.FINISHED, progress)
-        with files.hold():  # whoever runs it holds it
+        with files.hold():  # fails while another program runs it
             return Status(State.CUT, progress)
-    except RunDirectoryError as error:
+    except UserError as error:
         return Status(State.UNUSABLE, note=str(error))
 
 
 def read_progress(directory: pathlib.Path) -> Progress:
-    """What the run in `directory` has done so far.
+    """Returns what the run in `directory` has done so far.
 
     Raises:
-      RunDirectoryError: the last row of its learner.csv is damaged.
+      CsvError, RunDirectoryError: the last row of its learner.csv is damaged.
     """
     path = RunDirectory(directory).learner_csv
     row = csv_rows.last_row(path)
@@ -87,10 +98,10 @@ def read_progress(directory: pathlib.Path) -> Progress:
 
 
 def identity_of(flags: Iterable[str]) -> dict[str, str]:
-    """What config.json has to say of a run with these arguments, by dotted names.
+    """Returns what config.json must say of a run with these arguments, by dotted names.
 
-    That is environment, seed, actors and each hyperparameter that is among them. Those that
-    `--setting` stands for are left to the program, which compares them when it goes on with a run.
+    That is environment, seed, actors and each hyperparameter that is among the arguments. Those
+    that `--setting` implies are left to the program, which compares them when it resumes a run.
     """
     values = (flag.removeprefix("--").partition("=")[::2] for flag in flags)
     return {
@@ -106,31 +117,8 @@ def _check_identity(files: RunDirectory, identity: Mapping[str, str]) -> None:
         there: Any = config
         for part in name.split("."):
             there = there.get(part) if isinstance(there, dict) else None
-        if not _same(there, wanted):
+        if not same_value(there, wanted):
             raise RunDirectoryError(
                 f"{files.config_json} is of another run, {name} is {there}, not {wanted}: move "
                 f"{files.path} away, or give other --runs"
             )
-
-
-def _same(there: Any, flag: str) -> bool:
-    """Whether a value of config.json is the one that a flag's text says."""
-    if isinstance(there, list):
-        there = str(tuple(there))
-    try:
-        return float(there) == float(flag)
-    except (TypeError, ValueError):
-        return str(there).replace(" ", "").lower() == flag.replace(" ", "").lower()
-
-
-def _outcome(files: RunDirectory) -> str | None:
-    """How the newest start ended; None if it was killed, or there is none."""
-    try:
-        return json.loads(files.run_json.read_text())["starts"][-1]["outcome"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, LookupError, TypeError) as error:
-        raise RunDirectoryError(
-            f"{files.run_json} is not the record of a run ({error}): mend it, or move "
-            f"{files.path} away"
-        ) from None

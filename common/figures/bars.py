@@ -1,15 +1,24 @@
-"""Final values as bars, in groups."""
+"""Final values as groups of bars."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 
+from common.figures import figure_page
 from common.figures.palette import Style
 
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A method in a group: its mean, and the ends of its error bar, None with one seed."""
+    """A method in a group.
+
+    Attributes:
+      label: of the method.
+      style: of the method.
+      value: mean over seeds.
+      low: lower end of the error bar; None with one seed.
+      high: upper end of the error bar; None with one seed.
+    """
 
     label: str
     style: Style
@@ -26,16 +35,16 @@ def draw(
     caption: str,
     path: pathlib.Path,
 ) -> list[pathlib.Path]:
-    """Draws the groups beside each other, and returns the files, as `panels.draw` does.
+    """Draws the groups side by side, and returns the files as `panels.draw` does.
 
     Args:
-      groups: {name: bars}. With one group each bar has its name below it and there is no legend.
-      y_label: of the vertical axis, which begins at 0 if no value is below.
-      lines: reported numbers, as (value, label).
+      groups: {name: bars}. In a lone group each bar has its name below it and no legend.
+      y_label: of the vertical axis.
+      lines: reported numbers as (value, label).
+      title: text above.
+      caption: text below.
+      path: of the files, without suffix.
     """
-    # Here, because drawing is no business of most processes that import this package.
-    from common.figures import figure_page
-
     page = figure_page.Page([figure_page.Block(1, 1, share=True)], wide=len(groups) > 3)
     ((place,),) = page.blocks
     place.grid(False, axis="x")

@@ -1,7 +1,4 @@
-"""A page of panels with its title above, legend and explanation below, written as PNG and PDF.
-
-Whoever draws imports this only then: most processes of a run have no use for matplotlib.
-"""
+"""A page of panels with title, legend and caption, written as PNG and PDF."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -15,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
-"""Points of type on a page that is as wide as a column of text on a screen."""
+"""Sizes of type in points."""
 GREY = "0.45"
 
 _WIDTH = {1: 4.6, 2: 6.0}
@@ -27,7 +24,13 @@ _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A grid of panels. share: whether all have the same axes."""
+    """A grid of panels.
+
+    Attributes:
+      rows: of the grid.
+      columns: of the grid.
+      share: whether all panels have the same axes.
+    """
 
     rows: int
     columns: int
@@ -35,11 +38,11 @@ class Block:
 
 
 class Page:
-    """Blocks of axes beside each other, each as high as the page.
+    """Blocks of axes side by side, each as high as the page.
 
     Args:
-      blocks: with 1 to 6 columns together. The panels of one with fewer rows are larger.
-      wide: whether the page is as wide as text, whatever its columns.
+      blocks: with 1 to 6 columns together. Panels of a block with fewer rows are larger.
+      wide: whether the page has its full width whatever its columns.
 
     Attributes:
       blocks: the axes of each block, row by row.
@@ -73,15 +76,15 @@ class Page:
     def save(
         self, title: str, legend: Mapping[str, Artist], caption: str, path: pathlib.Path
     ) -> list[pathlib.Path]:
-        """Writes `path` with .png and .pdf for a suffix, and returns both.
+        """Writes `path` with the suffixes .png and .pdf, and returns both files.
 
-        The same contents give the same bytes: no dates and no versions are in the files.
+        The same contents give the same bytes, because the files have no dates and versions.
 
         Args:
           title: of the page.
-          legend: {label: what has it}, in order.
-          caption: a sentence or more, broken into lines here.
-          path: its directory is made if it does not exist.
+          legend: {label: artist}, in order.
+          caption: sentences, which are wrapped here.
+          path: without suffix; its directory is made if it does not exist.
         """
         longest = max(map(len, legend), default=1)
         columns = max(1, int(self._width * 72 / (longest * NORMAL * 0.52 + 40)))
@@ -132,7 +135,7 @@ class Page:
         return files
 
     def _fix_positions(self) -> None:
-        """Ends the layout's work: its solver's last digits differ between starts of Python."""
+        """Rounds the layout, whose solver's last digits differ between starts of Python."""
         self._figure.draw_without_rendering()
         self._figure.set_layout_engine("none")
         for axes in self._figure.axes:

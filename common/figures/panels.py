@@ -1,20 +1,28 @@
-"""Learning curves, a panel a task, as papers arrange them."""
+"""Learning curves in panels, a task each, arranged as papers do."""
 
 from collections.abc import Sequence
 import dataclasses
 import pathlib
 
+from matplotlib.ticker import MaxNLocator
 import numpy as np
 
+from common.figures import figure_page
 from common.figures.palette import Style
+from common.reporting.curves import count_text
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """A method on a task.
 
-    label, style: the same in all panels.
-    x: [P] positions. middle: [P]. low, high: [P] of what is shaded, or None.
+    Attributes:
+      label: the same in all panels.
+      style: the same in all panels.
+      x: positions [P].
+      middle: values [P].
+      low: lower end of the shaded band [P]; None: nothing is shaded.
+      high: upper end of the shaded band [P].
     """
 
     label: str
@@ -29,8 +37,11 @@ class Curve:
 class Panel:
     """A task. Without curves only its name is shown.
 
-    end: where our runs end, marked if the axis goes on; None without curves.
-    lines: horizontal ones of reported numbers, as (value, label).
+    Attributes:
+      title: the task in words.
+      curves: of the task.
+      end: where our runs end, marked if the axis goes on; None without curves.
+      lines: horizontal lines of reported numbers, as (value, label).
     """
 
     title: str
@@ -43,9 +54,11 @@ class Panel:
 class Axes:
     """The panels' axes.
 
-    x_column: what x is: "wall_seconds", "actor_steps", "learner_steps", "environment_frames".
-    x_limit: where the horizontal axis ends in all panels; None: in each where its runs end.
-    y_label: of the vertical one. y_limits: of all vertical ones; None: each its own.
+    Attributes:
+      x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
+      x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
+      y_label: of the vertical axis.
+      y_limits: of the vertical axis in all panels; None: each panel has its own.
     """
 
     x_column: str
@@ -56,7 +69,7 @@ class Axes:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Panels that have the same axes: a whole figure, a half of it, or a row."""
+    """Panels with the same axes: a whole figure, a half of it, or a row."""
 
     panels: tuple[Panel, ...]
     axes: Axes
@@ -71,19 +84,15 @@ _X_LABELS = {
     "environment_frames": "environment frames",
 }
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
-_COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MARGIN = 1.02
 
 
 def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) -> list[pathlib.Path]:
-    """Draws the panels, and returns the files: `path` with .png and .pdf for a suffix.
+    """Draws the panels, and returns the files: `path` with the suffixes .png and .pdf.
 
-    Parts with as many panels each, more than one, are rows; others stand beside each other. Rows
-    that show other curves each have a legend beside them, else there is one for all.
+    Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
+    with different curves have a legend each beside them, else there is one for all.
     """
-    # Here, because drawing is no business of most processes that import this package.
-    from common.figures import figure_page
-
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
     if are_rows:
@@ -106,14 +115,9 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
         above, below = (parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)])
         same_titles = [one.title for one in above.panels] == [one.title for one in part.panels]
         same_unit = _unit(below) == _unit(part)
-        look = _Look(
-            width,
-            figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
-            max(2, 8 - columns),
-            has_titles=not (are_rows and number and same_titles),
-            has_unit=not (are_rows and number < len(parts) - 1 and same_unit),
-        )
-        legends.append(_draw_part(places, part, look, marks))
+        has_titles = not (are_rows and number and same_titles)
+        has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
+        legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
@@ -131,32 +135,22 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
     return page.save(title, together | marks, caption, path)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Look:
-    """How a part is drawn: columns of its grid, points of titles, how many ticks at most."""
+def _draw_part(
+    places, part: Part, width: int, columns: int, marks: dict, has_titles: bool, has_unit: bool
+) -> dict:
+    """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
 
-    columns: int
-    title_size: float
-    num_ticks: int
-    has_titles: bool
-    has_unit: bool
-
-
-def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
-    """Draws the panels of a part, adds to `marks`, and returns {label: line}."""
-    from matplotlib.ticker import MaxNLocator
-
-    from common.figures import figure_page
-
+    The page has `columns` of panels; the more there are, the smaller is the text.
+    """
     axes = part.axes
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        if look.has_titles:
+        if has_titles:
             place.set_title(
                 panel.title,
                 pad=3,
-                fontsize=look.title_size,
+                fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
                 color="black" if panel.curves else figure_page.GREY,
             )
         legend |= _draw_curves(place, panel, size)
@@ -181,12 +175,12 @@ def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
         if axes.y_limits is not None:
             low, high = axes.y_limits
             place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
-        place.xaxis.set_major_locator(MaxNLocator(look.num_ticks, steps=[1, 2, 3, 5, 10]))
+        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
-            place.xaxis.set_major_formatter(_count)
-        if number % look.columns == 0:
+            place.xaxis.set_major_formatter(lambda value, _: count_text(value))
+        if number % width == 0:
             place.set_ylabel(axes.y_label, fontsize=figure_page.NORMAL)
-        if look.has_unit and number + look.columns >= len(part.panels):
+        if has_unit and number + width >= len(part.panels):
             place.set_xlabel(unit, fontsize=figure_page.NORMAL)
             place.tick_params(labelbottom=True)
     for place in places[len(part.panels) :]:
@@ -199,7 +193,7 @@ def _share(axes: Axes) -> bool:
 
 
 def _columns(count: int) -> int:
-    """Of a grid that leaves few places empty; four if that does not matter."""
+    """Returns the columns of a grid with few empty places; four if all are equal in that."""
     if count <= 3:
         return count
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
@@ -234,16 +228,9 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
 
 
 def _unit(part: Part) -> tuple[str, float]:
-    """The label of the horizontal axis and the size of its unit."""
+    """Returns the label of the horizontal axis and the size of its unit."""
     if part.axes.x_column in _X_LABELS:
         return _X_LABELS[part.axes.x_column], 1
     limit = part.axes.x_limit or max(panel.end or 0 for panel in part.panels)
     name, size = next(one for one in _TIMES if limit >= 2 * one[1] or one[1] == 1)
     return f"training time ({name})", size
-
-
-def _count(value: float, _: int) -> str:
-    for size, name in _COUNTS:
-        if abs(value) >= size:
-            return f"{value / size:g}{name}"
-    return f"{value:g}"

@@ -1,1 +1,1 @@
-"""Learners: updates in graph, checkpoints, and the process around them."""
+"""Learning: updates in graphs, the loop around them, checkpoints and bookkeeping."""

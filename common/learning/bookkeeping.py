@@ -1,4 +1,4 @@
-"""The counters, rows, checkpoints and published parameters of a run, kept beside its updates."""
+"""Bookkeeping of a run beside its updates: counters, CSV rows, checkpoints and snapshots."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -22,20 +22,21 @@ from common.reporting.run_directory import RunDirectory
 from common.types import Metrics
 
 _POLL_SECONDS = 1.0
-"""Between questions to the replay about what it has accepted."""
+"""Time between requests to the replay for the numbers of accepted items."""
 _QUIET_SECONDS = 2.0
-"""So long without a transition means that the actors have ended: they ask for news each second."""
+"""Time without a transition after which the actors have ended: they check for it every second."""
 _SETTLE_SECONDS = 10.0
+"""Longest wait for the actors' last transitions."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BookkeepingOptions:
-    """What a run's books depend on.
+    """Options of `Bookkeeping`.
 
     Attributes:
-      metrics: names of what the learner's updates report.
-      batch_size: items of an update.
-      num_copies: items made of an actor's step.
+      metrics: names of the metrics that the learner's updates report.
+      batch_size: items per update.
+      num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
     """
@@ -48,9 +49,13 @@ class BookkeepingOptions:
 
 
 class Bookkeeping:
-    """Keeps a run's counters, rows, checkpoints and snapshots; begins with the newest checkpoint.
+    """Keeper of a run's counters, CSV rows, checkpoints and published snapshots.
 
     Call `after_call` after every call of the learner, and `settle` at the end.
+
+    Attributes:
+      counters: of the run.
+      version: version of the newest snapshot, 0 before the first.
     """
 
     def __init__(
@@ -65,15 +70,15 @@ class Bookkeeping:
         """Restores the newest checkpoint, if there is one.
 
         Args:
-          run: the directory for rows and checkpoints.
-          learner: is saved and published.
+          run: the run's directory.
+          learner: the networks and optimisers to save and to publish.
           replay_learner: makes the learner's updates.
           parameters: publishes the snapshots.
-          accepted: asks the replay how many items it has accepted from each incarnation.
-          options: see there.
+          accepted: asks the replay for the number of items accepted from each incarnation.
+          options: periods and sizes.
 
         Raises:
-          As `Checkpoints.restore`.
+          CheckpointError: see `Checkpoints.restore`.
         """
         saved = SavedCounters()
         self._checkpoints = Checkpoints(run.checkpoints, {"learner": learner, "progress": saved})
@@ -94,21 +99,20 @@ class Bookkeeping:
         )
         self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
         self.version = 0
-        """Of the newest snapshot."""
         self._published = 0
         self._polled_at = self._saved_at = time.monotonic()
 
     @property
     def steps(self) -> int:
-        """Learner steps."""
+        """Learner steps done."""
         return int(self._learner.steps)
 
     def parameters(self) -> tf.Tensor:
-        """Returns the learner's parameters at this moment, [P] float32."""
+        """Returns the learner's current parameters, [P] float32."""
         return self._pack()
 
     def publish(self, finished: bool = False) -> None:
-        """Publishes a snapshot, the run's last if `finished`."""
+        """Publishes a snapshot; `finished` marks it as the run's last."""
         self._published = self.steps
         self.version = self._parameters.publish(
             self.parameters(),
@@ -119,7 +123,7 @@ class Bookkeeping:
         )
 
     def save(self) -> None:
-        """Writes a checkpoint; one that cannot be written is skipped, and the log says so."""
+        """Writes a checkpoint, or logs a warning if that fails."""
         self._replay_learner.flush()
         self.counters.store()
         self._saved_at = time.monotonic()
@@ -127,11 +131,15 @@ class Bookkeeping:
             self._checkpoints.save()
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
-            logging.warning("no checkpoint, the one before stays: %s", reason)
+            logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
 
     def after_call(self, metrics: Metrics | None) -> None:
-        """Does what is due after a call that gave these metrics, None if it did nothing."""
-        statistics = self._replay_learner.statistics  # the thread that draws ahead replaces it
+        """Polls the replay, writes a row, publishes and saves, each if it is due.
+
+        Args:
+          metrics: result of the learner's call, None if it made no update.
+        """
+        statistics = self._replay_learner.statistics  # the prefetching thread may replace it
         if metrics is not None:
             self._log.add(metrics)
         row_is_due = self._log.is_due()
@@ -145,7 +153,7 @@ class Bookkeeping:
             self.save()
 
     def settle(self, statistics: Callable[[], Statistics]) -> None:
-        """Saves, waits for the last transitions of actors that end now, and writes the last row.
+        """Saves, waits for the last transitions of the ending actors, and writes the last row.
 
         Args:
           statistics: asks the memory for its counters.
@@ -171,8 +179,8 @@ class Bookkeeping:
         self._log.close()
         if last is not None:
             logging.info(
-                "the replay was given %d items and %d again, removed %d, holds %d; %d priorities "
-                "were of items that were gone",
+                "the replay inserted %d items and refused %d duplicates, removed %d, holds %d; %d "
+                "priority updates came after the removal of their item",
                 last.inserted,
                 last.duplicates,
                 last.removed,
@@ -181,12 +189,12 @@ class Bookkeeping:
             )
 
     def _poll(self) -> None:
-        """Brings the counters up to date, as far as the replay can be asked."""
+        """Updates the counters from the replay, and saves them if its counts were lost."""
         self._polled_at = time.monotonic()
         try:
             items = self._accepted()
         except ServiceUnavailableError:
-            items = {}  # it may be dead: save what only this process knows
+            items = {}  # it may be dead: save the counts that only this process has
         copies = self._options.num_copies
         if self.counters.update({start: count // copies for start, count in items.items()}):
             self.save()

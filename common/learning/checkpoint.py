@@ -1,4 +1,4 @@
-"""Checkpoints: a registry of named state, saved as a whole."""
+"""Checkpoints of named state that is saved and restored as a whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -14,28 +14,39 @@ _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be read, or is not of this run. One line: which file, what to do."""
+    """Error of a checkpoint that cannot be read or belongs to another run.
+
+    The message has one line, which names the file and what to do.
+    """
 
 
 class Checkpoints:
-    """Saves and restores named trackables (modules, variables) in one directory.
+    """The checkpoints of named state in a directory.
 
-    A save is written beside the old one and named last, so a kill in its middle leaves the old one.
+    A new checkpoint is written beside the old one and only then named as the newest, so that the
+    old one stays valid if the process is killed meanwhile.
     """
 
     def __init__(
         self, directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable], keep: int = 2
     ):
+        """Reads nothing yet.
+
+        Args:
+          directory: of the checkpoints.
+          state: modules and variables by name.
+          keep: number of checkpoints that stay on disk.
+        """
         self._directory = pathlib.Path(directory)
         self._checkpoint = tf.train.Checkpoint(**state)
         self._keep = keep
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint; False if there is none.
+        """Restores the newest checkpoint; returns False if there is none.
 
         Raises:
-          CheckpointError: it cannot be read, or does not fit the state. Nothing on disk is changed,
-            but the state may be half restored: do not save it.
+          CheckpointError: it cannot be read, or does not fit the state. The files are unchanged,
+            but the state may be partly restored: do not save it.
         """
         path = newest(self._directory)
         if path is None:
@@ -44,15 +55,16 @@ class Checkpoints:
         return True
 
     def save(self) -> None:
-        """Saves all of the state.
+        """Saves the state.
 
-        The files are on the disk before the directory's `checkpoint` file names them, so that
-        neither a kill nor a power cut leaves a save that cannot be read as the newest one.
+        The files are on the disk before the directory's file `checkpoint` names them, so that even
+        after a kill or a power cut the newest checkpoint is readable.
 
         Raises:
-          tf.errors.OpError or OSError: the disk is full, for example. The save before stays.
+          tf.errors.OpError: the files cannot be written; the previous checkpoint stays.
+          OSError: likewise, such as on a full disk.
         """
-        self._remove_remains()
+        self._remove_partial_files()
         saves = _saves(self._directory)
         number = 1 + (_number(saves[-1]) if saves else 0)
         path = self._directory / f"{_PREFIX}-{number}"
@@ -69,7 +81,7 @@ class Checkpoints:
             _remove(save)
 
     def _write_names(self, saves: Sequence[str]) -> None:
-        """Makes the last of these the newest save, in the form in which TensorFlow reads it."""
+        """Names the last of `saves` as the newest checkpoint, in TensorFlow's own file format."""
         lines = [f'model_checkpoint_path: "{saves[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
         temporary = self._directory / f".{_NAMES_FILE}"
@@ -77,21 +89,21 @@ class Checkpoints:
         _sync(temporary)
         os.replace(temporary, self._directory / _NAMES_FILE)
 
-    def _remove_remains(self) -> None:
-        """Removes what a save that was killed has left."""
-        for remains in self._directory.glob(f"{_PREFIX}-*_temp*"):
-            shutil.rmtree(remains, ignore_errors=True)
+    def _remove_partial_files(self) -> None:
+        """Removes the temporary directories of saves that were killed."""
+        for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
-    """Returns the prefix of the newest save's files, None if there is none.
+    """Returns the prefix of the newest checkpoint's files, None if there is no checkpoint.
 
-    That is the one which the directory's `checkpoint` file names. Where there is no such file, be
-    it that the first save was cut off before it or that a person removed it, it is the save of the
-    highest number whose index exists: the index is written last.
+    The directory's file `checkpoint` names the newest one. That file is missing if the first save
+    was cut off or a person removed it. The newest checkpoint is then the one with the highest
+    number that has an index file, because the index is written last.
 
     Raises:
-      CheckpointError: the `checkpoint` file is not one, or names a save whose files are gone.
+      CheckpointError: the file `checkpoint` is malformed, or names a checkpoint without files.
     """
     names = pathlib.Path(directory, _NAMES_FILE)
     if not names.exists():
@@ -109,20 +121,22 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     path = pathlib.Path(state.model_checkpoint_path)
     if not path.with_name(f"{path.name}.index").exists():
         raise CheckpointError(
-            f"{names} names {path.name}, whose files are missing: bring them back, or "
+            f"{names} names {path.name}, whose files are missing: put them back, or "
             + _way_out(names.parent, _saves(names.parent), f"remove the file {_NAMES_FILE}")
         )
     return path
 
 
 def restore_from(path: pathlib.Path, checkpoint: tf.train.Checkpoint) -> None:
-    """Restores every variable of `checkpoint` from the save with this prefix.
+    """Restores every variable of `checkpoint` from files, which may hold other variables too.
 
-    What the save holds beyond that is left alone.
+    Args:
+      path: prefix of the files.
+      checkpoint: the variables to restore.
 
     Raises:
-      CheckpointError: the save is truncated or otherwise not readable, or it does not hold these
-        variables. `checkpoint` may be half restored.
+      CheckpointError: the files are truncated or otherwise unreadable, or lack a variable.
+        `checkpoint` may be partly restored.
     """
     with _readable_errors(path):
         reader = tf.train.load_checkpoint(str(path))
@@ -140,21 +154,21 @@ def _readable_errors(path: pathlib.Path) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    # Of a file that is cut, TensorFlow's readers say IndexError, OpError, or ValueError.
+    # TensorFlow's readers raise any of these for a truncated file.
     except (tf.errors.OpError, IndexError, ValueError, AssertionError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".: ")
         former = [save for save in _saves(path.parent) if save != path]
         files = ", ".join(sorted(file.name for file in path.parent.glob(f"{path.name}.*")))
         raise CheckpointError(
-            f"the checkpoint {path} cannot be read, a file is damaged or missing ({reason}): "
-            + _way_out(path.parent, former, f"remove {files} and {_NAMES_FILE}")
+            f"the checkpoint {path} cannot be read because a file is damaged or missing "
+            f"({reason}): " + _way_out(path.parent, former, f"remove {files} and {_NAMES_FILE}")
         ) from None
 
 
 def _refuse_foreign(
     path: pathlib.Path, there: Mapping[str, list[int]], checkpoint: tf.train.Checkpoint
 ) -> None:
-    """Compares names and shapes before anything is restored."""
+    """Raises CheckpointError if names or shapes differ, before anything is restored."""
     here = _shapes(checkpoint)
     differences = [
         f"{name} is {list(there[name])} there and {shape.as_list()} here"
@@ -166,17 +180,17 @@ def _refuse_foreign(
     if differences:
         more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
         raise CheckpointError(
-            f"the checkpoint {path} is of another run or of another version of this program: "
-            f"{differences[0]}{more}; continue it as it was begun, or give --workdir a new "
-            "directory"
+            f"the checkpoint {path} belongs to another run or to another version of this program: "
+            f"{differences[0]}{more}; continue it with the version and flags that it was started "
+            "with, or give --workdir a new directory"
         )
 
 
 def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
-    """Returns the shape of each variable by its name in a save: the shortest path to it, as TF."""
+    """Returns the variables' shapes by their names in a checkpoint, which are shortest paths."""
     view = tf.train.TrackableView(checkpoint)
     shapes, queue, seen = {}, [("", checkpoint)], {id(checkpoint)}  # variables have no hash
-    for path, node in queue:  # grows as it goes
+    for path, node in queue:  # the loop appends to it: breadth-first search
         if isinstance(node, tf.Variable):
             shapes[path.removesuffix("/")] = node.shape
         for name, child in view.children(node).items():
@@ -187,7 +201,7 @@ def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
 
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the prefixes of the saves whose index is there, in the order of their numbers."""
+    """Returns the prefixes of the checkpoints that have an index file, in numerical order."""
     indices = directory.glob(f"{_PREFIX}-*.index")
     return sorted((one.with_suffix("") for one in indices if _is_save(one.stem)), key=_number)
 
@@ -201,7 +215,7 @@ def _number(save: pathlib.Path) -> int:
 
 
 def _sync(path: pathlib.Path) -> None:
-    """Returns when a file, or the names in a directory, are on the disk."""
+    """Returns once a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -210,7 +224,7 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def _remove(save: pathlib.Path) -> None:
-    """Removes the files of a save, its index first: without one it is none."""
+    """Removes a checkpoint's files, first the index, without which the others do not count."""
     for file in sorted(
         save.parent.glob(f"{save.name}.*"), key=lambda file: file.suffix != ".index"
     ):
@@ -219,5 +233,5 @@ def _remove(save: pathlib.Path) -> None:
 
 def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:
     if saves:
-        return f"{how} to go on from {saves[-1].name}"
-    return f"{directory} has no other save, give --workdir a new directory to begin anew"
+        return f"{how} to continue from {saves[-1].name}"
+    return f"{directory} has no other checkpoint, so give --workdir a new directory to start again"

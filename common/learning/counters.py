@@ -1,4 +1,4 @@
-"""Wall-clock time and actor steps of a run, over all starts of its learner, replay and actors."""
+"""Wall-clock time and actor steps of a run, across restarts of its learner, replay and actors."""
 
 from collections.abc import Mapping
 import time
@@ -6,16 +6,16 @@ import time
 import tensorflow as tf
 
 _UNKNOWN = 0
-"""Stands for incarnations that died with their counts; a replay hands out larger numbers."""
+"""Stands for incarnations whose counts were lost; the numbers that a replay assigns are larger."""
 
 
 class SavedCounters(tf.Module):
-    """The counters as a checkpoint keeps them.
+    """The counters in a checkpoint.
 
     Attributes:
-      wall_seconds: float64.
-      incarnations: int64 [n], starts of actor processes, as the replay numbered them.
-      accepted: int64 [n], transitions accepted from each.
+      wall_seconds: float64, since the run's first start.
+      incarnations: int64 [n], the numbers that the replay assigned to starts of actor processes.
+      accepted: int64 [n], transitions accepted from each incarnation.
     """
 
     def __init__(self):
@@ -26,20 +26,23 @@ class SavedCounters(tf.Module):
 
 
 class Counters:
-    """Wall-clock time and actor steps of a run that continues from saved counters.
+    """Wall-clock time and actor steps of a run, continued from saved counters.
 
-    An actor's step counts when the replay has accepted the transition that begins with it. The
-    replay counts by incarnation and loses its counts when it dies. The largest count that was ever
-    reported for each incarnation is kept here, so that every accepted transition counts once.
-
-    Args:
-      saved: the restored counters; `store` writes to them.
-      wall_seconds: seconds known to have passed from elsewhere: a learner that was killed has
-        worked on after its last checkpoint.
-      actor_steps: actor steps known to have been accepted, likewise, until the replay reports them.
+    An actor step counts once the replay has accepted the transition that begins with it. The replay
+    counts by incarnation and loses its counts when it dies. This class keeps the largest count ever
+    reported for each incarnation, so that every accepted transition counts once.
     """
 
     def __init__(self, saved: SavedCounters, wall_seconds: float = 0.0, actor_steps: int = 0):
+        """Starts the clock.
+
+        Args:
+          saved: the restored counters; `store` writes to them.
+          wall_seconds: last time in learner.csv, which is later than the checkpoint if the learner
+            was killed.
+          actor_steps: last number of actor steps in learner.csv, valid until the replay reports
+            them.
+        """
         self._known_actor_steps = actor_steps
         self._saved = saved
         self._begin = time.monotonic() - max(float(saved.wall_seconds), wall_seconds)
@@ -50,29 +53,32 @@ class Counters:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds since the run's first start, without the time between its starts."""
+        """Seconds since the run's first start, without the time in which it did not run."""
         return time.monotonic() - self._begin
 
     @property
     def actor_steps(self) -> int:
-        """Transitions of all actors that were accepted, as far as `update` was told."""
+        """Accepted transitions of all actors, as of the last `update`."""
         return max(sum(self._accepted.values()), self._known_actor_steps)
 
     def count_unreported(self) -> None:
         """Adds steps that learner.csv recorded but no replay reports.
 
-        Call it only where actors and replay died with this process.
+        Call it only where actors and replay die with this process.
         """
         unreported = self.actor_steps - sum(self._accepted.values())
         if unreported:
             self._accepted[_UNKNOWN] = self._accepted.get(_UNKNOWN, 0) + unreported
 
     def update(self, accepted: Mapping[int, int]) -> bool:
-        """Takes in a replay's counts: transitions accepted from each incarnation.
+        """Merges the replay's counts.
+
+        Args:
+          accepted: transitions accepted from each incarnation.
 
         Returns:
-          Whether there are counts now that neither that replay nor the last `store` has: a replay
-          has died, and it is time to save.
+          True if neither this replay nor the last `store` has all counts, because a replay has
+          died: it is time to save.
         """
         for incarnation, count in accepted.items():
             self._accepted[incarnation] = max(count, self._accepted.get(incarnation, 0))
@@ -82,7 +88,7 @@ class Counters:
         )
 
     def store(self) -> None:
-        """Brings the saved counters up to date."""
+        """Writes the present counts to the saved counters."""
         self._saved.wall_seconds.assign(self.wall_seconds)
         self._saved.incarnations.assign(list(self._accepted))
         self._saved.accepted.assign(list(self._accepted.values()))

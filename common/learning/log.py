@@ -1,4 +1,4 @@
-"""learner.csv and TensorBoard."""
+"""The learner's log: learner.csv and TensorBoard events."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,13 @@ from common.reporting.tensorboard import Scalars
 from common.types import Metrics
 
 _SECONDS = 5.0
-"""Between rows."""
+"""Time between rows."""
 
 
 class LearnerLog:
-    """Rows of counters, metrics and speeds; speeds and metrics cover the time since the last row.
+    """Writer of rows of counters, metrics and speeds.
 
-    Args:
-      run: the directory of the run.
-      metrics: names of what the learner's updates report.
-      batch_size: items of an update.
-      num_copies: items made of an actor's step.
-      counters: of the run.
+    Metrics and speeds cover the time since the last row.
     """
 
     def __init__(
@@ -34,6 +29,15 @@ class LearnerLog:
         num_copies: int,
         counters: Counters,
     ):
+        """Opens the files.
+
+        Args:
+          run: the run's directory.
+          metrics: names of the metrics that the learner's updates report.
+          batch_size: items per update.
+          num_copies: items per actor step.
+          counters: of the run.
+        """
         self._columns = columns.learner(metrics)
         self._rows = CsvRows(run.learner_csv, self._columns)
         self._scalars = Scalars(run.tensorboard)
@@ -44,7 +48,7 @@ class LearnerLog:
         self._before: tuple[float, int, int] | None = None
 
     def add(self, metrics: Metrics) -> None:
-        """Takes the metrics of a call."""
+        """Adds the metrics of a call to the next row."""
         self._metrics.append(metrics)
 
     def is_due(self) -> bool:
@@ -63,10 +67,10 @@ class LearnerLog:
 
         Args:
           wall_seconds: since the run's first start.
-          steps: learner steps.
-          version: of the newest published parameters.
-          statistics: the memory's, None while it is gone.
-          priority_lag: see results/README.md.
+          steps: learner steps done.
+          version: version of the newest published parameters.
+          statistics: counters of the memory, None while it is gone.
+          priority_lag: see `ReplayLearner`.
         """
         actor_steps = self._counters.actor_steps
         before = self._before or (wall_seconds, steps, actor_steps)

@@ -1,13 +1,13 @@
-"""How metrics of several updates become one number."""
+"""Reduction of a metric over several updates."""
 
 from collections.abc import Sequence
 
 
 def is_maximum(name: str) -> bool:
-    """Whether a metric is reported as its largest value (`*_max`); all others are as means."""
+    """Returns whether a metric is reduced to its maximum (`*_max`) rather than to its mean."""
     return name.endswith("_max")
 
 
 def reduce(name: str, values: Sequence[float]) -> float:
-    """Reduces the values of one metric, at least one, to what is reported of them."""
+    """Returns the maximum or the mean of a metric's values, of which there is at least one."""
     return max(values) if is_maximum(name) else sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""A learner's loop on a replay memory: draw, update, write back."""
+"""The learner's loop on a replay memory: draw a sample, update, write back."""
 
 import collections
 from collections.abc import Callable
@@ -13,52 +13,45 @@ from common.cluster.processes import Patience
 from common.learning.update_loop import UpdateLoop
 from common.replay import seeds
 from common.replay.memory import Sample, Statistics
+from common.replay.replay_memory import ReplayMemory
 from common.replay.schedule import Schedule
 from common.types import Metrics, Nest
 
-_AWAY = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
-"""Errors of a memory that is gone for a while, or has nothing to draw yet."""
+_UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
+"""Errors of a memory that is gone for a while or still empty."""
 
 
 class UndecodableReplayError(ClusterError):
-    """A stored item cannot be decoded."""
+    """Error of a stored item that cannot be decoded."""
 
 
 class _Draw(NamedTuple):
-    """A sample, and the learner step at which it was drawn."""
+    """A sample and the learner step at which it was drawn."""
 
     sample: Sample
     step: int
 
 
 class ReplayLearner:
-    """Sample, update, write priorities back (Ape-X algorithm 2), several updates at a time.
+    """Loop of sampling, updating and writing priorities back (Ape-X algorithm 2).
 
-    With `prefetch` a background thread draws the samples of the next calls while the updates run.
-    The same thread writes the priorities, in a fixed order with the draws. This hides the way to a
-    memory in another process; priorities lag by `prefetch` calls more.
+    A call of `step` makes several updates. With `prefetch` above 0, a background thread draws the
+    samples of the next calls while the updates run, and also writes the priorities, in a fixed
+    order with the draws. This hides the latency of a memory in another process, but makes
+    priorities lag by `prefetch` more calls.
 
-    A call's draw follows from the seed, the learner step at which the call begins and the memory's
-    contents. Where nothing is drawn ahead, a learner that is cut off and resumed goes on bit for
-    bit.
+    The draw of a call depends only on the seed, the learner step at which the call begins and the
+    contents of the memory. Without prefetching, a learner that is stopped and resumed therefore
+    continues bit for bit.
 
-    Args:
-      memory: a `ReplayMemory`.
-      loop: the updates of one call.
-      steps: the learner's own count of updates.
-      schedule: says when the learner may sample.
-      prefetch: calls to draw ahead; 0 draws when a call begins.
-      seed: of the draws, not negative.
-      decode: converts sampled steps, in the thread that draws them.
-      write_back: gives the memory the outputs of the updates, called with the memory, the keys of
-        the items and the outputs.
-      removal_period: learner steps from one removal of items above the memory's soft capacity to
-        the next; None: the memory keeps to its capacity by itself.
+    Attributes:
+      statistics: counters of the memory when it was last asked; None before, and while it is gone.
+      priority_lag: learner steps from the draw of the last call's sample to its new priorities.
     """
 
     def __init__(
         self,
-        memory,
+        memory: ReplayMemory,
         loop: UpdateLoop,
         steps: tf.Variable,
         schedule: Schedule,
@@ -70,6 +63,21 @@ class ReplayLearner:
         ),
         removal_period: int | None = None,
     ):
+        """Prepares the loop.
+
+        Args:
+          memory: the memory to learn from.
+          loop: the updates of one call.
+          steps: the learner's own count of updates.
+          schedule: limits how far the learner may run ahead of the actors.
+          prefetch: number of calls to draw ahead; 0 draws when a call begins.
+          seed: of the draws, not negative.
+          decode: converts sampled steps; called in the thread that draws them.
+          write_back: writes the outputs of the updates to the memory; called with the memory, the
+            keys of the items and the outputs.
+          removal_period: learner steps between removals of items above the memory's soft capacity;
+            None if the memory enforces its capacity itself.
+        """
         self._memory = memory
         self._loop = loop
         self._steps = steps
@@ -85,14 +93,14 @@ class ReplayLearner:
         self._is_held_up = False
         self._written: futures.Future | None = None
         self.statistics: Statistics | None = None
-        """The memory's counters when it was last asked; None before, and while it is gone."""
         self.priority_lag = 0.0
-        """Learner steps from the draw of the last call's batches to their new priorities."""
 
     def step(self) -> Metrics | None:
-        """Makes the updates of one call and returns their metrics.
+        """Makes the updates of one call.
 
-        Returns None if the memory is not filled, has no credit or is gone: wait a little then.
+        Returns:
+          The metrics of the updates. None if there were none, because the memory is not filled yet,
+          is gone, or the actors have to add more first: wait a moment before the next call.
 
         Raises:
           UndecodableReplayError: a drawn item cannot be decoded.
@@ -119,7 +127,7 @@ class ReplayLearner:
             self._written.result()
 
     def close(self) -> None:
-        """Waits for the background thread and ends it."""
+        """Waits for the background thread to finish its work and ends it."""
         if self._worker is not None:
             self._worker.shutdown(wait=True)
 
@@ -133,7 +141,7 @@ class ReplayLearner:
         try:
             draw = self._ahead.popleft().result()
         finally:
-            if draw is None:  # those behind it have not drawn either
+            if draw is None:  # the later ones have not drawn either
                 futures.wait(self._ahead)
                 self._ahead.clear()
                 self._is_held_up = False
@@ -148,7 +156,7 @@ class ReplayLearner:
         self._ahead.append(self._worker.submit(self._draw_in_order, step, begin))
 
     def _draw_in_order(self, step: int, begin: int) -> _Draw | None:
-        """Draws, unless a call before this one has not got its draw: that one comes first."""
+        """Draws, unless the draw of an earlier call failed: that call must draw first."""
         draw = None
         try:
             if not self._is_held_up:
@@ -169,15 +177,15 @@ class ReplayLearner:
         except tf.errors.InvalidArgumentError as error:
             raise UndecodableReplayError(
                 f"the replay holds an item that cannot be decoded ({error.message.splitlines()[0]})"
-                ": start all roles with one version of the program; the run goes on from its last "
-                "checkpoint"
+                ": start all roles with the same version of the program; the run continues from "
+                "its last checkpoint"
             ) from None
 
     def _write(self, keys: tf.Tensor, outputs: Nest, removes: bool) -> None:
         if self._worker is None:
             self._unless_gone(self._write_now, keys, outputs, removes)
             return
-        self.flush()  # raises the error of the former write, one call later
+        self.flush()  # raises the error of the previous write, one call late
         self._written = self._worker.submit(
             self._unless_gone, self._write_now, keys, outputs, removes
         )
@@ -190,7 +198,7 @@ class ReplayLearner:
     def _unless_gone(self, function: Callable, *args):
         try:
             result = function(*args)
-        except _AWAY as error:
+        except _UNAVAILABLE as error:
             self.statistics = None
             logging.log_every_n_seconds(logging.WARNING, "waiting for the replay: %s", 60, error)
             self._patience.check(error)

@@ -1,4 +1,4 @@
-"""Target networks."""
+"""Updates of target networks."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def copy(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
-    """Makes `target` equal to `source`."""
+    """Copies the values of `source` to `target`."""
     for s, t in zip(source, target, strict=True):
         t.assign(s)
 
@@ -14,9 +14,9 @@ def copy(source: Sequence[tf.Variable], target: Sequence[tf.Variable]) -> None:
 def copy_periodically(
     step: tf.Tensor, period: int, source: Sequence[tf.Variable], target: Sequence[tf.Variable]
 ) -> None:
-    """Hard copy when `step` is a multiple of `period` (D4PG algorithm 1, line 9).
+    """Copies `source` to `target` if `step` is a multiple of `period` (D4PG algorithm 1, line 9).
 
-    A select instead of a branch: XLA then needs no conditional around variables.
+    It selects values instead of branching, so that XLA needs no conditional around variables.
     """
     due = tf.equal(step % period, 0)
     for s, t in zip(source, target, strict=True):

@@ -1,4 +1,4 @@
-"""Several updates in one call."""
+"""Several learner updates in one graph call."""
 
 from collections.abc import Callable
 
@@ -10,17 +10,11 @@ from common.types import Batch, Metrics, Nest
 
 
 class UpdateLoop:
-    """A graph call that makes `num_updates` updates on as many batches.
+    """A graph call that makes `num_updates` updates, each on its own batch.
 
-    One XLA program around all of them saves the launch of every update but the first, and lets XLA
-    keep what they share (D4PG's nets on two cores: a quarter faster than one by one). Convolutions
-    are slower under XLA on a CPU: use `jit_compile=False` there.
-
-    Args:
-      update: see `common.learning.learner.Learner.update`.
-      num_updates: updates in one call.
-      batch_size: B, items of an update.
-      jit_compile: whether XLA compiles the call.
+    With one XLA program for all updates, only the first has the cost of a launch, and XLA can keep
+    what the updates share: D4PG's networks on two cores are a quarter faster than with single
+    calls. XLA makes convolutions slower on a CPU: use `jit_compile=False` for them.
     """
 
     def __init__(
@@ -30,6 +24,14 @@ class UpdateLoop:
         batch_size: int,
         jit_compile: bool,
     ):
+        """Wraps an update.
+
+        Args:
+          update: `common.learning.learner.Learner.update`.
+          num_updates: updates per call.
+          batch_size: B, items per update.
+          jit_compile: whether XLA compiles the call.
+        """
         self._update = update
         self.num_updates = num_updates
         self._batch_size = batch_size
@@ -37,15 +39,15 @@ class UpdateLoop:
 
     @property
     def num_samples(self) -> int:
-        """Items that one call learns from."""
+        """Number of items that a call learns from."""
         return self.num_updates * self._batch_size
 
     def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
-        """Learns from `num_samples` items, in their order.
+        """Learns from a sample of `num_samples` items, in their order.
 
         Returns:
           outputs: nest of [num_samples, ...], the outputs of the updates.
-          metrics: means over the updates of the call; maxima of those named `*_max`.
+          metrics: means over the updates of the call, but maxima of metrics named `*_max`.
         """
         return self._run(sample.steps, sample.masses, sample.total_mass, sample.count)
 

@@ -46,6 +46,7 @@ class AtariTorso(snt.Module):
         self.output_size = height * width * channels
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the features [B, F] of uint8 images [B, H, W, C]."""
         # The first filters are scaled by 1/255, since they are far fewer than the pixels.
         maps = tf.cast(observation, self._dtype)
         for scale, layer in zip((1 / 255, 1.0, 1.0), self.layers):
@@ -89,6 +90,7 @@ class DuelingNetwork(snt.Module):
         self.advantage = _Stream(self.torso.output_size, num_actions)
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the action values [B, A] of uint8 images [B, H, W, C]."""
         features = self.torso(observation)
         if self._gradient_scale != 1:
             kept = self._gradient_scale * features

@@ -128,5 +128,5 @@ def changed() -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Returns whether a flag is defined by this project, not by absl."""
-    return (flags.FLAGS.find_module_defining_flag(name) or "").startswith("common.")
+    """Returns whether a flag is this program's, not one that absl gives to all programs."""
+    return not (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl.")

@@ -4,11 +4,16 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
 import importlib
+import json
 import os
+import pathlib
+import shutil
 import sys
+import tempfile
 from typing import Any
 
 from absl import app, flags, logging
@@ -31,6 +36,11 @@ from common.replay.key_layout import MAX_ACTORS
 from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
+
+_START_VARIABLE = "REPLAY_RL_START"
+"""The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
+_MAX_SOCKET_DIRECTORY = 85
+"""Characters of a path; a socket's own has at most 107."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,10 +189,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
                 f"--{name} is not of this setting's layout, {layout.name}: leave it out"
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
-    if (values.get("actor_processes") or 1) > num_actors:
+    acting_tasks = values.get(layout.acting_flag) or 1
+    if acting_tasks > num_actors:
         raise UsageError(
-            f"--actor_processes must be at most --num_actors ({num_actors}), is "
-            f"{values['actor_processes']}"
+            f"--{layout.acting_flag} must be at most --num_actors ({num_actors}), is {acting_tasks}"
         )
     name = program.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
@@ -191,8 +201,13 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
     return _Run(program, config, name, num_actors, layout, values, environment, directory)
 
 
-def _make_environment(run: _Run):
-    """Returns the environment's spec, and the bytes of a step that is stored of it."""
+def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
+    """Returns the environment's spec, and the bytes of a part of the replay when it is full.
+
+    Args:
+      run: of the program.
+      share: the part of the replay.
+    """
     from common import environments
     from common.environments.spec import EnvironmentSpec
 
@@ -208,9 +223,16 @@ def _make_environment(run: _Run):
         logging.set_verbosity(verbosity)
     spec = EnvironmentSpec.of(environment)
     _require(run.program.require, spec)
-    bytes_per_step = run.program.bytes_per_step(run.config, spec, environment)
+    replay_bytes = 0
+    if share:
+        steps = getattr(run.config, "replay_capacity", 0)
+        if flags_lib.MAX_ACTOR_STEPS.value is not None:
+            copies = getattr(run.config, "num_copies", 1)
+            steps = min(steps, copies * flags_lib.MAX_ACTOR_STEPS.value)
+        step_bytes = run.program.bytes_per_step(run.config, spec, environment)
+        replay_bytes = round(share * steps * step_bytes)
     environment.close()
-    return spec, bytes_per_step
+    return spec, replay_bytes
 
 
 def _require(condition: Callable[[Any], None], spec) -> None:
@@ -220,12 +242,9 @@ def _require(condition: Callable[[Any], None], spec) -> None:
         raise UsageError(str(error)) from None
 
 
-def _check_resources(run: _Run, bytes_per_step: float, share: float) -> str:
-    """Returns a line that says what this process needs; ClusterError if there is not enough."""
-    steps = share * getattr(run.config, "replay_capacity", 0)
-    return resources.check(
-        round(steps * bytes_per_step), run.directory.path, flags_lib.IGNORE_RESOURCES.value
-    )
+def _check_resources(run: _Run, replay_bytes: int) -> str:
+    """Returns a line on what this machine has to hold; raises ClusterError if it cannot."""
+    return resources.check(replay_bytes, run.directory.path, flags_lib.IGNORE_RESOURCES.value)
 
 
 def _run_local(run: _Run) -> None:
@@ -240,7 +259,8 @@ def _run_local(run: _Run) -> None:
         run.title,
         stop,
     )
-    _, bytes_per_step = _make_environment(run)
+    has_replay = hasattr(run.config, "replay_capacity")
+    _, replay_bytes = _inspect_environment(run, share=float(has_replay))
     cores = processes.usable_cores()
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
@@ -250,10 +270,25 @@ def _run_local(run: _Run) -> None:
         if result.is_over(directory, flags_lib.limits()):
             print(result.of(directory, run.title, flags_lib.limits()), flush=True)
             return
-        print(_check_resources(run, bytes_per_step, 1.0), file=sys.stderr, flush=True)
-        topology = Topology.local(run.layout.roles, counts)
+        print(_check_resources(run, replay_bytes), file=sys.stderr, flush=True)
         token = token_lib.load_or_create()
-        local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
+        with _sockets(directory) as sockets:
+            topology = Topology.local(run.layout.roles, counts, sockets)
+            local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
+
+
+@contextlib.contextmanager
+def _sockets(run: RunDirectory) -> Iterator[pathlib.Path]:
+    """Makes a directory for the sockets of a local run, which no other user can open."""
+    directory = run.path.absolute() / "sockets"
+    if len(str(directory)) > _MAX_SOCKET_DIRECTORY:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="replay_rl_"))
+    shutil.rmtree(directory, ignore_errors=True)  # those of a launcher that was killed
+    directory.mkdir(mode=0o700)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) -> list[Process]:
@@ -269,6 +304,7 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
             environment = {
                 "TF_CONFIG": topology.to_tf_config(job, index),
                 token_lib.TOKEN_VARIABLE: token,
+                _START_VARIABLE: json.dumps([sys.orig_argv, run.changed]),
             }
             keeps_run = job == run.layout.keeper.name
             found.append(Process(job, index, command, environment, keeps_run))
@@ -295,7 +331,7 @@ def _run_role(run: _Run) -> None:
         )
     tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
     acting = layout.acting_role
-    acting_tasks = run.values.get("actor_processes") or tasks.get(acting.name, 0)
+    acting_tasks = run.values.get(layout.acting_flag) or tasks.get(acting.name, 0)
     if acting_tasks:  # tasks that come and go need not be known here
         layout.check({**tasks, acting.name: acting_tasks})
     partners = topology.partners
@@ -308,10 +344,9 @@ def _run_role(run: _Run) -> None:
     actors = range(0)
     if role.acts:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
-    spec, bytes_per_step = _make_environment(run)
-    share = role.replay_share(topology)
-    if share:
-        logging.info("%s", _check_resources(run, bytes_per_step, share))
+    spec, replay_bytes = _inspect_environment(run, role.replay_share(topology))
+    if replay_bytes:
+        logging.info("%s", _check_resources(run, replay_bytes))
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds
@@ -354,6 +389,7 @@ def _run_role(run: _Run) -> None:
             flags_lib.CHECKPOINT_SECONDS.value,
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            run.values,
             stop,
         )
         if role is layout.keeper:
@@ -372,13 +408,16 @@ _ROLES: dict[str, Callable[[_Run], None]] = {"local": _run_local, "slurm": _run_
 
 def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
+    launched = os.environ.get(_START_VARIABLE)
+    command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)
     with run.directory.hold_checkpoints():
         run.directory.write_run_record(
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
             scale_changes=flags_lib.SCALE_CHANGES.value,
             budget=flags_lib.limits(),
-            changed=run.changed,
+            changed=changed,
+            command=command,
         )
         outcome = "failed"
         try:

@@ -14,7 +14,7 @@ _MIN_DISK = 500 * 10**6
 
 
 class NotEnoughError(ClusterError):
-    """The machine cannot hold the run; the message is one line that says what to do."""
+    """A machine that cannot hold the run; the message is one line that says what to do."""
 
 
 def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from common.environments.spec import EnvironmentSpec
 
 _STRUCTURES = 66
-"""Bytes of cc/ for a stored step, besides its columns: slot 24, two sum trees 18, index up to 24."""
+"""Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
 _STRING = 32
 """Bytes of a string besides its own: its reference in the row, and malloc's."""
 _SOFT = 1.1

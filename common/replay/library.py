@@ -9,7 +9,7 @@ _REBUILD = "run `python setup.py build_ext --inplace` in the repository to build
 
 
 class ReplayLibraryError(ImportError):
-    """The replay op library is missing or was built for another TensorFlow."""
+    """A library of replay ops that is missing or was built for another TensorFlow."""
 
 
 def find(directory: pathlib.Path, version: str) -> pathlib.Path:

@@ -11,8 +11,7 @@ import tree
 
 from common.replay import distributions as distributions_lib
 from common.replay import library
-
-Nest = Any
+from common.types import Nest
 
 HARD_CAPACITY = 2
 """The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
@@ -130,7 +129,11 @@ class Signature:
         self._flat_type = type(specs) if is_flat else None
 
     def flatten(self, steps: Nest) -> list:
-        """Returns the columns of `steps` in order; raises ValueError or TypeError on another nest."""
+        """Returns the columns of `steps` in order.
+
+        Raises:
+          ValueError, TypeError: `steps` is a nest of another structure.
+        """
         if type(steps) is self._flat_type:
             return list(steps)
         tree.assert_same_structure(self.specs, steps)

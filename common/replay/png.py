@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
-"""By the number of channels: grey, grey and alpha, RGB, RGB and alpha."""
+"""Colour types by the number of channels: grey, grey and alpha, RGB, RGB and alpha."""
 _COMPRESSION = 1
 
 

@@ -1,12 +1,10 @@
 """The interface that replay memories share, wherever they are."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import tensorflow as tf
 
 from common.replay.memory import Sample, Statistics
-
-Nest = Any
 
 
 class ReplayMemory(Protocol):
@@ -14,9 +12,6 @@ class ReplayMemory(Protocol):
 
     def sample(self, batch_size: int, *, seed: int | None = None) -> Sample:
         """Draws items with replacement; see `Memory.sample`."""
-
-    def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which of the keys [B] are stored, [B] bool, and their steps, nest of [B, ...]."""
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets the raw priorities [B] of items; returns how many of them are gone (int64)."""

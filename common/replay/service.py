@@ -1,7 +1,6 @@
 """A replay memory that other processes use through RPC: the service and its client."""
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
@@ -9,31 +8,23 @@ from common.cluster import rpc
 from common.replay import memory as memory_lib
 from common.replay import seeds
 from common.replay.accounts import Accounts
-
-Nest = Any
+from common.types import Nest
 
 _BYTES_BESIDE_STEP = 32
 """The most that an item's key, mass or priority, and length take in a message."""
 
 
 class ReplayService:
-    """Serves a memory and counts the transitions accepted from each actor incarnation.
+    """An RPC service for a memory that counts the transitions accepted from each incarnation.
 
     The replay ops check shapes, dtypes and priorities; their errors name the argument and reach the
     caller with their type. A call for more rows than a message can hold is refused before any row
     is drawn or read. No method blocks.
     """
 
-    def __init__(self, server: rpc.Server, memory: memory_lib.Memory, distribution: str = "sample"):
-        """Registers the methods on a server that has not started yet.
-
-        Args:
-          server: where others call the memory.
-          memory: the memory.
-          distribution: name of the distribution that `sample` draws from.
-        """
+    def __init__(self, server: rpc.Server, memory: memory_lib.Memory):
+        """Registers the methods of `memory` on a server that has not started yet."""
         self._memory = memory
-        self._distribution = distribution
         self._accounts = Accounts()
         self._max_batch = _rows_per_message(memory.signature)
         self._finished = tf.Variable(False, trainable=False)
@@ -45,10 +36,9 @@ class ReplayService:
         server.register("replay_insert", self._insert, insert_signature)
         self._insert_here = tf.function(self._insert, input_signature=insert_signature)
         server.register("replay_sample", self._sample, [int32, int64])
-        server.register("replay_read", self._read, [int64s])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
         server.register("replay_remove_to_fit", memory.remove_to_fit, [])
-        server.register("replay_mass", lambda: memory.mass(distribution), [])
+        server.register("replay_mass", memory.mass, [])
         server.register("replay_statistics", memory.statistics_tensor, [])
         server.register("replay_incarnation", self._accounts.next_incarnation, [])
         server.register("replay_accepted", self._serve_accepted, [])
@@ -56,12 +46,12 @@ class ReplayService:
 
     @property
     def finished(self) -> bool:
-        """Whether the learner has said that the run is over."""
+        """True if the learner has said that the run is over."""
         return bool(self._finished)
 
     @property
     def learner_present(self) -> bool:
-        """Whether a learner has called `accepted` and has not disconnected since."""
+        """True if a learner has called `accepted` and has not disconnected since."""
         return bool(self._learner_present)
 
     def accepted(self) -> dict[int, int]:
@@ -96,13 +86,8 @@ class ReplayService:
 
     def _sample(self, batch_size, seed):
         with tf.control_dependencies([self._fits("batch_size", batch_size)]):
-            sample = self._memory.sample(batch_size, self._distribution, seed=seed)
+            sample = self._memory.sample(batch_size, seed=seed)
         return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
-
-    def _read(self, keys):
-        with tf.control_dependencies([self._fits("the number of keys", tf.size(keys))]):
-            found, steps = self._memory.read(keys)
-        return [found, *self._memory.signature.flatten(steps)]
 
     def _fits(self, name, count):
         return tf.debugging.Assert(
@@ -191,16 +176,6 @@ class RemoteMemory:
         ]
         parts = [self._as_sample(future.result()) for future in futures]
         return parts[0] if calls == 1 else _join(parts)
-
-    def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which of the keys [B] are stored, and their steps; see `Memory.read`."""
-        futures = [
-            self._client.call_async("replay_read", [keys[begin : begin + self._rows_per_message]])
-            for begin in range(0, max(1, len(keys)), self._rows_per_message)
-        ]
-        parts = [future.result() for future in futures]
-        found, *columns = (tf.concat(column, 0) for column in zip(*parts))
-        return found, self.signature.unflatten(columns)
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets raw priorities; returns how many of the items are gone (int64)."""

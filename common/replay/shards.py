@@ -19,8 +19,7 @@ from common.replay import memory as memory_lib
 from common.replay import seeds
 from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory
-
-Nest = Any
+from common.types import Nest
 
 _AWAY_SECONDS = 5.0
 """Time before a shard that did not answer is asked again: each time-out takes a second."""
@@ -73,18 +72,6 @@ class ShardedMemory:
             steps=join([part.steps for part in parts.values()]),
         )
 
-    def read(self, keys) -> tuple[tf.Tensor, Nest]:
-        """Returns which of the keys [B] are stored, B > 0, and their steps; see `Memory.read`."""
-        keys, rows = self._route(keys)
-        parts = self._call(
-            {i: lambda memory, of=of: memory.read(keys[of]) for i, of in rows.items()}
-        )
-        join = _Join(rows)
-        return (
-            join([found for found, _ in parts.values()]),
-            join([steps for _, steps in parts.values()]),
-        )
-
     def update_priorities(self, keys, priorities) -> tf.Tensor:
         """Sets raw priorities; returns how many of the items are gone (int64)."""
         keys, rows = self._route(keys)
@@ -111,7 +98,7 @@ class ShardedMemory:
         return total_of(self._call_all(lambda memory: memory.statistics()))
 
     def accepted(self) -> dict[int, int]:
-        """Returns the number of transitions that each answering shard accepted by incarnation."""
+        """Returns the transitions accepted from each incarnation, by the shards that answer."""
 
         def ask(memory: RemoteMemory) -> dict[int, int]:
             try:

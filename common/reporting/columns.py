@@ -1,4 +1,4 @@
-"""The columns of a run's CSV files; results/README.md says what each one means, with its unit."""
+"""The columns of a run's CSV files; results/README.md explains each, with its unit."""
 
 from collections.abc import Sequence
 
@@ -43,10 +43,10 @@ LEARNER = (
 
 
 def learner(metrics: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a learner.csv: those of every paper, then the metrics of this one.
+    """Returns the columns of a learner.csv: those of every agent, then the metrics of this one.
 
     Raises:
-      ValueError: a metric appears twice, or has the name of a column of every paper.
+      ValueError: a metric appears twice, or has the name of a column of every agent.
     """
     columns = (*LEARNER, *metrics)
     repeated = sorted({name for name in columns if columns.count(name) > 1})

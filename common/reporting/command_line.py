@@ -1,4 +1,4 @@
-"""How programs end: one line for what is wrong, silence for a reader that leaves; arguments."""
+"""The command line of programs: arguments, one-line errors, and their end."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -11,9 +11,11 @@ import sys
 import tempfile
 from typing import NoReturn
 
+from common.reporting.errors import UserError
+
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and takes no abbreviations."""
+    """A parser whose errors are one line, and which takes no abbreviations."""
 
     def __init__(self, **kwargs):
         super().__init__(
@@ -21,6 +23,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        """Ends the program with the message as one line."""
         fail(f"{message} (see --help)")
 
 
@@ -30,11 +33,14 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-def exit_with(main: Callable[[], int | None]) -> NoReturn:
-    """Ends the program with what `main` returns, and in silence once nobody reads what it prints.
+def exit_with(
+    main: Callable[[], int | None], errors: tuple[type[Exception], ...] = (UserError,)
+) -> NoReturn:
+    """Ends the program with the exit code that `main` returns.
 
-    `| head` leaves when it has its lines. The exit code is then that of a program which the signal
-    ends, as it is with other tools.
+    An exception of `errors` ends it with its message as one line on standard error. If the reader
+    of standard output has gone, as `| head` does when it has its lines, the program ends in silence
+    with the exit code of a program that SIGPIPE ends.
     """
     try:
         try:
@@ -44,20 +50,22 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
     except BrokenPipeError:
         if not _is_unread(sys.stdout.fileno()):
             raise
-        # Python flushes once more at its end, and what is left would fail again.
+        # Python flushes again at exit, where the rest of the output would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
+    except errors as error:
+        fail(str(error))
     sys.exit(code)
 
 
 def check_writable(flag: str, path: pathlib.Path) -> None:
-    """Ends the program if `path`, the value of `flag`, is no file that can be written."""
+    """Ends the program unless `path`, the value of `flag`, is a file that can be written."""
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         fail(f"{flag}={path} cannot be written: name a file in a directory that you may write to")
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Whether it is a pipe whose reader has gone."""
+    """Returns whether the descriptor is of a pipe whose reader has gone."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
@@ -65,9 +73,9 @@ def _is_unread(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def native_output_only_on_failure() -> Iterator[None]:
-    """Keeps what libraries print past Python off standard error, unless the `with` fails.
+    """Hides what native code prints on standard error, unless the `with` block fails.
 
-    TensorFlow 2.21 announces itself at its import whatever its log level is.
+    TensorFlow 2.21 prints at import whatever its log level is.
     """
     sys.stderr.flush()
     terminal = os.dup(2)

@@ -1,7 +1,7 @@
-"""CSV files that several processes append to, one whole row at a time.
+"""CSV files: appended to by several processes at once, one whole row at a time, and read.
 
-Each append opens the file, locks it, writes the row in one call and closes it again, so a file
-is up to date after every row and stays whole whatever kills its writers.
+Each append opens the file, locks it, writes the row in one call and closes it again. The file is
+then up to date after every row, and stays whole whatever kills its writers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,14 @@ from contextlib import contextmanager
 import csv
 import fcntl
 import io
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from common.reporting.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
@@ -21,15 +24,19 @@ if TYPE_CHECKING:
 _TAIL_BYTES = 1 << 16
 
 
+class CsvError(UserError):
+    """A malformed CSV file; names the file and the line."""
+
+
 class CsvRows:
     """Appends rows to a CSV file; any number of processes of one machine may share the file.
 
     Args:
-      path: the file. Made with its header if it does not exist; its directory must.
+      path: the file, made with its header if it does not exist. Its directory must exist.
       columns: the names in the header, in order.
 
     Raises:
-      ValueError: the file has another header.
+      CsvError: the file has another header.
     """
 
     def __init__(self, path: str | os.PathLike, columns: Sequence[str]):
@@ -60,7 +67,7 @@ class CsvRows:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file's descriptor, locked, with the right header and no torn line at its end."""
+        """Yields the file's descriptor, locked, with the right header and no torn last line."""
         file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # closing the descriptor, or dying, unlocks
@@ -75,7 +82,7 @@ class CsvRows:
         if start != self._header:
             if b"\n" in start or not self._header.startswith(start):
                 header = os.pread(file, _TAIL_BYTES, 0).split(b"\n")[0].decode(errors="replace")
-                raise ValueError(
+                raise CsvError(
                     f"{self._path} has the columns {header!r}, this program writes "
                     f"{','.join(self._columns)!r}: use another --workdir, or move the file away"
                 )
@@ -88,46 +95,112 @@ class CsvRows:
             os.ftruncate(file, tail_start + tail.rindex(b"\n") + 1)
 
 
-def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
-    """Every whole row of a CSV file; a line that was torn by its writer's death is left out.
+def numbered_rows(
+    path: str | os.PathLike, columns: Sequence[str] = ()
+) -> list[tuple[int, dict[str, str]]]:
+    """Returns each row of a CSV file as its line number and its cells by column.
+
+    A last line without a line break is skipped: its writer died, or is still writing it.
+
+    Args:
+      path: the file.
+      columns: names that the header must have.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: the file has no header.
+      CsvError: the header lacks a column, or a row has more or fewer cells than the header.
     """
-    # Here, because the actors append rows and have no use for pandas.
+    header, rows = _parsed(path)
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise CsvError(f"{path}:1: the header has no column {', '.join(missing)}")
+    return [(number, dict(zip(header, cells))) for number, cells in rows]
+
+
+def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
+    """Returns every row of a CSV file; numbers as such, empty cells as missing values.
+
+    Raises:
+      FileNotFoundError, CsvError: as of `numbered_rows`.
+    """
+    # Imported here because the actors append rows and have no use for pandas.
     import pandas
 
-    text = Path(path).read_bytes().decode(errors="replace")
-    lines = text.split("\n")[:-1]  # what follows the last line break is torn, or empty
-    if not lines:
-        raise ValueError(f"{path} has no header: it is not a CSV file of a run")
-    width = len(_fields(lines[0]))
-    whole = "\n".join(line for line in lines if len(_fields(line)) == width)
-    return pandas.read_csv(io.StringIO(whole), keep_default_na=False, na_values=["", "nan"])
+    header, rows = _parsed(path)
+    return pandas.DataFrame([map(_value, cells) for _, cells in rows], columns=header)
+
+
+def read_numbers(
+    path: str | os.PathLike, columns: Sequence[str], identity: Mapping[str, str] | None = None
+) -> "pandas.DataFrame":
+    """Returns columns of a CSV file as float64; empty cells are NaN.
+
+    Args:
+      path: the file; if it does not exist, it has no rows.
+      columns: the names of the columns to read.
+      identity: the text of other columns, which every row must have, by name.
+
+    Raises:
+      CsvError: as of `numbered_rows`, a cell is no finite number, or a row has another identity.
+    """
+    import pandas
+
+    identity, values = identity or {}, []
+    rows = numbered_rows(path, (*columns, *identity)) if Path(path).exists() else []
+    for number, cells in rows:
+        for name, wanted in identity.items():
+            if cells[name] != wanted:
+                raise CsvError(f"{path}:{number}: {name} is {cells[name]}, not {wanted}")
+        for name in columns:
+            if not _is_number(cells[name]):
+                raise CsvError(f"{path}:{number}: {name} is {cells[name]!r}, not a number")
+        values.append([float(cells[name] or "nan") for name in columns])
+    return pandas.DataFrame(values, columns=list(columns), dtype=float)
 
 
 def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
-    """The last whole row, reading only the file's head and tail, or None if there is none yet.
+    """Returns the last whole row, or None if there is none yet; reads only the file's two ends.
 
     Returns:
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
+
+    Raises:
+      CsvError: the row has more or fewer cells than the header.
     """
     try:
         with open(path, "rb") as file:
-            header = file.readline()
+            header = _fields(file.readline().decode(errors="replace").rstrip("\n"))
             after_header = file.tell()
             size = file.seek(0, os.SEEK_END)
             file.seek(max(after_header, size - _TAIL_BYTES))
-            tail = file.read()
+            lines = file.read().decode(errors="replace").split("\n")[:-1]
     except FileNotFoundError:
         return None
-    columns = _fields(header.decode(errors="replace").rstrip("\n"))
-    for line in reversed(tail.decode(errors="replace").split("\n")[:-1]):
-        fields = _fields(line)
-        if len(fields) == len(columns):
-            return {name: _value(field) for name, field in zip(columns, fields)}
-    return None
+    if not lines:
+        return None
+    cells = _fields(lines[-1])
+    if len(cells) != len(header):
+        raise CsvError(f"{path}: {len(cells)} cells for {len(header)} columns in the last line")
+    return {name: _value(cell) for name, cell in zip(header, cells)}
+
+
+def _parsed(path: str | os.PathLike) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Returns the header's cells, and the line number and the cells of each row."""
+    lines = Path(path).read_text(errors="replace").split("\n")[:-1]
+    if not lines:
+        raise CsvError(f"{path}:1: the file has no header")
+    header, *rows = map(_fields, lines)
+    for number, cells in enumerate(rows, start=2):
+        if len(cells) != len(header):
+            raise CsvError(f"{path}:{number}: {len(cells)} cells for {len(header)} columns")
+    return header, list(enumerate(rows, start=2))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return not math.isinf(float(cell or "nan"))
+    except ValueError:
+        return False
 
 
 def _line(fields: Sequence[str]) -> bytes:
@@ -162,7 +235,7 @@ def _value(field: str) -> Any:
 
 
 def _write_whole(file: int, path: Path, line: bytes) -> None:
-    """One write, or none: what a full disk let through is taken back."""
+    """Writes the whole line or nothing: removes the part that a full disk let through."""
     size = os.fstat(file).st_size
     try:
         written = os.write(file, line)

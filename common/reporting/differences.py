@@ -1,4 +1,4 @@
-"""What differs between two configurations."""
+"""Differences between two configurations."""
 
 import json
 from typing import Any
@@ -10,7 +10,8 @@ def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
     """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
 
     Args:
-      there, here: nested mappings, sequences and scalars that JSON can hold.
+      there: nested mappings, sequences and scalars that JSON can hold.
+      here: likewise.
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (_leaves(json.loads(json.dumps(config))) for config in (there, here))
@@ -22,7 +23,7 @@ def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
-    """{"learner.batch_size": "256", ...}, values as JSON text so that NaN equals NaN."""
+    """Returns {"learner.batch_size": "256", ...}; NaN equals NaN as JSON text."""
     if not isinstance(node, dict) or (prefix and not node):
         return {prefix: json.dumps(node)}
     leaves = {}

@@ -81,7 +81,7 @@ class ProgressLine:
         self.close()
 
     def line(self, width: int | None) -> str:
-        """Returns the fullest form of the line that fits `width` characters; if None, without a bar."""
+        """Returns the fullest form of the line that fits `width`; None is without a bar."""
         forms = list(self._forms())
         if width is None:
             return forms[0]

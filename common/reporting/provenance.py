@@ -1,4 +1,4 @@
-"""What a result depends on besides its config: code, versions of packages, machine."""
+"""The provenance of a result besides its config: code, versions of packages, machine."""
 
 from collections.abc import Sequence
 from importlib import metadata
@@ -27,7 +27,7 @@ _PACKAGES = (
 
 
 def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
-    """The state of the working tree that holds `directory`, by default this code's.
+    """Returns the state of the working tree that holds `directory`, by default this code's.
 
     Returns:
       commit: hash, or None without git, a repository or a commit.
@@ -51,12 +51,12 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
 
 
 def as_typed(command: Sequence[str]) -> list[str]:
-    """A command line with what lies below the working directory named from there."""
+    """Returns a command line in which paths below the working directory are relative to it."""
     return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
 
 
 def versions() -> dict[str, str | None]:
-    """The version of Python and of each package that results depend on; None if not installed."""
+    """Returns the version of Python and of each package that matters; None if not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -67,7 +67,7 @@ def versions() -> dict[str, str | None]:
 
 
 def machine() -> dict[str, Any]:
-    """Operating system, processor, usable cores, memory in GB, and the GPUs' names."""
+    """Returns operating system, processor, usable cores, memory in GB and the GPUs' names."""
     gpus = _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
@@ -92,7 +92,7 @@ def _cpu() -> str:
 
 
 def _output(*command: str, cwd: Path | None = None) -> bytes:
-    """What a command prints; nothing if it is missing, fails or hangs."""
+    """Returns what a command prints; nothing if it is missing, fails or hangs."""
     if shutil.which(command[0]) is None:
         return b""
     try:

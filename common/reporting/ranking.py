@@ -1,18 +1,16 @@
-"""Agents against each other over games, each game counting the same: mean rank and Elo.
+"""Mean rank and Elo of agents over games that all count the same.
 
-As in the Reactor (Gruslys et al. 2018), appendix 6.2, whose text leaves ties and the fit open: what
-is chosen here reproduces its table 2 (tests/reporting/test_reported_summaries.py says how closely).
-A table of scores has games as rows and agents as columns, and a score in every cell.
+Both follow the Reactor (Gruslys et al. 2018), appendix 6.2. Its text leaves ties and the fit open;
+the choices here reproduce its table 2 (tests/reporting/test_reported_summaries.py says how
+closely). A table of scores has games as rows and agents as columns, and a score in every cell.
 """
 
 import numpy as np
 import pandas
-from scipy import optimize, special
-from scipy.sparse import csgraph
 
 
 def mean_rank(scores: pandas.DataFrame) -> pandas.Series:
-    """The mean over the games of each agent's rank, from 1 (best).
+    """Returns the mean over the games of each agent's rank, from 1 (best).
 
     An agent's rank is the number of agents, itself included, that score at least as much: agents
     that tie share the worst of their places.
@@ -25,7 +23,7 @@ def mean_rank(scores: pandas.DataFrame) -> pandas.Series:
 
 
 def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """In how many games the row's agent scores more than the column's; a tie is half a win of each.
+    """Returns the number of games in which the row's agent beats the column's; a tie is half a win.
 
     Raises:
       ValueError: a score is missing.
@@ -39,19 +37,23 @@ def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def elo(won: pandas.DataFrame, anchor: str, penalty: float = 0.0) -> pandas.Series:
-    """Elo scores by maximum likelihood in the logistic Bradley-Terry model.
+    """Returns Elo scores, by maximum likelihood in the logistic Bradley-Terry model.
 
     P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1.
 
     Args:
-      won: of `wins`.
+      won: as `wins` returns it.
       anchor: the agent whose score is 0.
-      penalty: times the sum of squared strengths (logits, around their mean) is added to the
-        negative log-likelihood: keeps the scores of agents finite that win or lose everything.
+      penalty: factor of the sum of squared strengths (logits, around their mean), which is added
+        to the negative log-likelihood. It keeps the scores finite of agents that win or lose
+        everything.
 
     Raises:
       ValueError: there is no such agent, or no finite maximum, which a penalty gives.
     """
+    # Imported here because SciPy takes half a second, and most users of scores need no Elo.
+    from scipy import optimize, special
+
     if anchor not in won.index:
         raise ValueError(f"there is no agent {anchor!r}: there are {', '.join(won.index)}")
     counts = won.to_numpy(float)
@@ -80,6 +82,8 @@ def require_complete(scores: pandas.DataFrame) -> None:
 
 
 def _require_finite(counts: np.ndarray, names: pandas.Index) -> None:
+    from scipy.sparse import csgraph
+
     groups, group = csgraph.connected_components(counts > 0, connection="strong")
     if groups > 1:
         first = ", ".join(names[group == group[0]])

@@ -13,14 +13,14 @@ def of(run: RunDirectory, title: str, limits: Budget) -> str:
       title: agent and environment.
       limits: of the run.
     """
+    over = "finished: " if is_over(run, limits) else ""
     evaluation = csv_rows.last_row(run.evaluator_csv)
     if evaluation is None:
-        return f"no evaluation yet; the logs are in {run.logs}"
+        return f"{over}no evaluation; the logs are in {run.logs}"
     from common.reporting import curves
 
     picture = run.path / "learning_curve.png"
-    curves.learning_curve([run.path], picture, title)
-    over = "finished: " if is_over(run, limits) else ""
+    curves.learning_curve(run, picture, title)
     return (
         f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
         f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
@@ -30,8 +30,12 @@ def of(run: RunDirectory, title: str, limits: Budget) -> str:
 
 
 def is_over(run: RunDirectory, limits: Budget) -> bool:
-    """Returns whether learner.csv says that a run has reached its limits."""
+    """Returns whether a run has reached its limits.
+
+    learner.csv says so, or run.json where the role that keeps the run writes no learner.csv.
+    """
     row = csv_rows.last_row(run.learner_csv)
-    return row is not None and limits.reached(
-        row["wall_seconds"], row["actor_steps"], row["learner_steps"]
-    )
+    if row is None:
+        ended = {"outcome": "finished", "budget": limits.to_json()}
+        return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+    return limits.reached(row["wall_seconds"], row["actor_steps"], row["learner_steps"])

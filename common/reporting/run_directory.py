@@ -1,4 +1,4 @@
-"""The directory of one run: where its files are, which config it is of, who ran it on what."""
+"""The directory of one run: its files, its config and the record of its starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -12,71 +12,54 @@ import tempfile
 from typing import Any
 
 from common.reporting import provenance
+from common.reporting.budget import Budget
 from common.reporting.differences import differences
+from common.reporting.errors import UserError
 
 
-class RunDirectoryError(ValueError):
-    """The directory cannot be used for this run. One line that says why and what to do."""
+class RunDirectoryError(UserError):
+    """A run directory that cannot be used."""
 
 
 class ConfigMismatchError(RunDirectoryError):
-    """The directory holds a run with another config."""
+    """A run directory with a run of another config."""
 
 
 class RunDirectory:
     """The layout of a run directory, its config and its record.
 
-    Making the object touches nothing: `open` makes the directory or checks it.
+    The constructor touches nothing: `open` makes the directory or checks it.
 
     Args:
       path: the value of --workdir.
+
+    Attributes:
+      path: of the directory.
+      config_json: environment, seed, setting and hyperparameters of the run.
+      run_json: code, versions, machine, limits and times of each start.
+      learner_csv: the learner and the speeds of the run, a row every few seconds.
+      acting_csv: the episodes of the training actors.
+      lives_csv: the actors of each start of an actor process.
+      evaluator_csv: the evaluations.
+      checkpoints: directory of the checkpoints.
+      tensorboard: directory of TensorBoard's events.
+      logs: directory of ROLE-I.log for each process.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
-
-    @property
-    def config_json(self) -> Path:
-        """Every hyperparameter and setting of the run."""
-        return self.path / "config.json"
-
-    @property
-    def run_json(self) -> Path:
-        """Code, versions, machine, seed and times, an entry for each start."""
-        return self.path / "run.json"
-
-    @property
-    def learner_csv(self) -> Path:
-        return self.path / "learner.csv"
-
-    @property
-    def acting_csv(self) -> Path:
-        return self.path / "acting.csv"
-
-    @property
-    def lives_csv(self) -> Path:
-        """Whenever an actor process began, which actors it had."""
-        return self.path / "lives.csv"
-
-    @property
-    def evaluator_csv(self) -> Path:
-        return self.path / "evaluator.csv"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def logs(self) -> Path:
-        """Holds ROLE-I.log for each process."""
-        return self.path / "logs"
+        self.config_json = self.path / "config.json"
+        self.run_json = self.path / "run.json"
+        self.learner_csv = self.path / "learner.csv"
+        self.acting_csv = self.path / "acting.csv"
+        self.lives_csv = self.path / "lives.csv"
+        self.evaluator_csv = self.path / "evaluator.csv"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tensorboard"
+        self.logs = self.path / "logs"
 
     def open(self, config: Mapping[str, Any]) -> None:
-        """Makes the directory for a run with this config, or accepts the run of this config in it.
+        """Makes the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
@@ -84,8 +67,8 @@ class RunDirectory:
           config: nested mappings, sequences and scalars that JSON can hold.
 
         Raises:
-          ConfigMismatchError: it holds a run with another config. Nothing is changed.
-          RunDirectoryError: it holds something else, or cannot be written.
+          ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
+          RunDirectoryError: the directory holds something else, or cannot be written.
         """
         text = json.dumps(config, indent=2) + "\n"
         try:
@@ -100,37 +83,51 @@ class RunDirectory:
                 directory.mkdir(exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"cannot write the run directory {self.path} ({error.strerror}): "
-                "give --workdir a directory that you may write"
+                f"cannot write the run directory {self.path} ({error.strerror}: "
+                f"{error.filename or self.path}): give --workdir a directory that you may write"
             ) from error
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the config of the run that is here; touches nothing.
+        """Returns the config of the run; touches nothing.
 
         Raises:
-          RunDirectoryError: there is no run here.
+          RunDirectoryError: the directory holds no run, or cannot be read.
         """
-        if not self.path.is_dir():
-            raise RunDirectoryError(f"there is no directory {self.path}: name that of a run")
-        if not self.config_json.exists():
+        config = _read_json(self.config_json)
+        if config is None:
             raise RunDirectoryError(
                 f"{self.path} is no run directory, it has no config.json: name that of a run"
             )
-        config = _read_json(self.config_json)
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
         return config
 
-    def hold(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps other launchers out in a `with`; the system lets go if this process dies.
+    def read_starts(self) -> list[dict[str, Any]]:
+        """Returns the entries of run.json, the oldest first; none before the first start.
 
         Raises:
-          RunDirectoryError: another one holds it.
+          RunDirectoryError: run.json is not the record of a run.
+        """
+        record = _read_json(self.run_json)
+        if record is None:
+            return []
+        starts = record.get("starts") if isinstance(record, dict) else None
+        if not (isinstance(starts, list) and starts and all(isinstance(x, dict) for x in starts)):
+            raise RunDirectoryError(
+                f"{self.run_json} is not the record of a run: mend it, or move {self.path} away"
+            )
+        return starts
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that keeps other launchers out, until this process dies at the latest.
+
+        Raises:
+          RunDirectoryError: another launcher holds the directory.
         """
         return self._hold("run", self.config_json)
 
     def hold_checkpoints(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps other learners out, as `hold` does launchers: only one may save and log."""
+        """Returns a context that keeps other learners out: only one may save and log."""
         return self._hold("learner", self.checkpoints / "learner.lock")
 
     def write_run_record(
@@ -139,18 +136,20 @@ class RunDirectory:
         seed: int,
         scale: str,
         scale_changes: str = "",
-        budget=None,
-        changed=None,
+        budget: Budget | None = None,
+        changed: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
-        """Adds the entry of this start to run.json; one process of a run does so.
+        """Adds an entry for this start to run.json; one process of a run does so.
 
         Args:
           seed: of the run.
-          scale: how the run's size relates to the paper's, e.g. "paper" or "laptop".
-          scale_changes: what that changes from the paper's run, in words.
-          command: the command line; that of this process if not given. What is below the
-            working directory is named from there.
+          scale: how the run's size relates to the paper's, such as "paper" or "laptop".
+          scale_changes: what the scale changes from the paper's run, in words.
+          budget: the limits of this start.
+          changed: the value of each flag that this start was given, by name ("config.NAME" for a
+            hyperparameter), except environment, seed, workdir, role and what is said above.
+          command: the user's command line; None: that of this process.
         """
         start = {
             "start_time": _now(),
@@ -159,22 +158,22 @@ class RunDirectory:
             "seed": seed,
             "scale": scale,
             "scale_changes": scale_changes,
-            "budget": budget and budget.to_json(),
-            "changed": changed,
+            "budget": (budget or Budget()).to_json(),
+            "changed": dict(changed or {}),
             "command": provenance.as_typed(sys.orig_argv if command is None else command),
             "git": provenance.git(),
             "versions": provenance.versions(),
             "machine": provenance.machine(),
         }
-        self._write_starts([*self._starts(), start])
+        self._write_starts([*self.read_starts(), start])
 
     def close_run_record(self, outcome: str) -> None:
-        """Says in run.json how the newest start ended, e.g. "finished" or "stopped by SIGTERM".
+        """Records in run.json how the newest start ended: "finished", "stopped" or "failed".
 
         Raises:
-          RunDirectoryError: `write_run_record` was not called.
+          RunDirectoryError: run.json has no start, or is not the record of a run.
         """
-        starts = self._starts()
+        starts = self.read_starts()
         if not starts:
             raise RunDirectoryError(f"{self.run_json} has no start to close")
         starts[-1].update(end_time=_now(), outcome=outcome)
@@ -222,11 +221,6 @@ class RunDirectory:
                 "config, or give --workdir a new directory"
             )
 
-    def _starts(self) -> list[dict[str, Any]]:
-        if not self.run_json.exists():
-            return []
-        return _read_json(self.run_json)["starts"]
-
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
         temporary = _write_temporary(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
         os.replace(temporary, self.run_json)
@@ -237,16 +231,26 @@ def _now() -> str:
 
 
 def _read_json(path: Path) -> Any:
+    """Returns what a file holds; None if it does not exist.
+
+    Raises:
+      RunDirectoryError: the file is no JSON, or cannot be read.
+    """
     try:
         return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirectoryError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # no JSON, or no text at all
+        line = getattr(error, "lineno", 1)
         raise RunDirectoryError(
-            f"{path} is not JSON ({error}): mend it, or give --workdir a new directory"
-        ) from error
+            f"{path}:{line}: is not JSON ({error}): mend it, or give --workdir a new directory"
+        ) from None
 
 
 def _write_temporary(path: Path, text: str) -> str:
-    """Writes a whole file beside `path`, to be moved there."""
+    """Writes a whole file beside `path` and returns its name; the caller moves it there."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 hides a run from one's colleagues
@@ -257,7 +261,7 @@ def _write_temporary(path: Path, text: str) -> str:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Makes `path` whole at once, or leaves the file that another process made."""
+    """Makes the whole file at once, unless another process has made it."""
     temporary = _write_temporary(path, text)
     try:
         os.link(temporary, path)

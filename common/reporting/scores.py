@@ -1,4 +1,4 @@
-"""Atari scores summed up over games: human-normalised scores, their median and mean, ranks, Elo.
+"""Summaries of Atari scores over games: human-normalised scores, their median and mean, ranks, Elo.
 
 A table of scores has games as rows and agents as columns.
 """
@@ -11,13 +11,14 @@ from common.reporting import ranking
 def human_normalised(
     scores: pandas.DataFrame, random: pandas.Series, human: pandas.Series
 ) -> pandas.DataFrame:
-    """(score - random) / (human - random): 0 is as good as random play, 1 as a human.
+    """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
 
     Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
 
     Args:
       scores: unit score, unclipped.
-      random, human: unit score, by game; games that are not in `scores` are ignored.
+      random: scores of random play by game; games that are not in `scores` are ignored.
+      human: scores of a human by game, likewise.
 
     Returns:
       A table like `scores`.
@@ -33,24 +34,27 @@ def human_normalised(
 
 
 def summary(
-    scores: pandas.DataFrame, random: str = "Random", human: str = "Human", penalty: float = 0.0
+    scores: pandas.DataFrame, random: str = "Random", human: str = "Human"
 ) -> pandas.DataFrame:
-    """What the Reactor's tables 1 and 2 show of each agent, and the mean that they leave out.
+    """Returns what the Reactor's tables 1 and 2 show of each agent, and the mean score.
 
     Args:
       scores: unit score, a score in every cell.
-      random, human: the columns that scores are normalised by; they are ranked like the others,
-        and the human's Elo is 0.
-      penalty: of `ranking.elo`.
+      random: the column with the scores of random play, which is ranked like the others.
+      human: the column with the scores of a human, which is ranked too and whose Elo is 0.
 
     Returns:
       By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
-      `mean_rank` (1 is best), `elo`.
+      `mean_rank` (1 is best), `elo` (nan if there is no finite maximum).
 
     Raises:
-      ValueError: as of `ranking.mean_rank` and `ranking.elo`.
+      ValueError: a score is missing.
     """
     ranking.require_complete(scores)
+    try:
+        elo = ranking.elo(ranking.wins(scores), anchor=human)
+    except ValueError:  # on few games an agent may win or lose all
+        elo = float("nan")
     normalised = human_normalised(scores, scores[random], scores[human])
     return pandas.DataFrame(
         {
@@ -58,6 +62,6 @@ def summary(
             "median": normalised.median(),
             "mean": normalised.mean(),
             "mean_rank": ranking.mean_rank(scores),
-            "elo": ranking.elo(ranking.wins(scores), anchor=human, penalty=penalty),
+            "elo": elo,
         }
     )

@@ -1,18 +1,18 @@
-"""Scalars for TensorBoard."""
+"""TensorBoard events."""
 
 from collections.abc import Mapping
 import os
 
 
 class Scalars:
-    """Writes scalars as TensorBoard events. Importing this module does not import TensorFlow.
+    """A writer of scalars. Importing this module does not import TensorFlow.
 
     Args:
       directory: where the event files go; made if it does not exist.
     """
 
     def __init__(self, directory: str | os.PathLike):
-        # Here, because the launcher's process must stay free of TensorFlow.
+        # Imported here because the launcher's process must not import TensorFlow.
         import tensorflow as tf
 
         self._summary = tf.summary
@@ -26,5 +26,5 @@ class Scalars:
                     self._summary.scalar(tag, value)
 
     def close(self) -> None:
-        """Flushes what is left and closes the file."""
+        """Flushes the buffer and closes the file."""
         self._writer.close()

@@ -1,4 +1,4 @@
-"""Videos as GIF files: every browser and chat shows them, and nothing needs to be installed."""
+"""Videos as GIF files, which every browser shows without a plug-in."""
 
 from collections.abc import Sequence
 import os
@@ -16,10 +16,10 @@ def write_gif(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: f
     Args:
       path: ends in .gif.
       frames: uint8 [H, W, 3] each, one or more.
-      frame_seconds: how long each is shown. GIF counts in hundredths: the rounding is spread, so
-        that the whole is as long as it should be.
+      frame_seconds: how long each is shown. GIF counts in hundredths of a second; the rounding
+        is spread, so that the length of the whole is right.
     """
-    # One palette for all frames, so that what stands still stays equal and costs nothing.
+    # With one palette for all frames, pixels that do not change cost nothing.
     sample = np.concatenate(frames[:: max(1, len(frames) // 8)])
     palette = Image.fromarray(sample).quantize(_COLOURS)
     first, *others = [

@@ -1,20 +1,15 @@
-"""What the paper says about its results, and what decides each statement."""
+"""The paper's statements about its results, each with the test that decides it."""
 
 from fractions import Fraction
 
-from common.experiments.atari_scores import MedianReached
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
+from common.experiments.median_reached import MedianReached
 from common.experiments.scaling import Proportional
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
-from reproductions.apex.experiments import (
-    CONTROL_TASKS,
-    FIGURE_3_ACTORS,
-    FIGURE_4_ACTORS,
-    FIGURE_13_TWO_CORES,
-    SIX_GAMES,
-)
+from reproductions.apex.curves import FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES
+from reproductions.apex.experiments import CONTROL_TASKS, SIX_GAMES
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
 _NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"

@@ -1,9 +1,10 @@
-"""The paper's figures and tables as lists of runs, and the sizes that these can have."""
+"""The paper's figures and tables as lists of runs, and the scales of these."""
 
 from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.experiments.registry import (
+from common.experiments.atari_scores import GameScores, GameSummaries
+from common.experiments.paper import (
     Experiment,
     OverTasks,
     Paper,
@@ -17,11 +18,22 @@ from common.experiments.registry import (
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.reporting.budget import Budget
+from reproductions.apex.curves import (
+    CAPACITIES,
+    DPG_VARIANTS,
+    FIGURE_3_ACTORS,
+    FIGURE_4_ACTORS,
+    FIGURE_13_TWO_CORES,
+    FIGURE_14_TRIED,
+    LOOKS,
+    OTHER_BATCH_SIZES,
+    OTHER_LEARNING_RATES,
+)
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
 
-DQN = Program("Ape-X DQN", "binaries.apex_dqn", parameters=3_300_019)  # 18 actions
-DPG = Program("Ape-X DPG", "binaries.apex_dpg", parameters=241_022)  # humanoid's
+DQN = Program("Ape-X DQN", "binaries.apex_dqn")
+DPG = Program("Ape-X DPG", "binaries.apex_dpg")
 
 SIX_GAMES = tuple(
     f"atari:{game}"
@@ -34,39 +46,6 @@ CONTROL_TASKS = (
     "control:humanoid:walk",
     "control:humanoid:run",
 )
-
-FIGURE_3_ACTORS = (8, 16, 32, 64)
-FIGURE_4_ACTORS = (8, 16, 32, 64, 128, 256)
-FIGURE_13_TWO_CORES = (2, 4, 8, 16, 32)
-FIGURE_14_TRIED = {
-    "dqn_lr0.00025": "dqn_replay_1m_lr0.00025",
-    "dqn_uniform_lr6.25e-05": "dqn_uniform_replay_1m_lr6.25e-05",
-}
-"""What the caption says was tried and not kept: how names begin, each with its setting."""
-CAPACITIES = {
-    "250k": "dqn_replay_250k",
-    "500k": "dqn_replay_500k",
-    "1m": "dqn_replay_1m",
-    "2m": "dqn",
-}
-"""Figure 5, each with its setting."""
-OTHER_BATCH_SIZES = (32, 128, 256, 1024)
-OTHER_LEARNING_RATES = ("0.00025", "3.125e-05")
-"""Appendix E; Ape-X DQN has 512 and 6.25e-05."""
-DPG_VARIANTS = (
-    "dpg_uniform",
-    *(f"dpg_alpha{alpha}" for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1)),
-    "dpg_lr0.001",
-    "dpg_lr0.0003",
-    "dpg_lr3e-05",
-    "dpg_lr1e-05",
-    "dpg_batch32",
-    "dpg_batch128",
-    "dpg_batch512",
-    "dpg_batch1024",
-)
-"""Appendix E; Ape-X DPG has an exponent of 0.6, 1e-4 and 256."""
-
 
 _SETTINGS = {**dqn.SETTINGS.overrides, **dpg.SETTINGS.overrides}
 _CAPACITY = "--config.replay_capacity"
@@ -87,7 +66,7 @@ def _runs(
 
 
 def _dqn(environments: Iterable[str], actors: int, capacity: str = "1m") -> tuple[Run, ...]:
-    """Ape-X DQN with so many actors and so large a replay, as in section 5 and appendix A."""
+    """Returns runs with so many actors and so large a replay, as in section 5 and appendix A."""
     return _runs(
         DQN,
         f"dqn_{actors}_actors_replay_{capacity}",
@@ -110,13 +89,14 @@ _35_HOURS = Budget(minutes=35 * 60)
 _GAMES_OPEN = "the games are named in the paper's pictures only: these are ours"
 _DRAWING = "a drawing, nothing to run"
 _TABLE_1 = "table 1"
+_FIELD = ("reactor", "table 5")
+"""The scores of other agents, which this paper's text has not."""
 _NO_OP_MEDIAN = "Median (no-op starts)"
 _OTHERS = ("Rainbow", "Distributional (C51)", "Prioritized Dueling", "DQN", "Gorila DQN")
 
 EXPERIMENTS = (
-    Experiment("apex", "figure 1", "the architecture", unavailable=_DRAWING),
+    Experiment("figure 1", "the architecture", unavailable=_DRAWING),
     Experiment(
-        "apex",
         "figure 2",
         "57 Atari games: median score from no-op starts, and six games' curves",
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
@@ -130,7 +110,7 @@ EXPERIMENTS = (
             Part(
                 "right",
                 environments=SIX_GAMES,
-                others={
+                overrides={
                     "returns": Returns.GREEDIEST_ACTOR,
                     "over_tasks": OverTasks.APART,
                     "references": (),
@@ -140,7 +120,6 @@ EXPERIMENTS = (
         note=f"{_GAMES_OPEN}; the baselines' curves are in no text",
     ),
     Experiment(
-        "apex",
         "figure 3",
         "Control Suite: Ape-X DPG with 8 to 64 actors",
         runs=_joined(
@@ -155,7 +134,6 @@ EXPERIMENTS = (
         "5 days that the text gives DDPG. DDPG itself: figure 2 of D4PG",
     ),
     Experiment(
-        "apex",
         "figure 4",
         "Atari: 8 to 256 actors, a replay of 1M",
         runs=_joined(_dqn(SIX_GAMES, actors) for actors in FIGURE_4_ACTORS),
@@ -164,7 +142,6 @@ EXPERIMENTS = (
         note=_GAMES_OPEN,
     ),
     Experiment(
-        "apex",
         "figure 5",
         "Atari: replays of 250K to 2M, 256 actors",
         runs=_joined(_dqn(SIX_GAMES, 256, capacity) for capacity in CAPACITIES),
@@ -176,7 +153,6 @@ EXPERIMENTS = (
         "hours are those of figure 4",
     ),
     Experiment(
-        "apex",
         "figure 6",
         "Atari: few actors whose transitions are added several times",
         runs=(
@@ -196,7 +172,6 @@ EXPERIMENTS = (
         note=f"{_GAMES_OPEN}; hours are those of figure 4",
     ),
     Experiment(
-        "apex",
         "figure 7",
         "Atari: six values of epsilon beside the full range",
         runs=(*_runs(DQN, "dqn_full_range", SIX_GAMES), *_runs(DQN, "dqn_six_epsilons", SIX_GAMES)),
@@ -204,11 +179,10 @@ EXPERIMENTS = (
         states_budget=False,
         note=f"{_GAMES_OPEN}, and so are the six values; hours are those of figure 4",
     ),
-    Experiment("apex", "figure 8", "the humanoid", unavailable="a picture"),
-    Experiment("apex", "figure 9", "the manipulator", unavailable="a picture"),
-    Experiment("apex", "figure 10", "both domains", unavailable="a picture"),
+    Experiment("figure 8", "the humanoid", unavailable="a picture"),
+    Experiment("figure 9", "the manipulator", unavailable="a picture"),
+    Experiment("figure 10", "both domains", unavailable="a picture"),
     Experiment(
-        "apex",
         "figure 11",
         "57 Atari games: learning curves against time",
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
@@ -216,7 +190,6 @@ EXPERIMENTS = (
         returns=Returns.GREEDIEST_ACTOR,
     ),
     Experiment(
-        "apex",
         "figure 12",
         "57 Atari games: the first billion frames",
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
@@ -225,7 +198,6 @@ EXPERIMENTS = (
         x="environment_frames",
     ),
     Experiment(
-        "apex",
         "figure 13",
         "speed of data generation against the number of actors",
         runs=_joined(_dqn(["atari:pong"], actors) for actors in FIGURE_4_ACTORS),
@@ -255,7 +227,6 @@ EXPERIMENTS = (
         "4, on one game",
     ),
     Experiment(
-        "apex",
         "figure 14",
         "Atari: prioritised and uniform replay with 8 to 256 actors",
         runs=(
@@ -287,26 +258,25 @@ EXPERIMENTS = (
         "each; the others are in section E",
     ),
     Experiment(
-        "apex",
         "table 1",
         "57 Atari games: median scores, time, frames and hardware",
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
         budget=_FIVE_DAYS,
         x="",
         over_tasks=OverTasks.MEDIAN_NORMALISED,
+        ours=GameSummaries({"Ape-X DQN": "dqn"}, {_NO_OP_MEDIAN: 100}, _FIELD),
         note="no-op starts only: the human starts were never published",
     ),
     Experiment(
-        "apex",
         "table 2",
         "57 Atari games: scores of the final evaluation",
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
         budget=_FIVE_DAYS,
         x="",
+        ours=GameScores({"No-op starts": "dqn"}, _FIELD),
         note="no-op starts only: the human starts were never published",
     ),
     Experiment(
-        "apex",
         "section D",
         "Control Suite: removal by priority beside first in, first out",
         runs=(*_runs(DPG, "dpg", CONTROL_TASKS), *_runs(DPG, "dpg_remove_by_fifo", CONTROL_TASKS)),
@@ -315,7 +285,6 @@ EXPERIMENTS = (
         note="the paper leaves open which is better; tasks and hours are those of figure 3",
     ),
     Experiment(
-        "apex",
         "section E",
         "batch sizes, learning rates, exponents; figure 14's other rates",
         runs=(
@@ -352,7 +321,7 @@ EXPERIMENTS = (
 
 
 def _preset() -> tuple[Change, ...]:
-    """What the setting for two cores changes of Ape-X DQN."""
+    """Returns what the setting for two cores changes of Ape-X DQN."""
 
     def text(name: str, value: float) -> str:
         number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
@@ -429,46 +398,6 @@ SCALES = (
 )
 
 
-def _labels() -> dict[str, str]:
-    labels = {
-        "dqn": "Ape-X DQN",
-        "dqn_full_range": "full range of epsilon",
-        "dqn_six_epsilons": "six values of epsilon",
-        "dpg": "Ape-X DPG",
-        "dqn_32_actors_8_copies_replay_1m": "32 actors, 8 copies",
-        "dpg_remove_by_fifo": "first in, first out",
-        "dpg_uniform": "exponent 0",
-        "dqn_uniform": "Ape-X DQN, uniform",
-        "dqn_two_cores": "Ape-X DQN on two cores",
-        "dqn_two_cores_uniform": "Ape-X DQN on two cores, uniform",
-        "dqn_two_cores_bfloat16": "Ape-X DQN on two cores, bfloat16",
-        "dqn_ten_minutes": "Ape-X DQN, ten minutes",
-        "dqn_ten_minutes_alpha0": "Ape-X DQN, ten minutes, uniform",
-        "dqn_ten_minutes_bfloat16": "Ape-X DQN, ten minutes, bfloat16",
-    }
-    for actors in FIGURE_4_ACTORS:
-        labels[f"dqn_{actors}_actors_replay_1m"] = f"{actors} actors"
-        labels[f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m"] = f"{actors} actors, uniform"
-        labels[f"dqn_lr0.00025_{actors}_actors_replay_1m"] = f"{actors} actors, rate 0.00025"
-        labels[f"dqn_uniform_lr6.25e-05_{actors}_actors_replay_1m"] = (
-            f"{actors} actors, uniform, rate 6.25e-05"
-        )
-    labels |= {
-        f"dqn_two_cores_{actors}_actors": f"{actors} actors" for actors in FIGURE_13_TWO_CORES
-    }
-    for capacity in ("250k", "500k", "2m"):
-        labels[f"dqn_256_actors_replay_{capacity}"] = f"256 actors, {capacity.upper()}"
-    labels |= {f"dpg_{actors}_actors": f"{actors} actors" for actors in FIGURE_3_ACTORS}
-    words = {"batch": "batches of ", "lr": "learning rate ", "alpha": "exponent "}
-    varied = [f"dqn_batch{size}" for size in OTHER_BATCH_SIZES]
-    varied += [f"dqn_lr{rate}" for rate in OTHER_LEARNING_RATES]
-    for setting in (*varied, *DPG_VARIANTS[1:]):
-        choice = setting.partition("_")[2]
-        start = next(start for start in words if choice.startswith(start))
-        labels[setting] = words[start] + choice.removeprefix(start)
-    return labels
-
-
 PAPER = Paper(
     name="apex",
     title="Ape-X",
@@ -476,5 +405,5 @@ PAPER = Paper(
     programs=(DQN, DPG),
     experiments=EXPERIMENTS,
     scales=SCALES,
-    labels=_labels(),
+    looks=LOOKS,
 )

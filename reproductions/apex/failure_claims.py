@@ -1,9 +1,10 @@
-"""What appendix F says of failures, decided by a run of Ape-X DQN whose roles were killed."""
+"""Appendix F's claims on failures, decided by a run of Ape-X DQN whose roles were killed."""
 
 from collections.abc import Callable, Sequence
 import re
 
 from common.experiments.claims import Basis, Check, Claim, Evidence
+from common.reporting.errors import UserError
 
 _RECORD = "soak_apex_dqn"
 _COMMAND = "the command under Failures in reproductions/apex/README.md"
@@ -11,23 +12,25 @@ _SOON = 60.0
 """Seconds: a memory is "refilled quickly" if learning goes on by then."""
 
 _Judge = Callable[[list[dict], dict], tuple[bool | None, str]]
-"""Of the kills of a role and the numbers at the end: whether the claim holds, and what was seen."""
+"""A function of the kills of a role and the numbers at the end: the verdict, and the evidence."""
 
 
 def _check(role: str, judge: _Judge, rule: str) -> Check:
-    """By the kills of a role that tests/roles/soak.py has recorded; undecided without any."""
+    """Returns a check of the kills of a role in the record that tests/roles/soak.py wrote."""
 
     def find(evidence: Evidence) -> tuple[bool | None, str]:
         soak = evidence.benchmark(_RECORD)
-        kills = [kill for kill in soak["kills"] if kill["role"] == role] if soak else []
-        if not kills:
+        if soak is None:
             return None, f"No record: {_COMMAND}."
         try:
+            kills = [kill for kill in soak["kills"] if kill["role"] == role]
             back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
-            holds, words = judge(kills, soak["end"])
+            holds, words = judge(kills, soak["end"]) if kills else (None, "")
         except (KeyError, TypeError) as error:
-            evidence.warn(f"{evidence.benchmarks / _RECORD}.json: is no whole record ({error!r})")
-            return None, f"The record is not whole: {_COMMAND}."
+            path = evidence.benchmarks / f"{_RECORD}.json"
+            raise UserError(f"{path}: is no record of a soak ({error}): {_COMMAND}") from None
+        if not kills:
+            return None, f"No kills in the record: {_COMMAND}."
         if soak.get("wrong"):
             holds, words = False, f"{words}; the run itself went wrong: {'; '.join(soak['wrong'])}"
         return holds, (
@@ -40,7 +43,7 @@ def _check(role: str, judge: _Judge, rule: str) -> Check:
 
 
 def _numbers(kills: Sequence[dict], pattern: str) -> list[tuple[int, ...]]:
-    """What a pattern finds in the kills' notes, a tuple a group; [] if one of them is different."""
+    """Returns the numbers in the kills' notes, a tuple a group; [] if one does not match."""
     found = [re.match(pattern, kill["note"]) for kill in kills]
     if not all(found):
         return []
@@ -48,7 +51,7 @@ def _numbers(kills: Sequence[dict], pattern: str) -> list[tuple[int, ...]]:
 
 
 def _memories(kills: Sequence[dict]) -> tuple[list[tuple[int, ...]], str]:
-    """Items before the kills, and when learning went on, and what to say of them."""
+    """Returns the items before the kills and at the next update, and these in words."""
     sizes = _numbers(kills, r"([\d,]+) items, ([\d,]+) when learning went on")
     if not sizes:
         return [], "learning did not go on after each"

@@ -1,13 +1,25 @@
 """The paper's figures as lists of runs; it has no tables."""
 
 from collections.abc import Iterable
+import dataclasses
 
-from common.experiments.registry import Band, Experiment, OverTasks, Paper, Part, Program, Run
+from common.experiments.paper import Band, Experiment, OverTasks, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.figures.palette import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Look,
+    Style,
+)
 from common.reporting.budget import Budget
 
-# DeepMind Lab: ResNet, LSTM and both heads.
-PROGRAM = Program("AQL", "binaries.aql", parameters=2_500_000)
+PROGRAM = Program("AQL", "binaries.aql")
 
 LOW = tuple(
     f"control:{task}"
@@ -72,17 +84,18 @@ HIGH = tuple(
 ALL = (*LOW, *MEDIUM, *HIGH)
 LAB = ("dmlab:explore_goal_locations_small", "dmlab:explore_object_locations_small")
 
-_LABELS = {
-    "aql": "AQL",
-    "aql_gaussian": "AQL, continuous",
-    "uniform_q": "Uniform Q-learning",
-    "qt_opt": "QT-Opt",
-    "d3pg": "D3PG",
-    "impala": "IMPALA",
-    "aql_independent": "AQL, independent",
-    "exact_q": "Q-learning, exact",
+_LOOKS = {
+    "aql": Look("AQL", Style(BLUE, width=2.0)),
+    "aql_gaussian": Look("AQL, continuous", Style(SKY)),
+    "uniform_q": Look("Uniform Q-learning", Style(ORANGE)),
+    "qt_opt": Look("QT-Opt", Style(GREEN)),
+    "d3pg": Look("D3PG", Style(VERMILLION)),
+    "impala": Look("IMPALA", Style(PURPLE)),
+    "aql_independent": Look("AQL, independent", Style(GREY)),
+    "exact_q": Look("Q-learning, exact", Style(BLACK)),
 }
 _METHODS = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+_LAB_METHODS = ("aql", "exact_q", "impala")
 _ACTION_SETS = ("11", "3528")
 
 
@@ -107,7 +120,6 @@ _FINAL = {**_COMMON, "x": ""}
 
 EXPERIMENTS = (
     Experiment(
-        "aql",
         "figure 1",
         "Control Suite: six methods, mean over 39 tasks",
         runs=_runs(_METHODS, ALL),
@@ -115,7 +127,6 @@ EXPERIMENTS = (
         **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"},
     ),
     Experiment(
-        "aql",
         "figure 2",
         "Control Suite: final means of medium and high dimensions",
         runs=_runs(_METHODS, (*MEDIUM, *HIGH)),
@@ -124,7 +135,6 @@ EXPERIMENTS = (
         **_FINAL,
     ),
     Experiment(
-        "aql",
         "figure 3",
         "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
         runs=tuple(
@@ -134,11 +144,11 @@ EXPERIMENTS = (
                 environment,
                 (f"--setting={method}_{actions}_actions",),
             )
-            for method in ("aql", "exact_q", "impala")
+            for method in _LAB_METHODS
             for actions in _ACTION_SETS
             for environment in LAB
         ),
-        parts=(Part("top"), Part("bottom", others={"x": "wall_seconds"})),
+        parts=(Part("top"), Part("bottom", overrides={"x": "wall_seconds"})),
         **{
             **_COMMON,
             "budget": Budget(actor_steps=50_000_000),
@@ -148,14 +158,12 @@ EXPERIMENTS = (
         unavailable="DeepMind Lab is in no package registry",
     ),
     Experiment(
-        "aql",
         "figure 4",
         "pendulum swingup: proposals and Q-values as pictures",
         runs=_runs(["aql"], ["control:pendulum:swingup"]),
         **_FINAL,
     ),
     Experiment(
-        "aql",
         "figure 5",
         "Control Suite: independent beside autoregressive proposals",
         runs=_runs(["aql", "aql_independent"], ALL),
@@ -163,42 +171,36 @@ EXPERIMENTS = (
         **_COMMON,
     ),
     Experiment(
-        "aql",
         "figure 6",
         "Control Suite: final means of low dimensions, by task",
         runs=_runs(_METHODS, LOW),
         **_FINAL,
     ),
     Experiment(
-        "aql",
         "figure 7",
         "Control Suite: final means of medium dimensions, by task",
         runs=_runs(_METHODS, MEDIUM),
         **_FINAL,
     ),
     Experiment(
-        "aql",
         "figure 8",
         "Control Suite: final means of high dimensions, by task",
         runs=_runs(_METHODS, HIGH),
         **_FINAL,
     ),
     Experiment(
-        "aql",
         "figure 9",
         "Control Suite: learning curves of low and some medium tasks",
         runs=_runs(_METHODS, ALL[:21]),
         **_COMMON,
     ),
     Experiment(
-        "aql",
         "figure 10",
         "Control Suite: learning curves of the other tasks",
         runs=_runs(_METHODS, ALL[21:]),
         **_COMMON,
     ),
     Experiment(
-        "aql",
         "figure 11",
         "Control Suite: RMSProp, and a deeper network that shares layers",
         runs=tuple(
@@ -216,6 +218,19 @@ EXPERIMENTS = (
     ),
 )
 
+
+def _looks() -> dict[str, Look]:
+    """Returns the looks, with dashes for DeepMind Lab's 11 actions and full lines for its 3528."""
+    looks = dict(_LOOKS)
+    for method in _LAB_METHODS:
+        look = _LOOKS[method]
+        for actions, line in zip(_ACTION_SETS, ("--", "-")):
+            looks[f"{method}_{actions}_actions"] = Look(
+                f"{look.label}, {actions} actions", dataclasses.replace(look.style, line=line)
+            )
+    return looks | {f"{method}_shared_rmsprop": _LOOKS[method] for method in _METHODS}
+
+
 PAPER = Paper(
     name="aql",
     title="AQL",
@@ -223,11 +238,5 @@ PAPER = Paper(
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
     scales=(PAPER_SCALE,),
-    labels=_LABELS
-    | {
-        f"{method}_{actions}_actions": f"{_LABELS[method]}, {actions} actions"
-        for method in ("aql", "exact_q", "impala")
-        for actions in _ACTION_SETS
-    }
-    | {f"{method}_shared_rmsprop": _LABELS[method] for method in _METHODS},
+    looks=_looks(),
 )

@@ -1,4 +1,4 @@
-"""What the paper says about its results, and what decides each statement."""
+"""The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
@@ -20,10 +20,15 @@ def _pairs(
     replays=("uniform", "prioritized"),
     steps=(1, 5),
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of the eight names that differ in one thing.
+    """Returns pairs of the eight names that differ in one thing.
 
     Args:
-      first, second: patterns of the names, with what is the same in both as {agent}, {replay}, {n}.
+      first: pattern of a name, in which {agent}, {replay} and {n} are the same for both.
+      second: likewise.
+      suffix: of both names.
+      agents: values of {agent}.
+      replays: values of {replay}.
+      steps: values of {n}.
     """
     pairs = (
         (

@@ -1,12 +1,25 @@
-"""The paper's figures and tables as lists of runs, and the sizes that these can have."""
+"""The paper's figures and tables as lists of runs, and the scales of these."""
 
 from collections.abc import Iterable
 
-from common.experiments.registry import Experiment, Paper, Part, Program, Run
+from common.experiments.paper import Experiment, Paper, Part, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
+from common.figures.palette import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Look,
+    Style,
+)
 from common.reporting.budget import Budget
 from reproductions.d4pg import settings
+from reproductions.d4pg.tables import Sizes
 
 CONTROL_SUITE = tuple(
     f"control:{task}"
@@ -49,7 +62,7 @@ FIGURE_8_TASKS = tuple(
 MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 """Figure 3 (section 4.2)."""
 
-PROGRAM = Program("D4PG", "binaries.d4pg", parameters=257_472)  # humanoid's, with LayerNorm
+PROGRAM = Program("D4PG", "binaries.d4pg")
 
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
 """What sections 4 to 4.3 change beyond the Control Suite."""
@@ -89,9 +102,8 @@ _CORRIDORS = "dm_control's corridors have other bodies, sensors and rewards"
 _DRAWING = "a drawing, nothing to run"
 
 EXPERIMENTS = (
-    Experiment("d4pg", "figure 1", "the networks", unavailable=_DRAWING),
+    Experiment("figure 1", "the networks", unavailable=_DRAWING),
     Experiment(
-        "d4pg",
         "figure 2",
         "Control Suite: D4PG, its ablations and DDPG",
         runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE),
@@ -99,7 +111,6 @@ EXPERIMENTS = (
         note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
     ),
     Experiment(
-        "d4pg",
         "figure 3",
         "manipulation: D4PG and its ablations",
         runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND),
@@ -107,15 +118,14 @@ EXPERIMENTS = (
         parts=(Part("row N = 1", settings=_BEYOND_N1), Part("row N = 5", settings=_BEYOND_N5)),
         unavailable="the hand environments are not public",
     ),
-    Experiment("d4pg", "figure 4", "frames of the parkour domains", unavailable="pictures only"),
+    Experiment("figure 4", "frames of the parkour domains", unavailable="pictures only"),
     Experiment(
-        "d4pg",
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
         runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
-            Part(f"{row} {column}", settings=names, others={"x": x})
+            Part(f"{row} {column}", settings=names, overrides={"x": x})
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
             for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
         ),
@@ -123,7 +133,6 @@ EXPERIMENTS = (
         unavailable=_NO_PARKOUR,
     ),
     Experiment(
-        "d4pg",
         "figure 6",
         "humanoid parkour: D4PG, its ablations and PPO, N = 5",
         runs=_runs_beyond_suite(
@@ -136,31 +145,28 @@ EXPERIMENTS = (
         note=_CORRIDORS,
         unavailable=_NO_PARKOUR,
     ),
-    Experiment("d4pg", "figure 7", "the output layers", unavailable=_DRAWING),
+    Experiment("figure 7", "the output layers", unavailable=_DRAWING),
     Experiment(
-        "d4pg",
         "figure 8",
         "Control Suite: mixtures of Gaussians beside the categorical",
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
-    Experiment("d4pg", "figure 9", "the Control Suite's domains", unavailable="pictures only"),
-    Experiment("d4pg", "figure 10", "the manipulation tasks", unavailable="pictures only"),
+    Experiment("figure 9", "the Control Suite's domains", unavailable="pictures only"),
+    Experiment("figure 10", "the manipulation tasks", unavailable="pictures only"),
     Experiment(
-        "d4pg",
         "table 1",
         "dimensions of the Control Suite's domains",
+        ours=Sizes(CONTROL_SUITE),
         unavailable="sizes of environments, nothing to run",
     ),
     Experiment(
-        "d4pg",
         "table 2",
         "observations of the manipulation tasks",
         unavailable="sizes of environments that are not public, nothing to run",
     ),
     Experiment(
-        "d4pg",
         "section 4",
         "Ornstein-Uhlenbeck beside Gaussian noise",
         runs=(
@@ -216,21 +222,35 @@ SCALES = (
 )
 
 
-def _labels() -> dict[str, str]:
-    """The legends of figures 2, 3, 5, 6 and 8."""
-    labels = {}
-    for name in _NO_DDPG:
-        agent, replay, n = name.split("_")
+def _looks() -> dict[str, Look]:
+    """Returns the looks, labelled as in the legends of figures 2, 3, 5, 6 and 8.
+
+    Colours tell critic and replay; dashes are N = 1 and dots DDPG, as in the paper.
+    """
+    looks = {}
+    for agent, replay, color in (
+        ("d3pg", "uniform", ORANGE),
+        ("d3pg", "prioritized", VERMILLION),
+        ("d4pg", "uniform", SKY),
+        ("d4pg", "prioritized", BLUE),
+    ):
         words = "Prioritized" if replay == "prioritized" else "Non-Prioritized"
-        labels[name] = f"{agent.upper()}, {words}, N = {n[1:]}"
-        for suffix in (_BEYOND, _HUMANOID_PARKOUR):
-            labels[name + suffix] = labels[name]
-    return labels | {
-        "ddpg": "DDPG",
-        "d4pg_prioritized_n5_lr5e-05": "Categorical, 5e-5",
-        "d4pg_mixture_prioritized_n5_lr5e-05": "Mixture of Gaussians, 5e-5",
-        "d4pg_mixture_prioritized_n5": "Mixture of Gaussians, 1e-4",
-        "d4pg_prioritized_n5_ou": "Ornstein-Uhlenbeck noise",
+        for n, line in ((1, "--"), (5, "-")):
+            name, width = f"{agent}_{replay}_n{n}", 1.3
+            if name == settings.SETTINGS.default:
+                width = 2.0
+            look = Look(f"{agent.upper()}, {words}, N = {n}", Style(color, line, width))
+            looks |= dict.fromkeys((name, name + _BEYOND, name + _HUMANOID_PARKOUR), look)
+    full, style = settings.SETTINGS.default, looks[settings.SETTINGS.default].style
+    return looks | {
+        "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
+        f"{full}_lr5e-05": Look("Categorical, 5e-5", style),
+        "d4pg_mixture_prioritized_n5_lr5e-05": Look(
+            "Mixture of Gaussians, 5e-5", Style(GREEN, "--")
+        ),
+        "d4pg_mixture_prioritized_n5": Look("Mixture of Gaussians, 1e-4", Style(GREEN)),
+        f"{full}_ou": Look("Ornstein-Uhlenbeck noise", Style(PURPLE)),
+        f"{full}_beta0": Look(f"{looks[full].label}, beta = 0", Style(GREY)),
     }
 
 
@@ -241,5 +261,5 @@ PAPER = Paper(
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
     scales=SCALES,
-    labels=_labels(),
+    looks=_looks(),
 )

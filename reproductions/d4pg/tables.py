@@ -1,42 +1,40 @@
-"""What stands beside the paper's tables."""
+"""Our numbers for the paper's table of environments."""
 
 from collections.abc import Sequence
+import dataclasses
 
-from common.experiments.registry import Experiment
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.paper import Cell, Experiment, OwnNumbers
 from common.experiments.runs import KeptRun
-from common.experiments.tables import Cell
-from reproductions.d4pg.experiments import CONTROL_SUITE
+from common.reporting.reported import Reported
 
 
-class Sizes:
-    """Sizes of the Control Suite's actions and observations, of the simulator that is installed."""
+@dataclasses.dataclass(frozen=True)
+class Sizes(OwnNumbers):
+    """Sizes of actions and observations in the installed simulator.
+
+    Attributes:
+      environments: names.
+    """
+
+    environments: tuple[str, ...]
 
     columns = ("|A|", "|X|")
     is_of_runs = False
 
     def cells(
-        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `tables.Comparison`."""
-        # Here, because only this table needs a simulator.
+        """See `OwnNumbers`."""
+        # Imported here because only this table needs a simulator.
         from absl import logging
 
-        logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+        logging.set_verbosity(logging.ERROR)  # simulators print at import
         from common import environments
 
         found = {}
-        for name in CONTROL_SUITE:
+        for name in self.environments:
             environment = environments.make(name, seed=0)
             row = name.removeprefix("control:")
             found[row, "|A|"] = Cell(environment.action_spec().shape[0])
             found[row, "|X|"] = Cell(environment.observation_spec().shape[0])
         return found
-
-    def summary(
-        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: ReportedNumbers
-    ) -> None:
-        """See `tables.Comparison`."""
-
-
-TABLES = {"table 1": Sizes()}

@@ -1,10 +1,10 @@
-"""What the paper says about its results, and what decides each statement."""
+"""The paper's statements about its results, each with the test that decides it."""
 
 import pandas
 
-from common.experiments.atari_scores import MedianReached
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
+from common.experiments.median_reached import MedianReached
 from common.reporting import ranking, scores
 
 _MEDIAN, _RANK, _ELO = "Normalized scores", "Mean rank", "Elo"

@@ -3,22 +3,25 @@
 from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.experiments.registry import Experiment, OverTasks, Paper, Part, Program, Reference, Run
+from common.experiments.atari_scores import GameScores, GameSummaries
+from common.experiments.paper import Experiment, OverTasks, Paper, Part, Program, Reference, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
-PROGRAM = Program("Reactor", "binaries.reactor", parameters=908_235)  # 18 actions
+PROGRAM = Program("Reactor", "binaries.reactor")
 
-_LABELS = {
-    "reactor": "Reactor",
-    "reactor_nd": "Reactor ND",
-    "reactor_uniform": "minus prioritization",
-    "reactor_tislr": "TISLR instead of beta-LOO",
-    "reactor_500m": "Reactor 500m",
-    "reactor_20_workers": "Reactor, 20 workers",
+_LOOKS = {
+    "reactor": Look("Reactor", Style(BLUE, width=2.0)),
+    "reactor_nd": Look("Reactor ND", Style(SKY)),
+    "reactor_uniform": Look("minus prioritization", Style(ORANGE)),
+    "reactor_tislr": Look("TISLR instead of beta-LOO", Style(VERMILLION)),
+    "reactor_500m": Look("Reactor 500m", Style(GREEN)),
+    "reactor_20_workers": Look("Reactor, 20 workers", Style(PURPLE)),
 }
-
-
+_AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "reactor_500m"}
+"""Ours by the tables' names."""
+_FIELD = ("reactor", "table 5")
 _200M_FRAMES = Budget(actor_steps=50_000_000)
 _500M_FRAMES = Budget(actor_steps=125_000_000)
 
@@ -43,9 +46,8 @@ _OTHERS = ("DQN", "DDQN", "Duel", "Prior", "Prior. Duel.", "Rainbow")
 _NO_HUMAN_STARTS = "the human starts were never published"
 
 EXPERIMENTS = (
-    Experiment("reactor", "figure 1", "distributional bootstrapping", unavailable=_DRAWING),
+    Experiment("figure 1", "distributional bootstrapping", unavailable=_DRAWING),
     Experiment(
-        "reactor",
         "figure 2",
         "training times and resources",
         runs=_runs(["reactor", "reactor_20_workers"]),
@@ -55,7 +57,6 @@ EXPERIMENTS = (
         note="its left half is a drawing",
     ),
     Experiment(
-        "reactor",
         "figure 3",
         "57 Atari games: Reactor without each of its parts, and the time",
         runs=_runs(["reactor", "reactor_nd", "reactor_uniform", "reactor_tislr"]),
@@ -63,16 +64,15 @@ EXPERIMENTS = (
         x="environment_frames",
         over_tasks=OverTasks.MEDIAN_NORMALISED,
         seeds=1,
-        parts=(Part("left"), Part("right", settings=("reactor",), others={"x": "wall_seconds"})),
+        parts=(Part("left"), Part("right", settings=("reactor",), overrides={"x": "wall_seconds"})),
         note="whether its right half has more than Reactor's own curve is in the picture only; "
         "others' curves are in no text",
     ),
-    Experiment("reactor", "figure 4", "lazy prioritisation", unavailable=_DRAWING),
-    Experiment("reactor", "figure 5", "rules of the priority tree", unavailable=_DRAWING),
-    Experiment("reactor", "figure 6", "an example of the priority tree", unavailable=_DRAWING),
-    Experiment("reactor", "figure 7", "the network", unavailable=_DRAWING),
+    Experiment("figure 4", "lazy prioritisation", unavailable=_DRAWING),
+    Experiment("figure 5", "rules of the priority tree", unavailable=_DRAWING),
+    Experiment("figure 6", "an example of the priority tree", unavailable=_DRAWING),
+    Experiment("figure 7", "the network", unavailable=_DRAWING),
     Experiment(
-        "reactor",
         "table 1",
         "57 Atari games, human starts: median, mean rank, Elo",
         runs=_TABLES,
@@ -83,7 +83,6 @@ EXPERIMENTS = (
         unavailable=_NO_HUMAN_STARTS,
     ),
     Experiment(
-        "reactor",
         "table 2",
         "57 Atari games, no-op starts: median, mean rank, Elo",
         runs=_TABLES,
@@ -91,11 +90,11 @@ EXPERIMENTS = (
         x="",
         over_tasks=OverTasks.MEDIAN_NORMALISED,
         seeds=1,
+        ours=GameSummaries(_AGENTS, {"Normalized scores": 1}, _FIELD, ranks="Mean rank", elo="Elo"),
         references=tuple(Reference("table 2", name, "Normalized scores", name) for name in _OTHERS),
     ),
-    Experiment("reactor", "table 3", "sizes of the network", unavailable="sizes, nothing to run"),
+    Experiment("table 3", "sizes of the network", unavailable="sizes, nothing to run"),
     Experiment(
-        "reactor",
         "table 4",
         "57 Atari games, human starts: scores",
         runs=_TABLES,
@@ -105,22 +104,20 @@ EXPERIMENTS = (
         unavailable=_NO_HUMAN_STARTS,
     ),
     Experiment(
-        "reactor",
         "table 5",
         "57 Atari games, no-op starts: scores",
         runs=_TABLES,
         budget=_200M_FRAMES,
         x="",
         seeds=1,
+        ours=GameScores(_AGENTS, _FIELD),
     ),
     Experiment(
-        "reactor",
         "section 6.1",
         "learning rates, momenta and target periods",
         unavailable="its seven games and most of its values are not in the paper",
     ),
     Experiment(
-        "reactor",
         "section 6.5",
         "priority tree beside insertion at the highest priority",
         unavailable="told in a sentence, without games or numbers",
@@ -134,5 +131,5 @@ PAPER = Paper(
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
     scales=(PAPER_SCALE,),
-    labels=_LABELS,
+    looks=_LOOKS,
 )

@@ -1,4 +1,4 @@
-"""What the paper says about its results, and what decides each statement."""
+"""The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, throughout

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from common.experiments.registry import Band, Experiment, Paper, Part, Program, Returns, Run
+from common.experiments.paper import Band, Experiment, Paper, Part, Program, Returns, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
-# Humanoid: two networks of 376-128-128 and what follows them, with targets' room to spare.
-PROGRAM = Program("ReF-ER", "binaries.refer", parameters=200_000)
+PROGRAM = Program("ReF-ER", "binaries.refer")
 
 TASKS = tuple(
     f"gym:{task}-v4"
@@ -47,7 +47,19 @@ FIGURE_8 = {
     "S": ("config.hidden_size", ("92", "128", "180")),
     "advantage": ("config.advantage", ("none", "quadratic", "gaussian")),
 }
-"""What is varied of V-RACER: a flag, and its values, which are not in the paper except its own."""
+"""Studies of V-RACER: a flag, and its values, which are not in the paper except its own."""
+_OWN = {
+    "C": "4",
+    "D": "0.1",
+    "N": "262144",
+    "B": "256",
+    "F": "1",
+    "lr": "0.0001",
+    "A": "5e-07",
+    "S": "128",
+    "advantage": "none",
+}
+"""The agent's own values."""
 
 
 def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
@@ -59,7 +71,7 @@ def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ..
 
 
 def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tuple]:
-    """The runs, and a row for each hyperparameter."""
+    """Returns the runs, and a row for each hyperparameter."""
     names = {
         symbol: tuple(f"vracer_refer_{symbol}{value}" for value in values)
         for symbol, (_, values) in grid.items()
@@ -98,42 +110,30 @@ _OF_SENSITIVITY = {
 
 EXPERIMENTS = (
     Experiment(
-        "refer",
-        "figure 1",
-        "Gym: DDPG with five kinds of replay",
-        runs=_runs(_DDPG, TASKS),
-        **_COMMON,
+        "figure 1", "Gym: DDPG with five kinds of replay", runs=_runs(_DDPG, TASKS), **_COMMON
     ),
     Experiment(
-        "refer",
         "figure 2",
         "Gym: divergence of DDPG's policy from what it replays",
         runs=_runs(_DDPG, TASKS),
         **_OF_DIVERGENCE,
     ),
     Experiment(
-        "refer",
-        "figure 3",
-        "Gym: NAF with five kinds of replay",
-        runs=_runs(_NAF, TASKS),
-        **_COMMON,
+        "figure 3", "Gym: NAF with five kinds of replay", runs=_runs(_NAF, TASKS), **_COMMON
     ),
     Experiment(
-        "refer",
         "figure 4",
         "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
         **_COMMON,
     ),
     Experiment(
-        "refer",
         "figure 5",
         "Gym: divergence of their policies from what they replay",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
         **_OF_DIVERGENCE,
     ),
     Experiment(
-        "refer",
         "figure 6",
         "flow control: V-RACER, ACER and DDPG",
         runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW),
@@ -146,21 +146,18 @@ EXPERIMENTS = (
         },
     ),
     Experiment(
-        "refer",
         "figure 7",
         "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",
         **_sensitivity(FIGURE_7),
         **_OF_SENSITIVITY,
     ),
     Experiment(
-        "refer",
         "figure 8",
         "Gym: V-RACER's sensitivity to A, width and an advantage",
         **_sensitivity(FIGURE_8),
         **_OF_SENSITIVITY,
     ),
     Experiment(
-        "refer",
         "section 5.3",
         "Gym: V-RACER with plain and with prioritised replay",
         runs=_runs(["vracer_er", "vracer_per"], TASKS),
@@ -169,14 +166,29 @@ EXPERIMENTS = (
 )
 
 
-def _labels() -> dict[str, str]:
-    labels = {"ppo": "PPO", "acer_lr0.0001": "ACER, 1e-4", "acer_lr1e-05": "ACER, 1e-5"}
-    agents = {"ddpg": "DDPG", "naf": "NAF", "vracer": "V-RACER"}
-    for agent, name in agents.items():
-        labels |= {f"{agent}_{key}": f"{name}, {replay}" for key, replay in _REPLAYS.items()}
+def _looks() -> dict[str, Look]:
+    """Returns a colour for each kind of replay, whatever the agent, as in figures 1 to 4.
+
+    In figures 7 and 8 the curve of the agent's own value looks like the agent.
+    """
+    colors = {"er": BLACK, "per": PURPLE, "refer": BLUE, "refer1": VERMILLION, "refer2": GREEN}
+    styles = {
+        replay: Style(color, width=2.0 if replay == "refer" else 1.3)
+        for replay, color in colors.items()
+    }
+    looks = {
+        "ppo": Look("PPO", Style(BLACK)),
+        "acer_lr0.0001": Look("ACER, 1e-4", Style(PURPLE, "--")),
+        "acer_lr1e-05": Look("ACER, 1e-5", Style(PURPLE)),
+    }
+    for agent, name in (("ddpg", "DDPG"), ("naf", "NAF"), ("vracer", "V-RACER")):
+        for key, replay in _REPLAYS.items():
+            looks[f"{agent}_{key}"] = Look(f"{name}, {replay}", styles[key])
     for symbol, (_, values) in (FIGURE_7 | FIGURE_8).items():
-        labels |= {f"vracer_refer_{symbol}{value}": f"{symbol} = {value}" for value in values}
-    return labels
+        for value in values:
+            style = styles["refer"] if value == _OWN[symbol] else None
+            looks[f"vracer_refer_{symbol}{value}"] = Look(f"{symbol} = {value}", style)
+    return looks
 
 
 PAPER = Paper(
@@ -186,5 +198,5 @@ PAPER = Paper(
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
     scales=(PAPER_SCALE,),
-    labels=_labels(),
+    looks=_looks(),
 )

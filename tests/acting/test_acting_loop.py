@@ -5,7 +5,7 @@ import pytest
 
 from common.acting.evaluate import environment_seeds, num_environments, run_episodes
 from common.acting.loop import ActingLoop
-from common.acting.n_step import NStepAdder, concatenate
+from common.acting.n_step_adder import NStepAdder, concatenate
 from common.acting.policy import Policy, reset_rows
 from common.environments.batch import BatchedEnvironment
 

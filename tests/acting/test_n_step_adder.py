@@ -2,7 +2,7 @@ import dm_env
 import numpy as np
 import pytest
 
-from common.acting.n_step import NStepAdder, concatenate
+from common.acting.n_step_adder import NStepAdder, concatenate
 from common.types import NStepTransitions
 
 FIRST, MID, LAST = 0, 1, 2

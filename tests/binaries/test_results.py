@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from binaries import claims, figures, tables
-from common.experiments.registry import RESULTS
+from common.experiments.paper import RESULTS
 
 ROOT = RESULTS.parent
 

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
@@ -97,32 +98,29 @@ print(other.requested, other.exit_code)
     assert child.stdout == b"True 130\nTrue 0\n"
 
 
-def test_threads_are_limited_before_anything_reads_the_variables():
-    code = """
-import os
-from common.cluster.processes import limit_threads
-limit_threads(1)
-import tensorflow as tf
-print(os.environ["OMP_NUM_THREADS"], tf.config.threading.get_intra_op_parallelism_threads(),
-      tf.config.threading.get_inter_op_parallelism_threads())
-"""
-    child = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+def test_threads_are_limited(monkeypatch):
+    said = {}
+    threading = types.SimpleNamespace(
+        set_intra_op_parallelism_threads=lambda count: said.update(intra=count),
+        set_inter_op_parallelism_threads=lambda count: said.update(inter=count),
     )
-    assert child.stdout.split() == [b"1", b"1", b"1"]
-    assert processes.thread_environment(3) == {
-        "OMP_NUM_THREADS": "3",
-        "OPENBLAS_NUM_THREADS": "3",
-        "MKL_NUM_THREADS": "3",
-    }
+    tensorflow = types.SimpleNamespace(config=types.SimpleNamespace(threading=threading))
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+    monkeypatch.setattr(os, "environ", {})
+    processes.limit_threads(3)
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    assert os.environ == processes.thread_environment(3) == dict.fromkeys(names, "3")
+    assert said == {"intra": 3, "inter": 3}
 
 
-def test_patience_ends_only_without_answers():
-    patience = processes.Patience("no answer from the learner", seconds=0.2)
+def test_patience_ends_only_without_answers(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    patience = processes.Patience("no answer from the learner", seconds=60.0)
     for _ in range(4):
-        time.sleep(0.1)
-        patience.renew()
+        now += 50.0
         patience.check()
-    time.sleep(0.25)
-    with pytest.raises(ClusterError, match="no answer from the learner for"):
+        patience.renew()
+    now += 61.0
+    with pytest.raises(ClusterError, match="no answer from the learner for 1 minutes"):
         patience.check()

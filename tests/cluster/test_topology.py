@@ -1,11 +1,18 @@
+import dataclasses
 import json
 import socket
 
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.cluster.topology import Topology, free_ports, is_loopback, split_address
+from common.cluster.topology import Job, Topology, free_ports, is_loopback, split_address
 
+JOBS = (
+    Job("learner", calls=("replay",), is_called=True, max_tasks=1),
+    Job("replay", is_called=True, host="learner", max_tasks=3),
+    Job("actor", calls=("learner", "replay")),
+    Job("evaluator", calls=("learner",)),
+)
 CLUSTER = {
     "learner": ["host-a:4000"],
     "replay": ["host-b:4001", "[2001:db8::1]:4002"],
@@ -15,16 +22,20 @@ CLUSTER = {
 
 def read(config, **variables):
     text = config if isinstance(config, str) else json.dumps(config)
-    return Topology.from_environment({"TF_CONFIG": text, **variables})
+    return Topology.from_environment(JOBS, {"TF_CONFIG": text, **variables})
+
+
+def task(job, index=0, **counts):
+    topology = Topology.local(JOBS, counts)
+    return dataclasses.replace(topology, job=job, index=index)
 
 
 def test_reads_tf_config():
     topology = read({"cluster": CLUSTER, "task": {"type": "replay", "index": 1}})
     assert (topology.job, topology.index) == ("replay", 1)
     assert topology.own_address == topology.bind_address == "[2001:db8::1]:4002"
-    assert topology.replay_addresses == ("host-b:4001", "[2001:db8::1]:4002")
-    assert topology.address("learner") == "host-a:4000"
-    assert not topology.replay_in_learner
+    assert topology.service("replay") == ("host-b:4001", "[2001:db8::1]:4002")
+    assert topology.keeper_address == topology.address("learner") == "host-a:4000"
 
 
 def test_tf_config_round_trips_for_every_task():
@@ -36,30 +47,43 @@ def test_tf_config_round_trips_for_every_task():
             assert (again.job, again.index) == (job, index)
 
 
-def test_without_a_replay_job_the_learner_has_it():
-    topology = read({"cluster": {"learner": ["host-a:4000"]}, "task": {"type": "actor"}})
-    assert topology.replay_in_learner
-    assert topology.replay_addresses == ("host-a:4000",)
+def test_the_host_of_a_job_offers_its_service_where_the_cluster_lists_no_task_of_it():
+    learner, actor = task("learner", learner=1), task("actor", learner=1)
+    assert learner.hosts("replay") and not actor.hosts("replay")
+    assert actor.service("replay") == actor.addresses("learner") == actor.partners
+    assert learner.partners == ()
+    assert not task("learner", learner=1, replay=1).hosts("replay")
 
 
-def test_actor_processes_take_the_shards_of_the_replay_in_turns():
-    def shard(job, index, replays=3):
-        return Topology.local({"learner": 1, "replay": replays, "actor": 8}, job, index).shard
+def test_a_task_calls_every_address_of_the_jobs_that_it_calls():
+    cluster = {"learner": 1, "replay": 2}
+    actor = task("actor", 7, **cluster)
+    assert actor.partners == actor.addresses("learner") + actor.addresses("replay")
+    learner = task("learner", **cluster)
+    assert learner.partners == learner.addresses("replay")
+    with pytest.raises(ClusterError, match="no learner 0: add its host:port"):
+        _ = read({"cluster": {"replay": ["a:1"]}, "task": {"type": "actor"}}).partners
 
-    assert [shard("actor", index) for index in range(8)] == [0, 1, 2, 0, 1, 2, 0, 1]
-    assert [shard("replay", index) for index in range(3)] == [0, 1, 2]
-    assert shard("actor", 5, replays=0) == 0  # it is in the learner
+
+def test_tasks_use_those_of_a_service_in_turns():
+    def shares(job, replays, tasks):
+        cluster = {"learner": 1, "replay": replays, "actor": 8}
+        return [task(job, index, **cluster).service_index("replay") for index in range(tasks)]
+
+    assert shares("actor", 3, 8) == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert shares("replay", 3, 3) == [0, 1, 2]
+    assert shares("actor", 0, 8) == [0] * 8  # it is in the learner
 
 
 def test_bind_host_is_apart_from_the_advertised_one():
-    task = {"type": "learner", "index": 0}
-    remote = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="0.0.0.0")
+    own = {"type": "learner", "index": 0}
+    remote = read({"cluster": CLUSTER, "task": own}, REPLAY_RL_BIND_HOST="0.0.0.0")
     assert remote.own_address == "host-a:4000"
     assert remote.bind_address == "0.0.0.0:4000"
-    six = read({"cluster": CLUSTER, "task": task}, REPLAY_RL_BIND_HOST="::")
+    six = read({"cluster": CLUSTER, "task": own}, REPLAY_RL_BIND_HOST="::")
     assert six.bind_address == "[::]:4000"
     loopback = read(
-        {"cluster": {"learner": ["localhost:4000"]}, "task": task}, REPLAY_RL_BIND_HOST="0.0.0.0"
+        {"cluster": {"learner": ["localhost:4000"]}, "task": own}, REPLAY_RL_BIND_HOST="0.0.0.0"
     )
     assert loopback.bind_address == "localhost:4000"
 
@@ -81,6 +105,8 @@ def test_bind_host_is_apart_from_the_advertised_one():
         {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
         {"cluster": CLUSTER, "task": {"type": "parameter_server", "index": 0}},
         {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},
+        {"cluster": {"learner": ["a:1", "b:1"]}, "task": {"type": "learner", "index": 0}},
+        {"cluster": {"learner": ["a:1"]}, "task": {"type": "replay", "index": 0}},
         {"cluster": {"learner": "a:1"}, "task": {"type": "learner", "index": 0}},
         {"cluster": {"learner": []}, "task": {"type": "actor", "index": 0}},
         {"cluster": {"learner": [7]}, "task": {"type": "learner", "index": 0}},
@@ -95,7 +121,7 @@ def test_malformed_tf_config_is_one_line_that_names_it(config):
 
 def test_missing_tf_config():
     with pytest.raises(ClusterError, match="TF_CONFIG is not set"):
-        Topology.from_environment({})
+        Topology.from_environment(JOBS, {})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +147,7 @@ def test_refuses_what_is_no_address(address):
 
 
 def test_local_cluster_has_distinct_free_loopback_ports():
-    topology = Topology.local({"learner": 1, "replay": 2, "actor": 3, "evaluator": 0})
+    topology = task("learner", learner=1, replay=2, actor=3, evaluator=0)
     addresses = [address for job in topology.cluster for address in topology.addresses(job)]
     assert len(set(addresses)) == 6
     assert topology.addresses("evaluator") == ()
@@ -135,4 +161,4 @@ def test_local_cluster_has_distinct_free_loopback_ports():
 
 def test_a_task_that_is_not_there_has_no_address():
     with pytest.raises(ClusterError, match="replay 0"):
-        Topology.local({"learner": 1}).address("replay")
+        task("learner", learner=1).address("replay")

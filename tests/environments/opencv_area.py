@@ -11,7 +11,7 @@ INTER_AREA = 3
 
 
 def resize(picture, size, interpolation):
-    """uint8 [H, W] -> uint8 [height, width] of `size` = (width, height)."""
+    """Returns uint8 [H, W] shrunk to uint8 [height, width]; `size` is (width, height)."""
     assert interpolation == INTER_AREA and picture.dtype == np.uint8
     width, height = size
     shrunk = np.zeros((picture.shape[0], width), np.float32)
@@ -24,7 +24,7 @@ def resize(picture, size, interpolation):
 
 
 def _weights(length, target_length):
-    """(target index, source index, share of the target's area), in OpenCV's order."""
+    """Returns (target index, source index, share of the target's area), in OpenCV's order."""
     scale = length / target_length
     for target in range(target_length):
         begin, end = target * scale, (target + 1) * scale

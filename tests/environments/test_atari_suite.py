@@ -66,7 +66,7 @@ def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing(monkeypat
         theirs = reference.reset() if step_type == LAST else reference.step(action)
     assert rewards > 0
     assert seen.count((LAST, 0)) >= 1 and seen.count((FIRST, 1)) >= 2
-    # Of five lives, four are lost on the way.
+    # Four of five lives are lost on the way.
     first_end = seen.index((LAST, 0))
     assert seen[:first_end].count((MID, 0)) == 4
 
@@ -100,7 +100,7 @@ def test_a_lost_life_is_what_the_emulator_calls_one():
 
 
 class Script:
-    """Stands for AtariVectorEnv: gives what it was told, and notes how it was made and called."""
+    """A stand-in for AtariVectorEnv that plays a script and records its calls."""
 
     single_action_space = spaces.Discrete(18)
 
@@ -149,7 +149,7 @@ def test_ends_lives_and_the_frame_limit(script, expected, monkeypatch):
     timesteps = [batch.step(np.array([0])) for _ in range(3)]
     got = [(t.step_type[0], t.reward[0], t.discount[0]) for t in timesteps]
     assert got[0] == expected
-    if expected[0] == LAST:  # the next one is a start: with fewer lives, but none is lost
+    if expected[0] == LAST:  # a start, where fewer lives do not mean a lost life
         assert got[1] == (FIRST, 0, 1)
         assert got[2] == (MID, 0, 1)
 
@@ -179,7 +179,7 @@ def test_the_emulator_is_asked_for_the_papers_rules(monkeypatch):
 
 
 def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
-    """Also over an end, here the frame limit's, and a reset in the middle."""
+    """Also after the frame limit and after a reset in the middle of an episode."""
     monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 120)
     seeds = [0, 5]
     batch = environments.make_batch("atari:seaquest", seeds)
@@ -199,7 +199,7 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
     np.testing.assert_array_equal(np.flatnonzero(types[:, 0] == LAST), [30, 61])
     np.testing.assert_array_equal(np.flatnonzero(types[:, 0] == FIRST), [0, 31, 62, 75])
     assert all(t.discount[k] == 1 for t in timesteps for k in range(2) if t.step_type[k] == LAST)
-    # Nothing that was returned has been written to since.
+    # No returned array has been written to since.
     for timestep, copy in zip(timesteps, copies):
         for field, before in zip(timestep, copy):
             np.testing.assert_array_equal(field, before)
@@ -208,7 +208,7 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
 
 @pytest.mark.parametrize("frames", [1, 2, 3])
 def test_an_agent_may_see_fewer_frames(frames):
-    """They are the newest ones of four."""
+    """They are the newest of four."""
     all_four = environments.make_batch("atari:seaquest", [3])
     few = environments.make_batch("atari:seaquest", [3], frames=frames)
     assert few.observation_spec().shape == (84, 84, frames)

@@ -9,7 +9,7 @@ FIRST, MID, LAST = 0, 1, 2
 
 
 class Counter(dm_env.Environment):
-    """Counts its steps in one array that it overwrites; ends at `length` with `end_discount`."""
+    """Counts steps in an array that it overwrites; ends at `length` with `end_discount`."""
 
     def __init__(self, length, end_discount=0.0, nested=False, size=2):
         self._length = length

@@ -8,7 +8,7 @@ from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnviron
 
 
 class Recorder(dm_env.Environment):
-    """Remembers its action and shows one scalar, one matrix and one vector that it reuses."""
+    """An environment of a scalar, a matrix and a reused vector that records its action."""
 
     def __init__(self):
         self.action = None
@@ -44,7 +44,7 @@ class Recorder(dm_env.Environment):
         ([0, 0, 0], [0, 5, 2]),
         ([1, 1, 1], [1, 10, 6]),
         ([0.5, 0.5, -0.5], [0.5, 7.5, 0]),
-        ([3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds too: nothing is clipped.
+        ([3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds: nothing is clipped.
     ],
 )
 def test_actions_are_mapped_affinely(canonical, expected):
@@ -72,7 +72,7 @@ def test_reward_and_discount_pass_through():
 
 
 class Still(dm_env.Environment):
-    """Shows what it is told to, and remembers its action."""
+    """An environment with given observations that records its action."""
 
     def __init__(self, observation_spec, action_spec, observation=None):
         self._specs = observation_spec, action_spec

@@ -6,8 +6,8 @@ from common import environments
 from common.environments import control_suite
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
-# D4PG figure 2 with the sizes (observations, actions) of its table 1; of two tasks the public
-# suite has other ones.
+# D4PG figure 2 with the sizes (observations, actions) of its table 1; those of two tasks differ
+# in the public suite.
 TABLE_1 = {
     "acrobot:swingup": (6, 1),
     "acrobot:swingup_sparse": (6, 1),
@@ -42,7 +42,7 @@ def test_names_has_no_task_without_action_bounds():
 
 @pytest.mark.parametrize("task", FIGURE_2)
 def test_an_episode_of_each_task(task):
-    """1000 random actions: sizes, rewards, and a time limit that is no end."""
+    """Takes 1000 random actions; checks sizes, rewards and the time limit's discount."""
     num_observations, num_actions = FIGURE_2[task]
     environment = environments.make(f"control:{task}", seed=1)
     spec = environment.observation_spec()
@@ -62,12 +62,12 @@ def test_an_episode_of_each_task(task):
     observations = np.stack([timestep.observation for timestep in timesteps])
     assert observations.shape == (1001, num_observations) and observations.dtype == np.float32
     assert np.all(np.isfinite(observations))
-    assert len(np.unique(observations, axis=0)) == 1001  # each is an array of its own, and it moves
+    assert len(np.unique(observations, axis=0)) == 1001  # each is a new array, and they differ
     assert environment.step(np.zeros(num_actions, np.float32)).step_type == dm_env.StepType.FIRST
 
 
 def test_the_observation_joins_the_entries_in_the_order_of_the_spec():
-    from dm_control import suite  # Imported here: after control_suite has set MUJOCO_GL.
+    from dm_control import suite  # Only after control_suite has set MUJOCO_GL.
 
     task = suite.load("fish", "upright", task_kwargs={"random": 5})
     entries = task.reset().observation

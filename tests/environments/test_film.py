@@ -23,7 +23,7 @@ def make(monkeypatch):
         made.append(FilmedEnvironment(name, 0, **size))
         return made[-1]
 
-    # Other tests have imported the suite, which chose to draw nothing in this process.
+    # Other tests have imported the suite, which disables drawing in this process.
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     yield make_one
     for environment in made:
@@ -42,7 +42,7 @@ def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(m
         np.testing.assert_array_equal(ours.observation, theirs.observation)
     frames, frame_seconds = filmed.film()
     assert frame_seconds == 0.05
-    assert len(frames) == 101  # the second episode is not in it
+    assert len(frames) == 101  # without the second episode
     assert frames[0].shape == (16, 32, 3) and frames[0].dtype == np.uint8
     assert np.any(frames[0] != frames[-1])
 

@@ -104,7 +104,7 @@ number = 3
 
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
-    """A working directory with modules of a user, as a program sees it that is started there."""
+    """Enters a directory with a user's modules, like a program that is started there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     before = set(sys.modules)

@@ -1,4 +1,4 @@
-"""`python driver.py fake|d4pg RUNS ...`: an experiment whose paper and scale no registry knows.
+"""`python driver.py fake|d4pg RUNS ...`: an experiment of a paper and a scale of its own.
 
 fake RUNS SETTING ...: one task of fake_program. d4pg RUNS: two small runs of the real program.
 """
@@ -10,8 +10,8 @@ import planted
 
 from common.cluster.processes import StopRequest
 from common.experiments.execute import execute
+from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
-from common.experiments.registry import Experiment, Run
 from common.experiments.scales import Change, Scale
 from common.reporting.budget import Budget
 from reproductions.d4pg.experiments import PROGRAM
@@ -36,7 +36,6 @@ TINY = Scale(
     ),
 )
 D4PG = Experiment(
-    "d4pg",
     "figure 0",
     "one run that is short, one to cut",
     runs=(
@@ -61,7 +60,6 @@ D4PG = Experiment(
 def fake(settings):
     """An experiment of `fake_program`, a run a setting."""
     return Experiment(
-        "fake",
         "figure 1",
         "",
         runs=tuple(

@@ -1,4 +1,4 @@
-"""`python -m fake_program`: a run directory as a launcher leaves it, without learning.
+"""`python -m fake_program`: makes a run directory as a launcher does, without learning.
 
 The setting "broken" fails, "slow" takes a minute; learner steps go on from where they were.
 """

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from common.experiments.registry import Experiment, Paper, Program, Run
+from common.experiments.paper import Experiment, Paper, Program, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.reporting import columns
@@ -11,11 +11,10 @@ from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 
 # fake_program.py does what a launcher does, without learning.
-PROGRAM = Program("Fake", "fake_program", parameters=1000)
+PROGRAM = Program("Fake", "fake_program")
 SETTINGS = ("good", "better")
 TASKS = ("suite:a:easy", "suite:b:hard")
 EXPERIMENT = Experiment(
-    "fake",
     "figure 1",
     "two curves on two tasks",
     runs=tuple(

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pandas
 
-from common.experiments.registry import run_path
+from common.experiments.paper import run_path
 from common.reporting import columns
+from common.reporting.budget import Budget
 
 
 def plant_run(
@@ -17,6 +18,7 @@ def plant_run(
     returns,
     *,
     paper="d4pg",
+    agent_setting=None,
     scale="two_cores",
     seconds=300.0,
     steps=30_000,
@@ -25,14 +27,18 @@ def plant_run(
     num_actors=8,
     episodes=(),
     speed=100.0,
-    limits=(),
+    budget=None,
+    changed=None,
+    size=None,
     cores=2,
     **config,
 ):
     """Writes a run whose evaluations are `returns`, evenly over its time.
 
-    episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. limits: flags
-    of its command line. cores: of its machine.
+    setting: the curve. agent_setting: of config.json and evaluator.csv, by default the same.
+    episodes: (wall_seconds, actor, return) of training. outcome None: it was killed. budget: of its
+    last start, without limits by default. changed: its flags. size: its word for the scale. cores:
+    of its machine.
     """
     path = root / run_path(paper, scale, setting, environment, seed)
     path.mkdir(parents=True)
@@ -41,7 +47,7 @@ def plant_run(
     pandas.DataFrame(
         {
             "paper": paper,
-            "setting": setting,
+            "setting": agent_setting or setting,
             "environment": environment,
             "seed": seed,
             "wall_seconds": time,
@@ -68,6 +74,7 @@ def plant_run(
         json.dumps(
             {
                 "paper": paper,
+                "setting": agent_setting or setting,
                 "environment": environment,
                 "seed": seed,
                 "num_actors": num_actors,
@@ -83,9 +90,10 @@ def plant_run(
                     {
                         "outcome": outcome,
                         "seed": seed,
-                        "scale": scale,
+                        "scale": size or scale,
+                        "budget": (budget or Budget()).to_json(),
+                        "changed": changed or {},
                         "machine": {"usable_cores": cores},
-                        "command": ["python", "-m", "binaries.d4pg", *limits],
                     }
                 ]
             }

@@ -7,14 +7,16 @@ import shutil
 from planted_curves import plant_run
 import pytest
 
-from common.experiments import claims, registry
 from common.experiments.claims import Basis, Evidence, Verdict
 from common.experiments.comparison import Comparison, Expected, nothing
-from common.experiments.registry import RESULTS
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.paper import RESULTS
 from common.experiments.runs import KeptRuns
 from common.experiments.shares import EACH, MANY, MOST, SOME
 from common.reporting import reported
+from common.reporting.budget import Budget
+from common.reporting.errors import UserError
+from common.reporting.reported import Reported
+import reproductions
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -26,18 +28,12 @@ SOAK = "soak_apex_dqn.json"
 @pytest.fixture(name="evidence")
 def _evidence(tmp_path):
     """Of planted runs, and of this repository's benchmarks and reported numbers."""
-    return Evidence(
-        KeptRuns(tmp_path, pytest.fail),
-        None,
-        ReportedNumbers(pytest.fail),
-        RESULTS / "benchmarks",
-        pytest.fail,
-    )
+    return Evidence(KeptRuns(tmp_path), None, Reported(), RESULTS / "benchmarks")
 
 
 def judge(paper, name, evidence):
-    (claim,) = [claim for claim in claims.of(paper) if claim.name == name]
-    return claim.judge(registry.paper(paper), evidence)
+    (claim,) = [claim for claim in reproductions.claims(paper) if claim.name == name]
+    return claim.judge(reproductions.paper(paper), evidence)
 
 
 def plant(root, setting, task, levels, rise=0.0, start=0.0, **kwargs):
@@ -48,7 +44,7 @@ def plant(root, setting, task, levels, rise=0.0, start=0.0, **kwargs):
 
 def again(evidence, **changes):
     """The evidence of the same folder, read anew."""
-    changes = {"kept": KeptRuns(evidence.kept.root, pytest.fail)} | changes
+    changes = {"kept": KeptRuns(evidence.kept.root)} | changes
     return dataclasses.replace(evidence, **changes)
 
 
@@ -81,7 +77,7 @@ def test_all_pairs_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence)
 
 
 def test_several_pairs_are_corrected_for_being_several(tmp_path, evidence):
-    experiment = registry.paper("d4pg").experiment("figure 2")
+    experiment = reproductions.paper("d4pg").experiment("figure 2")
     plant(tmp_path, FULL, FINGER, (600, 640))
     plant(tmp_path, "ddpg", FINGER, (400, 440))  # p = 0.02 alone
     others = [setting for setting in settings.FIGURE_2 if setting not in ("ddpg", FULL)]
@@ -90,7 +86,7 @@ def test_several_pairs_are_corrected_for_being_several(tmp_path, evidence):
 
     def find(names):
         test = Comparison(tuple((FULL, name) for name in names))
-        return test.find(registry.paper("d4pg"), experiment, evidence)
+        return test.find(reproductions.paper("d4pg"), experiment, evidence)
 
     assert find(["ddpg"]).verdict is Verdict.HOLDS
     several = find(["ddpg", *others])
@@ -130,7 +126,7 @@ def test_a_share_of_the_tasks_is_counted(tmp_path, evidence, share, better, wors
         plant(tmp_path, "a", task, (level, level + 4) if share else (5000, 5004))
         plant(tmp_path, "b", task, (500, 504))
     test = Comparison((("a", "b"),), environments=TASKS, share=share)
-    paper = registry.paper("d4pg")
+    paper = reproductions.paper("d4pg")
     finding = test.find(paper, paper.experiment("figure 2"), evidence)
     assert finding.verdict is verdict
     if share:
@@ -154,14 +150,14 @@ def test_a_share_of_the_tasks_is_counted(tmp_path, evidence, share, better, wors
 def test_how_far_ahead(tmp_path, evidence, expected, level, verdict):
     plant(tmp_path, "a", FINGER, (level, level + 1))
     plant(tmp_path, "b", FINGER, (500, 501))
-    paper = registry.paper("d4pg")
+    paper = reproductions.paper("d4pg")
     test = Comparison((("a", "b"),), expected, environments=(FINGER,))
     assert test.find(paper, paper.experiment("figure 2"), evidence).verdict is verdict
 
 
 @pytest.mark.parametrize("expected", list(Expected))
 def test_two_that_do_not_learn_decide_nothing(tmp_path, evidence, expected):
-    paper = registry.paper("d4pg")
+    paper = reproductions.paper("d4pg")
     test = Comparison((("a", "b"),), expected, environments=(FINGER, CARTPOLE))
     for setting, level in (("a", 300), ("b", 100)):
         plant(tmp_path, setting, FINGER, (level, level + 1), start=level)
@@ -216,9 +212,9 @@ def test_runs_that_end_milliseconds_apart_keep_their_last_evaluation(tmp_path, e
             seed,
             [0.0, 100, 100, 800 + seed],
             seconds=300.07,
-            limits=("--max_minutes=5",),
+            budget=Budget(minutes=5),
         )
-    plant(tmp_path, "ddpg", FINGER, (300, 301), limits=("--max_minutes=5",))
+    plant(tmp_path, "ddpg", FINGER, (300, 301), budget=Budget(minutes=5))
     finding = judge("d4pg", "distributed", evidence)
     assert "finger turn hard 450.2 (2 seeds) - 300.5 (2 seeds)" in finding.evidence
 
@@ -239,7 +235,7 @@ def test_at_the_papers_scale_a_longer_run_counts_up_to_the_end(tmp_path, evidenc
                 paper="apex",
                 scale="paper",
                 seconds=60 * minutes,
-                limits=(f"--max_minutes={minutes}",),
+                budget=Budget(minutes),
             )
     finding = judge("apex", "learning_rate", evidence)
     assert finding.verdict is Verdict.HOLDS and "35 hours a run: 1 of 6 tasks" in finding.evidence
@@ -256,7 +252,7 @@ def test_instability_is_the_largest_fall(tmp_path, evidence):
 
 def test_methods_are_compared_at_the_time_that_all_reach(tmp_path, evidence):
     # What was evaluated for longer is ahead in the end only.
-    limits = ("--max_minutes=10",)
+    budget = Budget(minutes=10)
     for seed in range(2):
         plant_run(
             tmp_path,
@@ -265,32 +261,25 @@ def test_methods_are_compared_at_the_time_that_all_reach(tmp_path, evidence):
             seed,
             [0] + [100 + seed] * 9 + [900] * 10,
             seconds=600,
-            limits=limits,
+            budget=budget,
         )
-    plant(tmp_path, "ddpg", FINGER, (300, 301), limits=limits)
+    plant(tmp_path, "ddpg", FINGER, (300, 301), budget=budget)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is Verdict.FAILS and "after 5 minutes" in finding.evidence
 
 
 def test_budgets_do_not_mix(tmp_path, evidence):
-    said = []
-    evidence = again(evidence, kept=KeptRuns(tmp_path, said.append))
     plant(tmp_path, FULL, FINGER, (800, 820))
     plant(tmp_path, "ddpg", FINGER, (400, 410), seconds=600)
     finding = judge("d4pg", "distributed", evidence)
     assert finding.verdict is Verdict.OPEN and "Runs of different budgets" in finding.evidence
-    others = [
-        tmp_path / f"d4pg/two_cores/{setting}/control-finger-turn_hard/seed_{seed}/run.json"
-        for setting, seed in ((FULL, 0), (FULL, 1), ("ddpg", 0), ("ddpg", 1))
-    ]
-    assert sum(line.startswith(tuple(map(str, others))) for line in said) == len(said) == 2
-    assert "5 minutes" in said[0] and "10 minutes" in said[0]
-    # Other tasks of another budget stay out of the mean as well.
+    assert finding.evidence.endswith("2 runs of other budgets are left out.")
+    # Other tasks with another budget stay out of the mean as well.
     plant(tmp_path, FULL, CARTPOLE, (300, 310))
     plant(tmp_path, "d3pg_uniform_n5", CARTPOLE, (200, 210))
     plant(tmp_path, FULL, "control:fish:swim", (300, 310), seconds=600)
     plant(tmp_path, "d3pg_uniform_n5", "control:fish:swim", (400, 410), seconds=600)
-    finding = judge("d4pg", "full_best", again(evidence, kept=KeptRuns(tmp_path, said.append)))
+    finding = judge("d4pg", "full_best", again(evidence))
     assert finding.verdict is Verdict.FAILS
     assert "fish swim" in finding.evidence and "cartpole" not in finding.evidence
     assert "Scale two_cores, 10 minutes a run" in finding.evidence
@@ -334,31 +323,31 @@ def test_smoke_runs_decide_only_if_they_are_asked(tmp_path, evidence):
 def test_without_runs_all_that_are_needed_are_named(evidence):
     finding = judge("d4pg", "n_step", evidence)
     assert finding.evidence == "No runs: python -m binaries.experiment --paper=d4pg --figure=2."
-    paper = registry.paper("d4pg")
+    paper = reproductions.paper("d4pg")
     words = nothing(paper, paper.experiment("section 4"), [f"{FULL}_ou", "ddpg"])
     assert "--section=4; python" in words and words.endswith("--figure=2.")
 
 
 def test_atari_is_compared_in_percent_of_a_human(tmp_path, evidence):
     # Pong goes from -20.7 (random) to 14.6 (human): 3.53 points are 10 %.
-    experiment = dataclasses.replace(registry.paper("apex").experiment("figure 2"), runs=())
+    experiment = dataclasses.replace(reproductions.paper("apex").experiment("figure 2"), runs=())
     for setting, level in (("dqn", 14.6), ("other", 11.07)):
         plant(tmp_path, setting, "atari:pong", (level, level), paper="apex", frames_per_step=4)
     test = Comparison((("dqn", "other"),), environments=("atari:pong",))
-    finding = test.find(registry.paper("apex"), experiment, evidence)
+    finding = test.find(reproductions.paper("apex"), experiment, evidence)
     assert "dqn - other = +10 % of a human" in finding.evidence
     # Where the human has twice as far to go, a point is half as much.
     shutil.copytree(reported.DIRECTORY, tmp_path / "reported")
     file = tmp_path / "reported/atari_scores.csv"
     assert "pong,-20.7,14.6" in file.read_text()
     file.write_text(file.read_text().replace("pong,-20.7,14.6", "pong,-20.7,49.9"))
-    numbers = ReportedNumbers(pytest.fail, tmp_path / "reported")
-    finding = test.find(registry.paper("apex"), experiment, again(evidence, reported=numbers))
+    numbers = Reported(tmp_path / "reported")
+    finding = test.find(reproductions.paper("apex"), experiment, again(evidence, reported=numbers))
     assert "dqn - other = +5 % of a human" in finding.evidence
 
 
 def test_elsewhere_in_percent_of_the_larger_value(tmp_path, evidence):
-    paper, task = registry.paper("refer"), "gym:Ant-v4"
+    paper, task = reproductions.paper("refer"), "gym:Ant-v4"
     for setting, level in (("a", 4000.0), ("b", 3000.0)):
         for seed in range(2):
             plant_run(
@@ -433,7 +422,7 @@ def test_rederived_claims_turn_with_the_tables(tmp_path, evidence, paper, name, 
     file = directory / f"{paper}.csv"
     assert change[0] in file.read_text()
     file.write_text(file.read_text().replace(*change))
-    evidence = dataclasses.replace(evidence, reported=ReportedNumbers(pytest.fail, directory))
+    evidence = dataclasses.replace(evidence, reported=Reported(directory))
     after = judge(paper, name, evidence)
     assert after.verdict is turned and (before is not turned or name == "observations")
 
@@ -481,63 +470,39 @@ def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, ve
     assert judge("apex", name, evidence).verdict is verdict
 
 
-def test_a_malformed_row_turns_no_verdict(tmp_path, evidence):
+def test_a_damaged_record_is_an_error(tmp_path, evidence):
+    evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
+    finding = judge("apex", "actors_fail", evidence)
+    assert finding.verdict is Verdict.OPEN and "No record" in finding.evidence
+    soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
+    del soak["end"]["accepted_from_all_lives"]
+    for text, words in (
+        ('{"kills": [\n', f"{SOAK}:2: is not JSON"),
+        (json.dumps(soak), f"{SOAK}: is no record of a soak .'accepted_from_all_lives'."),
+    ):
+        (tmp_path / SOAK).write_text(text)
+        with pytest.raises(UserError, match=words):
+            judge("apex", "actors_fail", evidence)
+
+
+def test_a_missing_number_is_an_error(tmp_path, evidence):
     shutil.copytree(reported.DIRECTORY, tmp_path / "reported")
-    file, said = tmp_path / "reported/reactor.csv", []
+    file = tmp_path / "reported/reactor.csv"
     lines = file.read_text().splitlines(keepends=True)
-    (number,) = [
-        number
-        for number, line in enumerate(lines)
-        if line.startswith("reactor,table 1,Reactor 500m,Elo,")
-    ]
-    lines[number] = "reactor,table 1,Reactor 500m\n"
-    file.write_text("".join(lines))
-    evidence = again(
-        evidence, reported=ReportedNumbers(pytest.fail, tmp_path / "reported"), warn=said.append
-    )
-    assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
-    assert f"reactor.csv:{number + 1}: malformed row" in said[0]
-    # Nor does one that is gone altogether; other papers are judged.
-    file.write_text("".join(lines[:number] + lines[number + 1 :]))
-    assert judge("reactor", "all_metrics_500m", evidence).verdict is Verdict.OPEN
+    name = "reactor,table 1,Reactor 500m,Elo,"
+    file.write_text("".join(line for line in lines if not line.startswith(name)))
+    evidence = again(evidence, reported=Reported(tmp_path / "reported"))
+    with pytest.raises(UserError, match="no number for Reactor 500m | Elo"):
+        judge("reactor", "all_metrics_500m", evidence)
     assert judge("apex", "above_baselines", evidence).verdict is Verdict.HOLDS
 
 
-def test_a_record_that_is_not_whole_decides_nothing(tmp_path, evidence):
-    soak, said = json.loads((RESULTS / "benchmarks" / SOAK).read_text()), []
-    del soak["end"]["accepted_from_all_lives"]
-    (tmp_path / SOAK).write_text(json.dumps(soak))
-    evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
-    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
-    assert f"{SOAK}: is no whole record" in said[0]
-    assert judge("apex", "learner_fails", evidence).verdict is Verdict.HOLDS
-
-
-def test_a_missing_or_broken_benchmark_leaves_the_claim_open(tmp_path, evidence):
-    said = []
-    evidence = dataclasses.replace(evidence, benchmarks=tmp_path, warn=said.append)
-    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
-    (tmp_path / SOAK).write_text('{"kills": [\n')
-    assert judge("apex", "actors_fail", evidence).verdict is Verdict.OPEN
-    assert f"{SOAK}: cannot be read" in said[0] and f"{SOAK}:2: is not JSON" in said[1]
-
-
-def test_a_broken_reported_file_leaves_the_claim_open(tmp_path, evidence):
-    said = []
-    (tmp_path / "apex.csv").write_text("paper,source,row,column,value,unit\napex,table 1\n")
-    evidence = dataclasses.replace(
-        evidence, reported=ReportedNumbers(said.append, tmp_path), warn=said.append
-    )
-    finding = judge("apex", "median", evidence)
-    assert finding.verdict is Verdict.OPEN and "apex.csv:2: malformed row" in finding.evidence
-    assert "apex.csv:2" in said[0]
-
-
-@pytest.mark.parametrize("paper", registry.paper_names())
-def test_claims_are_about_what_the_registry_has(paper):
-    of = registry.paper(paper)
-    assert len({claim.name for claim in claims.of(paper)}) == len(claims.of(paper)) >= 10
-    for claim in claims.of(paper):
+@pytest.mark.parametrize("paper", reproductions.PAPERS)
+def test_claims_are_about_experiments_that_there_are(paper):
+    of = reproductions.paper(paper)
+    claims = reproductions.claims(paper)
+    assert len({claim.name for claim in claims}) == len(claims) >= 10
+    for claim in claims:
         experiment = of.experiment(claim.experiment) if claim.experiment else None
         if isinstance(claim.test, Comparison):
             named = {setting for pair in claim.test.pairs for setting in pair}
@@ -549,8 +514,8 @@ def test_claims_are_about_what_the_registry_has(paper):
 
 
 def test_no_verdict_of_runs_without_runs(evidence):
-    for paper in registry.paper_names():
-        for claim in claims.of(paper):
+    for paper in reproductions.PAPERS:
+        for claim in reproductions.claims(paper):
             if isinstance(claim.test, Comparison):
-                finding = claim.judge(registry.paper(paper), evidence)
+                finding = claim.judge(reproductions.paper(paper), evidence)
                 assert finding.verdict is Verdict.OPEN

@@ -3,34 +3,29 @@
 from planted_curves import plant_run
 import pytest
 
-from common.experiments import registry
-from common.experiments.atari_scores import MedianReached, final_scores
+from common.experiments.atari_scores import final_scores
 from common.experiments.claims import Evidence, Verdict
-from common.experiments.registry import RESULTS, Returns
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments.median_reached import MedianReached
+from common.experiments.paper import RESULTS, Returns
 from common.experiments.runs import KeptRuns
 from common.experiments.scaling import Proportional
-from common.reporting import reported
+from common.reporting.budget import Budget
+from common.reporting.reported import Reported
+import reproductions
 
-APEX = registry.paper("apex")
+APEX = reproductions.paper("apex")
 GAMES = APEX.experiment("table 2").environments
 TEST = MedianReached("dqn", "table 1", "Ape-X DQN", "Median (no-op starts)")
 
 
 @pytest.fixture(name="evidence")
 def _evidence(tmp_path):
-    return Evidence(
-        KeptRuns(tmp_path, pytest.fail),
-        None,
-        ReportedNumbers(pytest.fail),
-        RESULTS / "benchmarks",
-        pytest.fail,
-    )
+    return Evidence(KeptRuns(tmp_path), None, Reported(), RESULTS / "benchmarks")
 
 
 def plant(root, games, factors, days=5):
     """Runs whose human-normalised scores are `factors`, a seed each."""
-    table = reported.atari_scores()
+    table = Reported().atari_scores()
     for game in games:
         low, high = table.loc[game.removeprefix("atari:")]
         for seed, factor in enumerate(factors):
@@ -44,7 +39,7 @@ def plant(root, games, factors, days=5):
                 scale="paper",
                 steps=1000,
                 frames_per_step=4,
-                limits=(f"--max_minutes={days * 24 * 60}",),
+                budget=Budget(minutes=days * 24 * 60),
             )
 
 
@@ -91,9 +86,9 @@ def test_final_scores_are_means_over_seeds(tmp_path):
             steps=1000,
             frames_per_step=4,
         )
-    runs = KeptRuns(tmp_path, pytest.fail).of("apex", "two_cores")
+    runs = KeptRuns(tmp_path).of("apex", "two_cores")
     frame = final_scores(runs, "dqn", Returns.EVALUATOR)
-    assert frame.loc["pong"].tolist() == [15.0, 2, 4000]
+    assert frame.loc["pong"].to_dict() == {"score": 15.0, "frames": 4000, "seeds": 2}
     assert final_scores(runs, "other", Returns.EVALUATOR).empty
 
 
@@ -112,6 +107,7 @@ def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, cores, ver
             0,
             [1.0] * 3,
             paper="apex",
+            agent_setting="dqn_replay_1m",
             scale="paper",
             num_actors=actors,
             speed=30.0 * actors**power,

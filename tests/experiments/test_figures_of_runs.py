@@ -7,13 +7,14 @@ import pandas
 from planted_curves import plant_run
 import pytest
 
-from common.experiments import figures, registry, selection
+from common.experiments import figures, selection
 from common.experiments.captions import caption
-from common.experiments.registry import Band, OverTasks, Returns
+from common.experiments.paper import Band, OverTasks, Returns
 from common.experiments.runs import KeptRuns
 from common.figures import bars, panels
+import reproductions
 
-D4PG = registry.paper("d4pg")
+D4PG = reproductions.paper("d4pg")
 FIGURE_2 = D4PG.experiment("figure 2")
 CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_hard"
 FULL = "d4pg_prioritized_n5"
@@ -34,7 +35,7 @@ def parts_of(drawn):
 
 
 def runs_of(root, paper="d4pg", scale="two_cores"):
-    return KeptRuns(root, pytest.fail).of(paper, scale)
+    return KeptRuns(root).of(paper, scale)
 
 
 def test_figure_2_is_sixteen_panels_and_means_over_seeds(tmp_path, drawn):
@@ -96,7 +97,7 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
 def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
     for setting in ("dqn_two_cores_8_actors", "dqn_two_cores"):
         plant_run(tmp_path, setting, "atari:pong", 0, [1.0] * 5, paper="apex")
-    runs, apex = runs_of(tmp_path, "apex"), registry.paper("apex")
+    runs, apex = runs_of(tmp_path, "apex"), reproductions.paper("apex")
     assert figures.all_runs(apex, "two_cores", runs).settings == ("dqn_two_cores",)
     speeds = [run for run in runs if run.setting == "dqn_two_cores_8_actors"]
     assert [one.name for one in figures.drawn(apex, "two_cores", speeds)] == ["figure 13"]
@@ -125,7 +126,7 @@ def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns
 
 def test_the_registry_says_whose_returns_as_the_papers_do():
     def returns(paper, name):
-        return registry.paper(paper).experiment(name).returns
+        return reproductions.paper(paper).experiment(name).returns
 
     assert returns("d4pg", "figure 2") is Returns.EVALUATOR
     assert returns("apex", "figure 4") is returns("apex", "figure 11") is Returns.GREEDIEST_ACTOR
@@ -153,7 +154,7 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
 
 
 def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
-    apex = registry.paper("apex")
+    apex = reproductions.paper("apex")
     for game, score in (("pong", 14.6), ("breakout", 1.7), ("qbert", 163.9)):  # 100, 0 and 0 %
         plant_run(
             tmp_path,
@@ -181,7 +182,7 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
 
 
 def test_a_half_may_have_another_axis(tmp_path, drawn):
-    reactor = registry.paper("reactor")
+    reactor = reproductions.paper("reactor")
     plant_run(tmp_path, "reactor", "atari:pong", 0, [14.6] * 5, paper="reactor", seconds=7200.0)
     plant_run(tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor")
     figures.draw(
@@ -195,7 +196,7 @@ def test_a_half_may_have_another_axis(tmp_path, drawn):
 
 @pytest.mark.parametrize("name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])])
 def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
-    refer = registry.paper("refer")
+    refer = reproductions.paper("refer")
     experiment = refer.experiment(name)
     for run in experiment.runs:
         if run.environment == "gym:Ant-v4":
@@ -219,7 +220,7 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
 
 
 def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
-    apex = registry.paper("apex")
+    apex = reproductions.paper("apex")
     for setting in ("dqn_two_cores", "dqn_two_cores_uniform"):
         plant_run(
             tmp_path,
@@ -234,8 +235,8 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     runs = runs_of(tmp_path, "apex")
     assert [one.name for one in figures.drawn(apex, "two_cores", runs)] == ["runs", "figure 14"]
     assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
-    kept = KeptRuns(tmp_path, pytest.fail)
-    assert selection.nearest_scale_of(apex, apex.experiment("figure 14"), kept) == "two_cores"
+    kept = KeptRuns(tmp_path)
+    assert selection.nearest_scale(apex, kept, apex.experiment("figure 14")) == "two_cores"
     figures.draw(apex, apex.experiment("figure 14"), "two_cores", runs, tmp_path)
     ((((grid, _),), _, words, _),) = parts_of(drawn)
     assert len(grid) == 9 and len(grid[8].curves) == 2 and "Not run" not in words
@@ -243,7 +244,7 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
 
 
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
-    aql = registry.paper("aql")
+    aql = reproductions.paper("aql")
     for seed, level in enumerate((100.0, 200.0)):
         plant_run(
             tmp_path, "aql", "control:walker:run", seed, [0.0] * 18 + [level] * 2, paper="aql"
@@ -259,12 +260,12 @@ def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
 def test_a_speed_is_a_mean_over_time_not_over_rows():
     # A short row at the end, as a run leaves it when it stops.
     speeds = pandas.Series([10.0, 100.0, 100.0, 400.0], index=[30.0, 45.0, 58.0, 60.0])
-    assert selection.final_of("actor_steps_per_second").take(speeds) == pytest.approx(120)
-    assert selection.final_of("episode_return_mean").take(speeds) == 250
+    assert selection.final_of("actor_steps_per_second")[0](speeds) == pytest.approx(120)
+    assert selection.final_of("episode_return_mean")[0](speeds) == 250
 
 
 def test_captions_say_only_what_the_runs_have(tmp_path):
-    paper = registry.paper("apex")
+    paper = reproductions.paper("apex")
     plant_run(
         tmp_path,
         "dqn_two_cores",
@@ -272,29 +273,28 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
         0,
         [1.0],
         paper="apex",
-        limits=("--evaluation_seconds=120", "--evaluation_episodes=9"),
+        changed={"evaluation_seconds": 120.0, "evaluation_episodes": 9},
     )
-    runs = runs_of(tmp_path, "apex")
-    words = caption(
-        paper, paper.experiment("figure 14").at("two_cores"), "two_cores", runs, ["dqn_two_cores"]
-    )
-    assert "an evaluation every 2 minutes" in words and "of 5 episodes" not in words
+    figure = paper.experiment("figure 14").at("two_cores")
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    assert "8 actors instead of 360; an evaluation every 2 minutes" in words
+    assert "of 5 episodes" not in words and "2 CPU threads" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
     plant_run(tmp_path, "dqn_two_cores", "atari:enduro", 0, [1.0], paper="apex", seconds=5400)
-    words = caption(
-        paper,
-        paper.experiment("figure 14").at("two_cores"),
-        "two_cores",
-        runs_of(tmp_path, "apex"),
-        ["dqn_two_cores"],
-    )
-    assert "runs of 5 minutes to 1.5 hours" in words
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    assert "runs of 5 minutes to 1.5 hours" in words and "2 minutes" not in words
     # A scale that no paper lists, as of a run by hand.
-    plant_run(tmp_path, "dqn_two_cores", "atari:pong", 0, [1.0], paper="apex", scale="other")
-    runs = [
-        dataclasses.replace(run, starts=({"scale": "8 actors"},))
-        for run in runs_of(tmp_path, "apex", "other")
-    ]
+    plant_run(
+        tmp_path,
+        "dqn_two_cores",
+        "atari:pong",
+        0,
+        [1.0],
+        paper="apex",
+        scale="other",
+        size="8 actors",
+    )
+    runs = runs_of(tmp_path, "apex", "other")
     words = caption(paper, figures.all_runs(paper, "other", runs), "other", runs, [])
     assert "Scale other: runs of 5 minutes; 8 actors." in words
 
@@ -306,7 +306,7 @@ def test_nothing_to_draw_is_an_error(tmp_path):
 
 
 def test_captions_count_in_the_papers_quantity(tmp_path):
-    aql = registry.paper("aql")
+    aql = reproductions.paper("aql")
     plant_run(tmp_path, "aql", "control:walker:run", 0, [1.0] * 5, paper="aql", steps=20_000)
     runs = runs_of(tmp_path, "aql")
     words = caption(aql, aql.experiment("figure 10"), "two_cores", runs, ["aql"])
@@ -317,7 +317,7 @@ def test_captions_count_in_the_papers_quantity(tmp_path):
 def test_scales_are_ordered_by_how_near_they_are_to_the_papers(tmp_path):
     for scale in ("quickstart", "smoke", "two_cores"):
         plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0], scale=scale)
-    kept = KeptRuns(tmp_path, pytest.fail)
+    kept = KeptRuns(tmp_path)
     assert selection.scales_of(D4PG, kept) == ("two_cores", "smoke", "quickstart")
-    assert selection.nearest_scale(D4PG, kept, bool) == "two_cores"
-    assert selection.nearest_scale(D4PG, kept, lambda runs: False) is None
+    assert selection.nearest_scale(D4PG, kept) == "two_cores"
+    assert selection.nearest_scale(reproductions.paper("aql"), kept) is None

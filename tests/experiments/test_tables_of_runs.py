@@ -1,20 +1,19 @@
 """Reported beside reproduced."""
 
 from planted_curves import plant_run
-import pytest
 
-from common.experiments import registry, tables
-from common.experiments.atari_tables import among_others
-from common.experiments.reported_numbers import ReportedNumbers
+from common.experiments import tables
+from common.experiments.atari_scores import among_others
 from common.experiments.runs import KeptRuns
-from common.reporting import reported
+from common.reporting.reported import Reported
+import reproductions
 
-NUMBERS = ReportedNumbers(pytest.fail)
-APEX, REACTOR = registry.paper("apex"), registry.paper("reactor")
+NUMBERS = Reported()
+APEX, REACTOR = reproductions.paper("apex"), reproductions.paper("reactor")
 
 
 def build(paper, name, root, scale="paper"):
-    runs = KeptRuns(root, pytest.fail).of(paper.name, scale)
+    runs = KeptRuns(root).of(paper.name, scale)
     return tables.build(paper, paper.experiment(name), scale, runs, NUMBERS)
 
 
@@ -62,12 +61,12 @@ def test_tables_say_whose_episodes_they_are_of(tmp_path):
     note = build(APEX, "table 2", tmp_path).note
     assert "Ours: returns of the evaluator, without the actors' exploration (" in note
     assert "last tenth" in note
-    d4pg = registry.paper("d4pg")
+    d4pg = reproductions.paper("d4pg")
     assert "Ours" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
 
 
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
-    scores = reported.table("reactor", "table 5")["Reactor"]
+    scores = NUMBERS.table("reactor", "table 5")["Reactor"]
     for game, score in scores.items():
         plant_run(
             tmp_path,
@@ -89,21 +88,22 @@ def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
 
 
 def test_an_agent_is_ranked_among_the_others_of_its_games():
-    best = reported.table("reactor", "table 5")[["Reactor"]].assign(Ours=1e9)["Ours"]
-    row = among_others("Ours", best.head(3), NUMBERS)
+    best = NUMBERS.table("reactor", "table 5")[["Reactor"]].assign(Ours=1e9)["Ours"]
+    field = NUMBERS.table("reactor", "table 5")
+    row = among_others("Ours", best.head(3), field)
     assert row["games"] == 3 and row["mean rank"] == 1 and row.isna()["Elo"]
-    assert among_others("Ours", best.head(0), NUMBERS)["games"] == 0
+    assert among_others("Ours", best.head(0), field)["games"] == 0
 
 
 def test_tables_that_compare_with_nothing_show_what_is_reported():
-    d4pg = registry.paper("d4pg")
+    d4pg = reproductions.paper("d4pg")
     table = tables.build(d4pg, d4pg.experiment("table 2"), None, (), NUMBERS)
     assert list(table.rows) == ["Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand"]
     assert table.rows.loc["Total", "Catch"] == "70" and table.summary is None
 
 
 def test_bars_in_names_do_not_break_a_markdown_table():
-    d4pg = registry.paper("d4pg")
+    d4pg = reproductions.paper("d4pg")
     text = tables.markdown(tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS))
     header, _, first = text.splitlines()[4:7]
     assert header.replace(r"\|", "").count("|") == first.count("|")

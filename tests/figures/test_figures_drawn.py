@@ -4,14 +4,14 @@ from matplotlib.image import imread
 import numpy as np
 import pytest
 
-from common.experiments import registry
 from common.figures import bars, figure_page, palette, panels
+from reproductions.apex.curves import LOOKS
 
 X = np.linspace(0, 300, 50)
 
 
 def curve(setting, level):
-    style = palette.styles([setting])[setting]
+    style = palette.Style({"ddpg": palette.BLACK, "two": palette.GREEN}.get(setting, palette.BLUE))
     return panels.Curve(
         setting, style, X, level * X / 300, 0.9 * level * X / 300, 1.1 * level * X / 300
     )
@@ -124,61 +124,30 @@ def test_grids_leave_few_places_empty(count, columns):
 
 
 def test_bars_show_their_values(tmp_path):
-    style = palette.styles(["aql", "d3pg"])
     group = [
-        bars.Bar("AQL", style["aql"], 500.0, 480.0, 530.0),
-        bars.Bar("D3PG", style["d3pg"], 400.0),
+        bars.Bar("AQL", palette.Style(palette.BLUE), 500.0, 480.0, 530.0),
+        bars.Bar("D3PG", palette.Style(palette.VERMILLION), 400.0),
     ]
     for name, groups in (("one", {"": group}), ("more", {"hopper": group, "walker": group[:1]})):
         (file, _) = bars.draw(groups, "episode return", (), "a title", "Words.", tmp_path / name)
         assert pixels_near(file, palette.BLUE) > 5000 < 4 * pixels_near(file, palette.VERMILLION)
 
 
-def test_curves_of_a_figure_look_different():
-    for paper in map(registry.paper, registry.paper_names()):
-        for experiment in paper.experiments:
-            for part in experiment.divided():
-                if experiment.name.startswith("figure") and len(part.settings) <= 12:
-                    styles = palette.styles(part.settings)
-                    assert len(set(styles.values())) == len(styles), experiment.name
-
-
-def test_a_method_looks_the_same_in_all_figures():
-    first = {}
-    for setting in palette.STYLES:
-        first[setting] = palette.styles([setting])[setting]
-    for paper in map(registry.paper, registry.paper_names()):
-        for experiment in (
-            part
-            for one in paper.experiments
-            for scale in ("", *one.substitutes)
-            for part in one.at(scale).divided()
-        ):
-            styles = palette.styles(experiment.settings)
-            for setting in set(styles) & set(first):
-                if experiment.name != "figure 6":  # ReF-ER's has three agents with one replay
-                    assert styles[setting] == first[setting], (paper.name, experiment.name)
-
-
-def test_what_has_no_look_of_its_own_gets_a_free_colour():
-    styles = palette.styles(["d4pg_prioritized_n5", "d4pg_prioritized_n5_beta1", "unknown"])
-    assert styles["d4pg_prioritized_n5"].color == palette.BLUE
-    assert len({style.color for style in styles.values()}) == 3
-    own_value = palette.styles(["vracer_refer_C2", "vracer_refer_C4", "vracer_refer_C8"])
-    assert own_value["vracer_refer_C4"] == palette.STYLES["vracer_refer"]
-    assert palette.STYLES["vracer_refer"].color not in {
-        own_value["vracer_refer_C2"].color,
-        own_value["vracer_refer_C8"].color,
-    }
-    beyond = palette.styles(["d4pg_uniform_n1_lr5e-05_batch512"])
-    assert list(beyond.values()) == [palette.STYLES["d4pg_uniform_n1"]]
+def test_a_setting_without_a_style_gets_a_free_colour():
+    blue, red = palette.Style(palette.BLUE), palette.Style(palette.VERMILLION)
+    looks = {"a": palette.Look("A", blue), "b": palette.Look("B", red), "c": palette.Look("C")}
+    assert palette.styles(["c", "a"], looks) == {"c": red, "a": blue}
+    looks["same"] = looks["a"]
+    styles = palette.styles(["a", "same", "c", "unknown", "b"], looks)
+    assert styles["a"] == blue and styles["b"] == red
+    assert len({style.color for style in styles.values()}) == 5
+    many = palette.styles([str(number) for number in range(12)], {})
+    assert len(set(many.values())) == 12
 
 
 @pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
 def test_more_actors_are_darker(begin):
     names = [f"{begin}_{actors}_actors_replay_1m" for actors in (8, 16, 32, 64, 128, 256)]
-    lightness = [
-        sum(int(style.color[i : i + 2], 16) for i in (1, 3, 5))
-        for style in palette.styles(names).values()
-    ]
+    colors = [LOOKS[name].style.color for name in names]
+    lightness = [sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in colors]
     assert lightness == sorted(lightness, reverse=True) and len(set(lightness)) == 6

@@ -264,7 +264,7 @@ def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil
         restored(directory)
     message = str(caught.value)
     assert "\n" not in message and str(directory) in message
-    assert "to go on from ckpt-1" in message
+    assert "to continue from ckpt-1" in message
     assert contents(directory) == before
     for name in way_out:
         assert name in message
@@ -279,7 +279,7 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
     directory = tmp_path / "run"
     shutil.copytree(saved, directory)
     (directory / NAMES).write_bytes(text)
-    with pytest.raises(CheckpointError, match="remove this file to go on from ckpt-2") as caught:
+    with pytest.raises(CheckpointError, match="remove this file to continue from ckpt-2") as caught:
         restored(directory)
     assert "\n" not in str(caught.value) and str(directory / NAMES) in str(caught.value)
     assert (directory / NAMES).read_bytes() == text
@@ -290,7 +290,7 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
 def test_a_damaged_save_without_another_says_so(tmp_path):
     Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
     cut(tmp_path / "ckpt-1.data-00000-of-00001", 0)
-    with pytest.raises(CheckpointError, match="no other save.*new directory"):
+    with pytest.raises(CheckpointError, match="no other checkpoint.*new directory"):
         Checkpoints(tmp_path, {"counter": tf.Variable(0)}).restore()
 
 
@@ -324,7 +324,7 @@ def test_a_save_of_other_networks_is_refused(tmp_path, values):
     before = contents(tmp_path)
     other, _ = make_learner(**values)
     state = state_of(other)
-    with pytest.raises(CheckpointError, match="another run or of another version") as caught:
+    with pytest.raises(CheckpointError, match="another run or to another version") as caught:
         Checkpoints(tmp_path, {"learner": other}).restore()
     message = str(caught.value)
     assert re.search(r"learner/\S+ is (\[[\d, ]+\] there and \[[\d, ]+\] here|not there)", message)

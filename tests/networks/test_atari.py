@@ -38,7 +38,7 @@ def test_the_smallest_images_leave_one_feature_map_cell():
 
 
 def test_feature_maps_have_no_padding():
-    """20, 9 and 7 on a side, as DQN's; SAME padding gives 21, 11 and 11."""
+    """Sides are 20, 9 and 7, as DQN's; with SAME padding they would be 21, 11 and 11."""
     maps = tf.zeros([1, *ATARI])
     sides = []
     for layer in atari.AtariTorso(ATARI).layers:
@@ -48,7 +48,7 @@ def test_feature_maps_have_no_padding():
 
 
 def numpy_convolution(inputs, layer, stride):
-    """VALID convolution, position by position."""
+    """Returns a VALID convolution, computed position by position."""
     w, b = (variable.numpy().astype(np.float64) for variable in (layer.w, layer.b))
     kernel = w.shape[0]
     height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
@@ -62,7 +62,7 @@ def numpy_convolution(inputs, layer, stride):
 
 
 def numpy_network(network, observation):
-    """The dueling network in float64."""
+    """Returns the dueling network's values, computed in float64."""
     features = observation / 255
     for layer, stride in zip(network.torso.layers, (4, 2, 1)):
         features = np.maximum(numpy_convolution(features, layer, stride), 0)
@@ -79,7 +79,7 @@ def numpy_network(network, observation):
 
 
 def make_small(seed=0, **options):
-    """A small network whose biases are not zero."""
+    """Returns a small network whose biases are not zero."""
     tf.random.set_seed(seed)
     network = atari.DuelingNetwork(SMALL, 6, **options)
     generator = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ def test_equals_numpy():
 
 
 def test_the_mean_advantage_is_zero():
-    """So the mean of q over the actions is V."""
+    """The mean of q over the actions is therefore V."""
     network, observation = make_small(), images(SMALL)
     q, value = network(observation), network.value(network.torso(observation))
     np.testing.assert_allclose(tf.reduce_mean(q, axis=1), value[:, 0], atol=1e-5)

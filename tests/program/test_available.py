@@ -13,7 +13,7 @@ MemAvailable:    8000000 kB
 
 @pytest.fixture
 def machine(tmp_path):
-    """Makes the files of a machine: a path below the root -> its text."""
+    """Returns a function that writes a machine's files, {path: text}, and returns their root."""
 
     def make(files):
         for path, text in {"proc/meminfo": MEMINFO, **files}.items():
@@ -25,7 +25,7 @@ def machine(tmp_path):
 
 
 def group(folder, limit, usage, cache):
-    """A control group of version 2."""
+    """Returns the files of a control group of version 2."""
     return {
         f"{folder}/memory.max": f"{limit}\n",
         f"{folder}/memory.current": f"{usage}\n",
@@ -34,7 +34,7 @@ def group(folder, limit, usage, cache):
 
 
 def old_group(folder, limit, usage, cache):
-    """A control group of version 1."""
+    """Returns the files of a control group of version 1."""
     return {
         f"{folder}/memory.limit_in_bytes": f"{limit}\n",
         f"{folder}/memory.usage_in_bytes": f"{usage}\n",

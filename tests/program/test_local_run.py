@@ -1,6 +1,5 @@
 """What a local run says and does while roles are down, with small programs in their places."""
 
-import json
 import pathlib
 import signal
 import subprocess
@@ -9,93 +8,109 @@ import time
 
 import pytest
 
-from common.cluster.launcher import LocalCluster, Role
+from common.cluster.launcher import LocalCluster, Process
 from common.cluster.processes import StopRequest
+from common.program import layouts
 from common.program import local as local_run
 from common.program.local import LocalRun
+from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
-# Writes a row, then ends as its life of that number does; a life is counted in a file.
+# Writes a row, then ends as its start of that number does; starts are counted in a file.
 LEARNER = """
 import os, pathlib, sys, time
 from common.reporting.csv_rows import CsvRows
 from common.reporting.columns import LEARNER
 run, ends = pathlib.Path(sys.argv[1]), sys.argv[2:]
-with open(run / "lives", "a+") as lives:
-    lives.write("x")
-life = len((run / "lives").read_text())
-row = dict.fromkeys(LEARNER, 1) | {"wall_seconds": life, "learner_steps_per_second": 777.0}
+with open(run / "starts", "a+") as starts:
+    starts.write("x")
+start = len((run / "starts").read_text())
+row = dict.fromkeys(LEARNER, 1) | {"wall_seconds": start, "learner_steps_per_second": 777.0}
 CsvRows(run / "learner.csv", LEARNER).append(row)
-time.sleep(1.5)
-exec(ends[life - 1])
+exec(ends[start - 1])
 """
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """run(*ends, ...) -> (lines that were shown, run.json's outcomes)."""
+    """run(*ends, ...) -> the lines that were shown, also those that a terminal redraws.
+
+    An end waits, by `until(words)`, for what is shown.
+    """
     lines = []
+    (tmp_path / "shown").touch()
 
     class Recorded(ProgressLine):
         def update(self, *arguments, **keywords):
             super().update(*arguments, **keywords)
             lines.append(self.line(None))
+            (tmp_path / "shown").write_text("\n".join(lines))
+
+        def print(self, text):
+            super().print(text)
+            lines.append(text)
 
     monkeypatch.setattr(local_run, "ProgressLine", Recorded)
     monkeypatch.setattr(local_run, "_NEWS_SECONDS", 1.0)
 
-    def run_one(*ends, max_learner_steps=None):
+    def run_one(*ends, limits=None, others=()):
         directory = RunDirectory(tmp_path / "run")
         directory.open({})
-        directory.write_run_record(seed=0, scale="test")
+        until = "def until(words):\n    while words not in open({!r}).read(): time.sleep(0.05)\n"
+        ends = [until.format(str(tmp_path / "shown")) + end for end in ends]
         learner = [sys.executable, "-c", LEARNER, str(directory.path), *ends]
-        roles = [Role("learner", 0, learner, restart=True), Role("actor", 0, SLEEP, restart=True)]
-        cluster = LocalCluster(roles, directory.logs, restart_delay_seconds=1.2)
-        one = LocalRun(
-            directory,
-            cluster,
-            StopRequest(),
-            max_minutes=1,
-            max_actor_steps=None,
-            max_learner_steps=max_learner_steps,
-            min_replay_size=0,
-        )
-        one.run("test")
+        processes = [
+            Process("learner", 0, learner, keeps_run=True),
+            *(Process(name, 0, command) for name, command in others or [("actor", SLEEP)]),
+        ]
+        cluster = LocalCluster(processes, directory.logs, pause_seconds=1.2)
+        limits = limits or Budget(minutes=1)
+        one = LocalRun(directory, layouts.DISTRIBUTED, limits, 0, "test", StopRequest())
+        one.run(cluster)
         assert not any(state.running for state in cluster.states().values())
-        starts = json.loads(directory.run_json.read_text())["starts"]
-        return lines, [start["outcome"] for start in starts]
+        return lines
 
     return run_one
 
 
 def test_a_learner_that_is_down_is_seen_and_its_speed_is_not(run):
-    lines, outcomes = run("os.kill(os.getpid(), 9)", "sys.exit(0)")
+    lines = run("until('777'); os.kill(os.getpid(), 9)", "until('restarted 1x'); sys.exit(0)")
+    assert "learner 0 ended with signal 9 (Killed): started again in 1.2 s" in lines
     down = [line for line in lines if "learner 0 down" in line]
-    silent = [line for line in lines if "no news from the learner for 1s" in line]
-    assert down and silent
-    assert not any("777" in line for line in down + silent)
-    assert "777" in lines[0] + lines[1] + lines[2]
-    after = [line for line in lines if "learner 0 restarted 1x" in line]
-    assert any("777" in line for line in after)
-    assert not any("actor" in line.split(" learner steps/s")[1] for line in lines if "777" in line)
-    assert outcomes == ["finished"]
+    assert down and not any("777" in line for line in down)
+    (first, *_) = [line for line in lines if "777" in line]
+    assert "learner" not in first.split(" learner steps/s")[1]
+    assert "actor 0" not in "".join(lines)
+
+
+def test_a_silent_learner_is_told_and_its_speed_is_not(run):
+    lines = run("until('no news from the learner for 1s'); sys.exit(0)")
+    silent = [line for line in lines if "no news" in line]
+    assert silent and not any("777" in line for line in silent)
 
 
 def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
-    lines, outcomes = run("sys.exit(143)", "sys.exit(0)")
-    assert any("learner 0 restarted 1x" in line for line in lines)
-    assert outcomes == ["finished"]
+    lines = run("sys.exit(143)", "until('learner 0 restarted 1x'); sys.exit(0)")
+    assert any("learner 0 ended with exit code 143" in line for line in lines)
 
 
-def test_the_wait_for_the_last_evaluation_is_named(run):
-    lines, _ = run("time.sleep(0.5); sys.exit(0)", max_learner_steps=1)
+def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
+    shown = tmp_path / "shown"
+    code = (
+        f"import time\nwhile 'last evaluation' not in open({str(shown)!r}).read(): time.sleep(0.1)"
+    )
+    lines = run(
+        "until('777'); sys.exit(0)",
+        limits=Budget(learner_steps=1),
+        others=[("evaluator", [sys.executable, "-c", code])],
+    )
     assert any("waiting for the last evaluation" in line for line in lines)
     assert not any("no news" in line for line in lines)
 
 
-def runs(pid, argument):
+def is_running(pid, argument):
     try:
         return argument.encode() in (pid / "cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -103,22 +118,25 @@ def runs(pid, argument):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
-def test_the_second_ctrl_c_ends_a_run_whose_learner_does_not_stop(tmp_path):
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, number):
+    ends = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if number == signal.SIGINT else ""
+    role = f"import signal, time; {ends}; print('up', flush=True); time.sleep(600)"
     code = f"""
 import sys
-from common.cluster.launcher import LocalCluster, Role
-from common.program.local import LocalRun
+from common.cluster.launcher import LocalCluster, Process
 from common.cluster.processes import StopRequest
+from common.program import layouts
+from common.program.local import LocalRun
+from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 stop = StopRequest().install()
 directory = RunDirectory({str(tmp_path / "run")!r})
 directory.open({{}})
-directory.write_run_record(seed=0, scale="test")
-roles = [Role("learner", 0, [sys.executable, "-c", {deaf!r}, {str(tmp_path)!r}], restart=True)]
-run = LocalRun(directory, LocalCluster(roles, directory.logs), stop, 1, None, None, 0)
+processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_path)!r}], {{}}, True)]
+run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, "test", stop)
 try:
-    run.run("test")
+    run.run(LocalCluster(processes, directory.logs))
 except KeyboardInterrupt:
     print("interrupted twice")
 """
@@ -126,16 +144,22 @@ except KeyboardInterrupt:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert "test; run directory" in process.stderr.readline()
-    time.sleep(1.5)  # the learner is deaf by now
-    process.send_signal(signal.SIGINT)
-    while "stopping" not in process.stderr.readline():
+    log = tmp_path / "run" / "logs" / "learner-0.log"
+    while not (log.exists() and log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    while "stopping: the learner saves a checkpoint" not in process.stderr.readline():
         assert process.poll() is None
     begin = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
-    assert out == "interrupted twice\n" and time.monotonic() - begin < 20
-    (start,) = json.loads((tmp_path / "run" / "run.json").read_text())["starts"]
-    assert start["outcome"] == "stopped"
-    deadline = time.monotonic() + 5
-    while any(runs(pid, str(tmp_path)) for pid in pathlib.Path("/proc").glob("[0-9]*")):
+    if number == signal.SIGINT:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    assert ("interrupted twice" in out) == (number == signal.SIGINT) and not err
+    assert process.returncode == 0
+    # The learner is deaf to the first one, and is given a minute.
+    assert number != signal.SIGINT or time.monotonic() - begin < local_run._STOP_SECONDS
+    deadline = time.monotonic() + 30
+    while any(is_running(pid, str(tmp_path)) for pid in pathlib.Path("/proc").glob("[0-9]*")):
         assert time.monotonic() < deadline
+        time.sleep(0.05)

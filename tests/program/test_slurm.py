@@ -2,17 +2,18 @@
 
 import json
 import os
-import pathlib
-import subprocess
 import sys
+import types
 
 import pytest
 
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology
-from common.program import slurm
+from common.program import main, slurm
+from common.program.layout import LayoutError
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
 
-ROOT = pathlib.Path(__file__).parents[2]
+VALUES = {"actor_processes": None, "learner_threads": None, "replay": "process", "replay_shards": 1}
 
 
 def variables(node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks=7, job=123456):
@@ -31,10 +32,10 @@ def variables(node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks
 STEP = [("gpu1", 0), ("n9", 0), ("n9", 1), ("n9", 2), ("n10", 0), ("n10", 1), ("n10", 2)]
 
 
-def topology(monkeypatch, node, local, rank, replay_shards=1, **others):
+def topology(monkeypatch, node, local, rank, layout=DISTRIBUTED, replay_shards=1, **others):
     for name, value in variables(node, local, rank, **others).items():
         monkeypatch.setenv(name, value)
-    return slurm.topology(replay_shards)
+    return slurm.topology(layout, VALUES | {"replay_shards": replay_shards})
 
 
 def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
@@ -61,7 +62,10 @@ def test_several_tasks_share_the_replay(monkeypatch):
         "evaluator": 1,
         "actor": 3,
     }
-    assert sorted(place.shard for place in places if place.job == "replay") == [0, 1]
+    assert sorted(place.service_index("replay") for place in places if place.job == "replay") == [
+        0,
+        1,
+    ]
 
 
 def test_jobs_have_ports_of_their_own(monkeypatch):
@@ -77,65 +81,42 @@ def test_jobs_have_ports_of_their_own(monkeypatch):
     assert all(20_000 <= int(port) < 32_768 for port in ports)
 
 
-def test_the_command_gets_its_role_and_tf_config():
-    show = (
-        "import json, os, sys; "
-        "print(json.dumps([sys.argv[1:], os.environ['TF_CONFIG'], os.getpid()]))"
-    )
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "common.program.slurm",
-            "--replay_shards=2",
-            sys.executable,
-            "-c",
-            show,
-            "--seed=3",
-        ],
-        cwd=ROOT,
-        env={**os.environ, **variables("n10", 2, 6)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    out, _ = process.communicate(timeout=60)
-    arguments, tf_config, pid = json.loads(out)
-    place = Topology.from_environment({"TF_CONFIG": tf_config})
-    assert arguments == ["--seed=3", f"--role={place.job}"]
-    assert place.own_address.startswith("n10:") and len(place.replay_addresses) == 2
-    assert pid == process.pid  # so that Slurm's signals reach the role
+def test_the_process_becomes_its_role(monkeypatch):
+    for name, value in variables("n10", 2, 6).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TF_CONFIG", "")
+    monkeypatch.setattr(sys, "argv", ["program", "--role=slurm", "--seed=3"])
+    started = []
+    monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
+    program = types.SimpleNamespace(module="binaries.d4pg")
+    main._run_slurm(types.SimpleNamespace(program=program, layout=DISTRIBUTED, values=VALUES))
+    place = Topology.from_environment(DISTRIBUTED.roles)
+    assert place.own_address.startswith("n10:") and len(place.service("replay")) == 1
+    python, module = sys.executable, ["-m", "binaries.d4pg"]
+    flags = ["--role=slurm", "--seed=3", f"--role={place.job}"]  # the last one counts
+    assert started == [(python, [python, *module, *flags])]
 
 
-def run(*command, **environment):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    return subprocess.run(
-        [sys.executable, "-m", "common.program.slurm", *command],
-        cwd=ROOT,
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def test_outside_of_a_step_is_one_line(monkeypatch):
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    with pytest.raises(ClusterError, match="SLURM_STEP_NUM_TASKS is '', no number: .* srun"):
+        slurm.topology(DISTRIBUTED, VALUES)
 
 
-def test_outside_of_a_step_is_one_line():
-    for command, word in (
-        (("true",), "srun"),
-        ((), "COMMAND"),
-        (("--replay_shards=33", "true"), "[1, 32], is 33"),
-        (("--replay_shards=",), "--replay_shards"),
-    ):
-        result = run(*command)
-        (line,) = result.stderr.splitlines()[-1:]
-        assert result.returncode == 2 and line.startswith("error: ") and word in line
+def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):
+    step = {"nodes": "n9", "per_node": "2", "tasks": 2}
+    places = [topology(monkeypatch, "n9", k, k, layout=ONE_PROCESS, **step) for k in range(2)]
+    assert [place.job for place in places] == ["evaluator", "learner"]
+    with pytest.raises(ClusterError, match="--ntasks=2, for 1 x evaluator and learner$"):
+        topology(monkeypatch, "n9", 0, 0, layout=ONE_PROCESS, **step | {"tasks": 3})
 
 
 @pytest.mark.parametrize(
     "changes, word",
     [
         ({"tasks": 3, "per_node": "1(x3)"}, "--ntasks=4"),
-        ({"replay_shards": 3}, "--ntasks=8"),
+        ({"replay_shards": 6}, "--ntasks=9"),
+        ({"replay_shards": 3}, "there are 3 replays"),
         ({"tasks": 8}, "8 tasks"),
         ({"nodes": "n[9-"}, "n\\[9-"),
         ({"per_node": "many"}, "many"),
@@ -143,6 +124,6 @@ def test_outside_of_a_step_is_one_line():
     ],
 )
 def test_a_step_that_cannot_be_is_one_line(changes, word, monkeypatch):
-    with pytest.raises(ClusterError, match=word) as caught:
+    with pytest.raises((ClusterError, LayoutError), match=word) as caught:
         topology(monkeypatch, **{"node": "n9", "local": 0, "rank": 1, **changes})
     assert "\n" not in str(caught.value)

@@ -60,7 +60,8 @@ kept = [
     show({"x": floats}, 150_000, Uniform(), Fifo(), control),
 ]
 footprint._BUSIER = 1.0
-images = footprint.image_bytes_per_step(None, EnvironmentSpec(1024, 100, (16, 16, 4), True), Noise())
+spec = EnvironmentSpec(1024, 100, (16, 16, 4), True)
+images = footprint.image_bytes_per_step(None, spec, Noise())
 file = png.column((16, 16, 4)), png.encode(np.repeat(noise, 10, axis=0))
 numbers = tf.TensorSpec([3], tf.float32), np.ones([1000, 3], np.float32)
 columns = {"old": file, "new": file, "numbers": numbers}

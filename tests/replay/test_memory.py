@@ -1,4 +1,4 @@
-"""What a user of `common.replay.memory.Memory` relies on."""
+"""Tests of the behaviour that users of `common.replay.memory.Memory` rely on."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def make_memory(capacity=16, seed=1, specs=FLOAT, exponent=0.6, **distributions)
 
 
 def insert(memory, keys, priorities=None, item_keys=None, item_lengths=None):
-    """Inserts steps of one float each, which is the key."""
+    """Inserts steps of one float each, equal to the key."""
     keys = np.array(keys, np.int64)
     count = len(keys) if item_keys is None else len(item_keys)
     if priorities is None:
@@ -31,7 +31,7 @@ def insert(memory, keys, priorities=None, item_keys=None, item_lengths=None):
 
 
 def stored(memory, keys):
-    """The keys of steps that are stored."""
+    """Returns those of the keys whose steps are stored."""
     found, _ = memory.read(np.array(keys, np.int64))
     return [key for key, is_there in zip(keys, found.numpy()) if is_there]
 
@@ -42,7 +42,7 @@ def frequencies(memory, num_items, distribution="sample", draws=200_000):
 
 
 def assert_frequencies(measured, probabilities, draws=200_000):
-    """Within six standard deviations: the seed is fixed, and 1e-9 is the chance of a bad one."""
+    """Checks frequencies to six standard deviations: a seed is bad with a chance of 1e-9."""
     probabilities = np.asarray(probabilities)
     bound = 6 * np.sqrt(probabilities * (1 - probabilities) / draws)
     assert np.all(np.abs(measured - probabilities) <= bound), (measured, probabilities)
@@ -144,10 +144,12 @@ def masses_of(memory, distribution="sample"):
 def test_unknown_counts_as_the_largest_seen():
     memory = make_memory(exponent=1.0)
     insert(memory, [0], [UNKNOWN_PRIORITY])
-    assert masses_of(memory) == {0: 1.0}  # before any is seen
-    insert(memory, [1, 2], [UNKNOWN_PRIORITY, 4.0])  # of the same call counts
+    assert masses_of(memory) == {0: 1.0}  # before any priority is known
+    insert(memory, [1, 2], [UNKNOWN_PRIORITY, 4.0])  # the 4 of the same call counts
     assert masses_of(memory) == {0: 1.0, 1: 4.0, 2: 4.0}
-    memory.update_priorities([2, 99], np.float32([2.0, 50.0]))  # one that is gone does not
+    memory.update_priorities(
+        [2, 99], np.float32([2.0, 50.0])
+    )  # 50 does not count: the item is gone
     memory.update_priorities([1], np.float32([UNKNOWN_PRIORITY]))
     assert masses_of(memory) == {0: 1.0, 1: 4.0, 2: 2.0}
     memory.update_priorities([0], np.float32([7.0]))
@@ -173,7 +175,7 @@ def test_a_seed_repeats_sampling():
 
     assert run(5) == run(5)
     assert run(5) != run(6)
-    assert run(0) != run(0)  # from the system
+    assert run(0) != run(0)  # seed 0 is one from the system
 
 
 @pytest.mark.parametrize("name", ["sample", "uniform", "small"])
@@ -190,7 +192,7 @@ def test_a_seeded_draw_follows_from_seed_and_contents(name):
     for seed in (1, -7, 2**63 - 1):
         assert draw(first, seed) == draw(second, seed) == draw(first, seed)
     assert draw(first, 1) != draw(first, 2)
-    # The memory's own generator has not moved.
+    # The memory's own generator was not used.
     assert draw(first, None) == draw(undisturbed, 0)
     in_graph = tf.function(lambda seed: first.sample(50, name, seed=seed).keys)
     assert in_graph(tf.constant(1, tf.int64)).numpy().tolist() == draw(second, 1)
@@ -223,7 +225,7 @@ def test_first_in_first_out_across_actors_and_updates():
     for key in (100, 7, 55, 3):
         insert(memory, [key])
     memory.update_priorities([100], np.float32([1000.0]))
-    insert(memory, [100], [9.0])  # known: keeps its age
+    insert(memory, [100], [9.0])  # a known key keeps its age
     order = []
     for key in range(200, 204):
         insert(memory, [key])
@@ -339,11 +341,11 @@ def test_items_over_steps_that_are_not_there_are_refused():
     statistics = memory.statistics()
     assert statistics.items == 2  # 0 and 4; the second item 0 is known, item 1 lacks step 2
     assert statistics.incomplete == 1 and statistics.unviewed == 0
-    insert(memory, [2], None, [1], [2])  # over an older step
+    insert(memory, [2], None, [1], [2])  # an item on an older step
     assert stored(memory, range(6)) == [0, 1, 2, 4]
     insert(memory, [8, 9], None, [9], [1])
     assert memory.statistics().unviewed == 1 and stored(memory, [8, 9]) == [9]
-    assert memory.update_priorities([2], np.float32([1.0])) == 1  # a step, but no item
+    assert memory.update_priorities([2], np.float32([1.0])) == 1  # a step, but not an item
     memory.check()
 
 
@@ -355,7 +357,7 @@ def test_the_edge_of_the_key_range():
     assert memory.update_priorities([last], np.float32([2.0])) == 0
 
 
-# Faces.
+# The interface.
 
 
 def test_observations_are_copied():

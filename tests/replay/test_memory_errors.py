@@ -1,4 +1,4 @@
-"""Bad arguments: an error that names the argument, and a memory that is as it was."""
+"""Tests that a bad argument raises an error that names it, and leaves the memory unchanged."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def make_memory():
 
 
 def state(memory):
-    """Everything that can be seen of a memory; what is sampled is not counted."""
+    """Returns all that callers can observe of a memory, except how much was sampled."""
     found, steps = memory.read(np.arange(30))
     sample = memory.sample(1)
     statistics = memory.statistics()._replace(sampled=0)

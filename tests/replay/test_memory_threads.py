@@ -1,4 +1,4 @@
-"""The memory under many threads at once."""
+"""Tests of the memory with many threads."""
 
 import threading
 
@@ -20,7 +20,7 @@ PER_ADDER = 1 << 20
 
 
 def rows(keys):
-    """Every column is a function of the key."""
+    """Returns steps whose columns are functions of the key."""
     keys = np.asarray(keys)
     text = np.empty(keys.shape, object)
     text[:] = [bytes([key % 251]) * (key % (WIDTH + 1)) for key in keys.tolist()]
@@ -39,7 +39,7 @@ def assert_whole(keys, steps):
 
 
 def run_threads(functions, seconds):
-    """Runs each function(number of the turn) again and again; raises the first error of any."""
+    """Calls each function(turn) repeatedly in a thread; raises the first error."""
     errors, stop = [], threading.Event()
 
     def repeat(function):
@@ -64,7 +64,7 @@ def run_threads(functions, seconds):
         assert not thread.is_alive(), "a thread hangs"
     if errors:
         raise errors[0]
-    assert min(turns) > 5  # each had its share
+    assert min(turns) > 5  # every thread had turns
 
 
 @pytest.mark.parametrize("removal, hard_capacity", [("old", 500), ("small", 800)])
@@ -90,11 +90,11 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
 
         def add(turn):
             begin = actor * PER_ADDER + 16 * turn
-            # With the last four of the call before: known already, or gone.
+            # The last four keys of the call before are known or gone.
             keys = np.arange(max(actor * PER_ADDER, begin - 4), begin + 16)
             items = np.arange(begin, begin + 16, 2)
             lengths = np.minimum(rng.integers(1, 4, 8), begin + 16 - items).astype(np.int32)
-            # One that starts among the older steps.
+            # An item that starts at one of these older steps.
             items = np.append(items, keys[0])
             lengths = np.append(lengths, np.int32(3))
             priorities = rng.choice([UNKNOWN_PRIORITY, 0.0, 0.5, 3.0], 9).astype(np.float32)
@@ -161,7 +161,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
     assert statistics.updated + statistics.missing == totals["priorities"]
     assert statistics.steps <= hard_capacity and statistics.removed > 500
     assert (totals["excess"] > 0) == (hard_capacity > 500)
-    # What is stored is what was inserted, and has exactly one mass.
+    # The stored items are those inserted, each with one mass.
     every = np.concatenate([np.arange(i * PER_ADDER, newest[i]) for i in range(4)])
     found = np.concatenate([memory.read(part)[0].numpy() for part in np.array_split(every, 50)])
     keys = every[found]
@@ -178,7 +178,7 @@ def test_every_thread_that_adds_the_same_keys_adds_them_once():
     memory = Memory(SPECS, 4000, {"sample": Uniform(), "old": Fifo()}, "old", seed=1)
 
     def add(turn):
-        # Room for all, as each call has its own while it writes.
+        # There is room for what all calls write at once.
         keys = np.arange(20 * turn, 20 * turn + 20) % 3000
         memory.insert(keys, rows(keys), np.ones(20, np.float32))
 
@@ -190,7 +190,7 @@ def test_every_thread_that_adds_the_same_keys_adds_them_once():
 
 
 def test_calls_that_do_not_fit_together_leave_the_memory_full():
-    """Rows that are being written cannot be removed for others: such a call is refused."""
+    """Rows that are being written cannot be removed, so a call that needs their room is refused."""
     memory = Memory(SPECS, 100, {"sample": Uniform(), "old": Fifo()}, "old", seed=1)
     refused = []
 
@@ -202,7 +202,7 @@ def test_calls_that_do_not_fit_together_leave_the_memory_full():
             except tf.errors.ResourceExhaustedError as error:
                 refused.append(error)
                 assert "too many calls are in flight" in str(error)
-            # A call takes the room of 80; what did not fit took none.
+            # A call takes room for 80 steps; a refused call took none.
             assert memory.statistics().items >= 20
 
         return add

@@ -1,4 +1,4 @@
-"""The memory against a brute-force twin of what `common/replay/cc/memory.h` documents."""
+"""Compares the memory with a brute-force twin, written from the words of cc/memory.h."""
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -26,11 +26,11 @@ NUM_KEYS = 20
 
 
 class Refused(Exception):
-    """The twin expects `tf.errors.InvalidArgumentError`."""
+    """Raised by the twin where the memory must raise InvalidArgumentError."""
 
 
 class Twin:
-    """Dictionaries and loops; removes first in, first out."""
+    """A memory of dictionaries and loops that removes first in, first out."""
 
     def __init__(self, capacity, hard_capacity):
         self.capacity = capacity
@@ -45,7 +45,7 @@ class Twin:
         if len(keys) > self.hard_capacity or any(n > self.capacity for _, n in items):
             raise Refused
         fresh = [key not in self.rows for key in keys]
-        # A key that comes twice takes room twice while the rows are written.
+        # While rows are written, a key that occurs twice takes two slots.
         while len(self.rows) + sum(fresh) > self.hard_capacity:
             self.remove(next(iter(self.lengths)))
         for key, row, is_fresh in zip(keys, rows, fresh):
@@ -80,7 +80,7 @@ class Twin:
         self.drop(None)
 
     def drop(self, counter):
-        """A step lives as long as an item views it."""
+        """Drops the steps that no item views."""
         viewed = {key + t for key, length in self.lengths.items() for t in range(length)}
         for key in set(self.rows) - viewed:
             del self.rows[key]
@@ -121,7 +121,7 @@ class Twin:
 
 
 class Pair:
-    """Does everything to the memory and to its twin, and compares."""
+    """A memory and its twin, which get the same calls and are compared."""
 
     def __init__(self, capacity, excess=0):
         hard_capacity = capacity + excess
@@ -130,7 +130,7 @@ class Pair:
         self.stamp = 0
 
     def make_rows(self, keys):
-        """Rows tell the key and the call, so that an overwritten step would show."""
+        """Returns rows that contain the key and the call, so that an overwritten step shows."""
         rows = []
         for key in keys:
             self.stamp += 1
@@ -275,7 +275,7 @@ def test_random_operations_agree_with_the_twin(capacity, excess, operations):
 
 
 def test_long_runs_agree_with_the_twin():
-    """Thousands of steps through few places: the index and the slots are used again and again."""
+    """Thousands of steps pass through few slots, so that the index and the slots are reused."""
     rng = np.random.default_rng(3)
     pair = Pair(capacity=9, excess=4)
     for turn in range(400):
@@ -287,5 +287,5 @@ def test_long_runs_agree_with_the_twin():
         if turn % 5 == 0:
             pair.remove_to_fit()
         pair.compare()
-    assert pair.twin.counts["removed"] > 100  # else the run shows nothing
+    assert pair.twin.counts["removed"] > 100  # else the test is too weak
     pair.sample(20, "sample", 3)

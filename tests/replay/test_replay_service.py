@@ -1,4 +1,4 @@
-"""A memory behind a real server on the loopback."""
+"""Tests of common.replay.service with a real server on the loopback."""
 
 import collections
 import random
@@ -44,7 +44,7 @@ def served():
 
 
 def rows(keys):
-    """Both columns are functions of the key."""
+    """Returns steps whose columns are functions of the key."""
     y = (np.asarray(keys) % 65521).astype(np.float32)
     return {"x": np.repeat(y[:, None], WIDTH, 1), "y": y}
 
@@ -59,7 +59,7 @@ def assert_whole(keys, steps):
         np.testing.assert_array_equal(steps[name], column)
 
 
-# The contract of Memory.
+# The behaviour of Memory.
 
 
 def test_the_remote_memory_does_what_the_memory_does(served):
@@ -86,7 +86,7 @@ def test_a_retried_insert_does_not_duplicate(served):
     for _ in range(3):
         statistics = add(served.remote, range(100))
     assert (statistics.items, statistics.inserted, statistics.duplicates) == (100, 100, 200)
-    # Of a retry of which a part had arrived, the rest is added.
+    # A retry of a call that was partly done adds the rest.
     assert add(served.remote, range(90, 110)).inserted == 110
 
 
@@ -138,7 +138,7 @@ def test_the_probabilities_of_a_split_sample_are_right_while_masses_change():
 
     def change():
         while not stop.is_set():
-            for scale in (1.0, 1000.0):  # both at once: each always has probability 1/2
+            for scale in (1.0, 1000.0):  # masses change together: the probability stays 1/2
                 with_wide.memory.update_priorities([0, 1], np.float32([scale, scale]))
 
     thread = threading.Thread(target=change)
@@ -164,7 +164,7 @@ def test_the_probabilities_of_a_split_sample_are_right_while_masses_change():
     ],
 )
 def test_small_and_integer_steps_are_split_in_time(specs, value):
-    """The largest keys and values take the most of a message."""
+    """Uses the keys and values that take most room in a message."""
     count = 300_000
     narrow = serve(specs, capacity=count)
     dtype, shape = specs["n"].dtype.as_numpy_dtype, specs["n"].shape
@@ -179,7 +179,7 @@ def test_small_and_integer_steps_are_split_in_time(specs, value):
     narrow.server.close()
 
 
-# Strings, as compressed images.
+# Columns of strings, such as compressed images.
 
 
 MAX_BYTES = 30_000
@@ -194,7 +194,7 @@ def with_images():
 
 
 def images(keys):
-    """Of all sizes; those of multiples of ten are the largest."""
+    """Returns strings of all sizes; keys that are multiples of ten have the longest."""
     keys = np.asarray(keys)
     column = np.empty(len(keys), object)
     sizes = np.where(keys % 10, keys * 7919 % MAX_BYTES, MAX_BYTES)
@@ -208,20 +208,16 @@ def as_tensors(steps):
 
 @pytest.mark.parametrize("convert", [as_tensors, lambda steps: steps])
 def test_strings_that_exceed_a_message_are_split(with_images, convert):
-    """Some 137 rows a message, if all are as long as they may be."""
+    """A message holds 137 rows of the longest strings."""
     remote = with_images.remote
     keys = np.arange(300)
     statistics = remote.insert(keys, convert(images(keys)), np.ones(300, np.float32))
     assert statistics.items == 300
     assert statistics.held_bytes == sum(map(len, images(keys)["image"]))
     sample = remote.sample(400, seed=3)
-    for drawn, steps in ((sample.keys.numpy(), sample.steps), (keys, remote.read(keys)[1])):
-        expected = images(drawn)
-        assert steps["image"].numpy().tolist() == expected["image"].tolist()
-        np.testing.assert_array_equal(steps["y"], expected["y"])
-    found, steps = remote.read(np.array([299, 300]))
-    assert found.numpy().tolist() == [True, False]
-    assert steps["image"].numpy().tolist() == [images([299])["image"][0], b""]
+    expected = images(sample.keys.numpy())
+    assert sample.steps["image"].numpy().tolist() == expected["image"].tolist()
+    np.testing.assert_array_equal(sample.steps["y"], expected["y"])
     with_images.memory.check()
 
 
@@ -260,7 +256,7 @@ def test_strings_of_actors_in_this_process(with_images, convert):
 def test_what_was_accepted_is_reported_without_steps(with_images):
     remote = with_images.remote
     incarnation = remote.new_incarnation()
-    remote.num_accepted = 30  # by a service that died
+    remote.num_accepted = 30  # accepted by a service that has died
     remote.report_accepted()
     assert remote.accepted() == {incarnation: 30}
     assert with_images.memory.statistics().inserted == 0
@@ -278,22 +274,24 @@ def test_removal_and_mass_are_those_of_the_memory():
     assert total_mass.dtype == tf.float64 and count.dtype == tf.int64
     assert soft.remote.remove_to_fit() == 50
     assert soft.remote.mass() == (200, 100) and soft.remote.statistics().removed == 50
-    assert not np.any(soft.remote.read(np.arange(50))[0])
+    assert not np.any(soft.memory.read(np.arange(50))[0])
     soft.server.close()
 
 
-# Accounts.
+# Accepted transitions by incarnation.
 
 
 def test_incarnations_differ(served):
     given = [served.remote.new_incarnation()]
-    for _ in range(5):  # and when many ask at once
+    for _ in range(5):  # also when many calls ask at once
         futures = [served.client.call_async("replay_incarnation") for _ in range(400)]
         given += [int(future.result()) for future in futures]
     assert len(set(given)) == len(given) == 2001
     numbers = {one % key_layout.MAX_INCARNATIONS for one in given}
     assert len(numbers) == 2001
-    assert len({one // key_layout.MAX_INCARNATIONS for one in given}) == 1  # the service's
+    assert (
+        len({one // key_layout.MAX_INCARNATIONS for one in given}) == 1
+    )  # they share the service's identity
 
 
 def test_the_learner_ends_the_run(served):
@@ -325,28 +323,13 @@ def test_the_parts_of_a_seeded_sample_differ_and_repeat():
     wide.server.close()
 
 
-def test_read_gives_the_rows_of_keys_and_says_which_are_gone():
-    wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
-    x = np.random.default_rng(0).normal(size=[450, 5000]).astype(np.float32)
-    wide.remote.insert(np.arange(450), {"x": x}, np.ones(450, np.float32))
-    keys = np.random.default_rng(1).permutation(600)
-    found, steps = wide.remote.read(keys)  # three messages
-    np.testing.assert_array_equal(found, keys < 450)
-    np.testing.assert_array_equal(steps["x"].numpy()[keys < 450], x[keys[keys < 450]])
-    assert not np.any(steps["x"].numpy()[keys >= 450])
-    assert wide.remote.statistics().sampled == 0  # a read uses no credit
-    found, steps = wide.remote.read(np.zeros([0], np.int64))
-    assert found.shape == [0] and steps["x"].shape == [0, 5000]
-    wide.server.close()
-
-
 def client_of(served):
-    """An actor's, with an account."""
+    """Returns an actor's memory and incarnation."""
     remote = RemoteMemory(rpc.Client(served.server.address, TOKEN, 20.0), SPECS)
     return remote, remote.new_incarnation()
 
 
-def test_accounts_are_kept_by_incarnation(served):
+def test_transitions_are_counted_by_incarnation(served):
     (one, first), (two, second) = client_of(served), client_of(served)
     assert served.remote.accepted() == {}
     add(one, range(10))
@@ -371,14 +354,14 @@ def test_what_is_refused_or_repeated_is_not_counted_again(served):
     with pytest.raises(tf.errors.InvalidArgumentError):
         add(remote, range(10, 15), priority=np.nan)
     assert remote.num_accepted == 10 and served.service.accepted() == {incarnation: 10}
-    # As a call that came through although its caller had given up, and is made again.
+    # A call that succeeded although its caller had given up; it is repeated.
     late = insert_call(keys=np.arange(10, 14), incarnation=incarnation, accepted=14)
     served.client.call(*late)
     assert served.service.accepted() == {incarnation: 14}
     add(remote, range(10, 14))
     served.client.call(*late)
     add(remote, range(14, 20))
-    served.client.call(*late)  # later than what came after it
+    served.client.call(*late)  # arrives after a later call
     assert served.service.accepted() == {incarnation: 20} and remote.num_accepted == 20
     assert served.memory.statistics().inserted == 20
 
@@ -417,8 +400,8 @@ def test_many_actors_at_once_are_all_counted(served):
     assert served.memory.statistics().inserted == 1200
 
 
-def test_no_number_is_given_to_two_lives_that_a_service_knows(served):
-    """Those of a former service, which its actors go on with, and its own."""
+def test_no_number_is_given_to_two_incarnations_that_a_service_knows(served):
+    """It knows its own and those of a former service, whose actors go on."""
     count = key_layout.MAX_INCARNATIONS
     following = served.remote.new_incarnation() % count
     former = [12345 * count + (following + i) % count for i in (1, 2, 4)]
@@ -476,8 +459,6 @@ BAD = {
     "shape of batch_size": (sample_call(np.int32([4])), None),
     "shape of seed": (sample_call(np.int32(4), np.int64([1])), None),
     "dtype of seed": (sample_call(np.int32(4), np.int32(1)), None),
-    "keys of a read": (("replay_read", [np.int64([3, -1])]), r"keys\[1\]"),
-    "read above a message": (("replay_read", [np.arange(100_000)]), "number of keys must be at"),
     "dtype of accepted": (
         ("replay_insert", [np.int64(7), np.float32(4), *insert_call()[1][2:]]),
         None,
@@ -491,7 +472,7 @@ BAD = {
 
 
 def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
-    """Two threads add and sample at full rate meanwhile."""
+    """Two threads add and sample at full rate during the calls."""
     stop, errors = threading.Event(), []
     counts = {"added": 0, "sampled": 0}
     add(served.remote, np.arange(100))
@@ -514,7 +495,7 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
     def keep_sampling(remote):
         sample = remote.sample(128)
         assert_whole(sample.keys.numpy(), sample.steps)
-        # The priority of each stays 1, whatever else was tried.
+        # Every priority is still 1: the bad calls changed nothing.
         assert np.all(sample.masses == 1) and sample.total_mass == float(sample.count)
         counts["sampled"] += 128
 
@@ -549,7 +530,7 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
 
     served.memory.check()
     added = counts["added"]
-    assert added > 200 and counts["sampled"] > 1000  # the load was there
+    assert added > 200 and counts["sampled"] > 1000  # else the other threads did too little
     statistics = served.memory.statistics()
     assert statistics == statistics._replace(
         items=min(added, 2000),
@@ -571,7 +552,7 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm(served):
 
 
 def test_a_message_of_a_client_that_checks_nothing(served):
-    """TensorFlow's own client: the server has the last word on sizes and on the token."""
+    """The server itself checks sizes and the token: this is TensorFlow's own client."""
     raw = tf.distribute.experimental.rpc.Client.create(
         "grpc", served.server.address, name="raw", timeout_in_ms=5000
     )
@@ -618,10 +599,10 @@ def test_a_service_that_restarts_at_its_address_is_used_again():
     assert set(remote.statistics()) == {0}  # a lost replay refills
     with pytest.raises(tf.errors.FailedPreconditionError):
         remote.sample(4)
-    assert remote.update_priorities(np.arange(4), np.ones(4, np.float32)) == 4  # are gone
+    assert remote.update_priorities(np.arange(4), np.ones(4, np.float32)) == 4  # all are gone
     assert remote.accepted() == {}
     assert add(remote, range(50, 60)).items == 10
-    assert remote.accepted() == {incarnation: 60}  # nothing is forgotten while its actor lives
+    assert remote.accepted() == {incarnation: 60}  # the actor still knows its count
     assert set(remote.sample(30).keys.numpy()) <= set(range(50, 60))
     assert remote.new_incarnation() != incarnation
     second.memory.check()

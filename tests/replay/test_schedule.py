@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import schedule_for
+from common.agents.replay_agent import ReplayAgent
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
 from common.replay.schedule import Schedule
@@ -26,7 +26,7 @@ SCHEDULE = Schedule(min_size=100, samples_per_insert=4.0, tolerance=50.0)
     "inserted, sampled, num_samples, may_sample",
     [
         (99, 0, 10, False),  # not filled yet
-        (100, 0, 50, True),  # credit 0: down to -50 and no further
+        (100, 0, 50, True),  # credit 0 may fall to -50
         (100, 0, 51, False),
         (100, 50, 1, False),
         (110, 40, 50, True),  # credit 40 - 40 = 0
@@ -74,7 +74,7 @@ def test_a_memory_that_starts_anew_is_filled_first():
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 4.0, 37.0])
 def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
-    """A real memory under actors and a learner whose turns are random."""
+    """Actors and a learner take random turns at a real memory."""
     call, insert = 64, 10
     schedule = Schedule(min_size=200, samples_per_insert=ratio, tolerance=2.0 * call)
     memory = Memory(
@@ -112,39 +112,21 @@ def make_agent(**values):
         send_batch=50,
         num_copies=1,
         prefetch=1,
-        single_process=False,
     )
     return types.SimpleNamespace(**{**defaults, **values})
 
 
-@pytest.mark.parametrize(
-    "values, tolerance",
-    [
-        (dict(batch_size=256, updates_per_call=16), 2 * 256 * 16),  # two calls, or one ahead
-        (dict(batch_size=256, prefetch=16), 17 * 256),  # the call under way, and those drawn ahead
-        (dict(), 2 * 50 * 8),  # two sends, more than two calls of 64
-        (dict(num_copies=8), 2 * 50 * 8 * 8),
-        (dict(single_process=True, prefetch=16), 2 * 64),
-        (dict(samples_per_insert=None), 2 * 64),
-    ],
-)
-def test_the_schedule_of_an_agent(values, tolerance):
-    agent = make_agent(**values)
-    assert schedule_for(agent) == Schedule(1000, agent.samples_per_insert, tolerance)
-
-
 class Driver:
-    """Actors and a learner that obey an agent's schedule and take a unit of time for a sample.
+    """A simulation of actors and a learner that obey an agent's schedule and are equally fast.
 
-    So they are equally fast. The actors are in processes of some environments each, which are
-    stepped together and sent `send_batch` transitions at least at a time; after a send a process
-    knows the counters, and asks again only while it may not go on. The learner draws `prefetch`
-    calls ahead.
+    Each takes a unit of time per sample. An actor process steps its environments together and sends
+    at least `send_batch` transitions at a time. It learns the counters with each send, and asks
+    again only while it has to wait. The learner draws `prefetch` calls ahead.
     """
 
     def __init__(self, agent, processes, environments):
         self._agent, self._environments = agent, environments
-        self._schedule = schedule_for(agent)
+        self._schedule = ReplayAgent.schedule(agent)
         self._call = agent.batch_size * agent.updates_per_call
         self._timestep = agent.samples_per_insert * environments * processes
         self.inserted, self.sampled = agent.min_replay_size, 0
@@ -155,7 +137,7 @@ class Driver:
         self.now = 0.0
 
     def run(self, end):
-        """Until then, or until everybody waits; returns whether somebody goes on."""
+        """Runs until `end` or until everybody waits; returns whether somebody can go on."""
         while self.now < end:
             for name in list(self._waits_since):
                 if self._learn() if name == "learner" else self._act(name):
@@ -171,7 +153,7 @@ class Driver:
         return True
 
     def waited(self, begin):
-        """Time that the waits which ended after `begin`, or go on, took, of all together."""
+        """Returns the total time of all waits that ended after `begin` or have not ended."""
         under_way = [(self.now, self.now - since) for since in self._waits_since.values()]
         return sum(length for end, length in self._waits + under_way if end > begin)
 
@@ -203,7 +185,7 @@ class Driver:
             self.inserted += self._collected[process]
             self._collected[process] = 0
             self._waits_since[process] = self.now
-        else:  # it does not know more than before
+        else:  # without a send there is no news of the counters
             heapq.heappush(self._events, (self.now + self._timestep, process))
 
 
@@ -211,8 +193,7 @@ class Driver:
 @pytest.mark.parametrize("ratio", [0.5, 8.0, 64.0])
 @pytest.mark.parametrize("batch", [32, 64, 512])
 def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
-    """Neither for ever, nor more than at the beginning: with a band narrower than a send they do
-    by turns."""
+    """After the start neither side waits; in a band narrower than a send they would, in turns."""
     agent = make_agent(batch_size=batch, samples_per_insert=ratio, prefetch=prefetch)
     for processes, environments in ((1, 1), (1, 8), (2, 4)):
         driver = Driver(agent, processes, environments)
@@ -220,7 +201,7 @@ def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
         assert driver.run(60 * unit)
         assert driver.waited(20 * unit) < 0.01 * 40 * unit
         credit = ratio * (driver.inserted - agent.min_replay_size) - driver.sampled
-        tolerance = schedule_for(agent).tolerance
+        tolerance = ReplayAgent.schedule(agent).tolerance
         sends = ratio * processes * (agent.send_batch + environments)
         assert -tolerance <= credit <= tolerance + sends
 
@@ -228,7 +209,7 @@ def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
 @pytest.mark.parametrize("processes, environments", [(1, 8), (20, 1), (3, 200)])
 @pytest.mark.parametrize("batch, ratio", [(32, 64.0), (64, 8.0), (512, 0.5)])
 def test_many_actors_that_send_together_never_stop_the_run(batch, ratio, processes, environments):
-    """Their sends may exceed the band: both sides then wait at times, but never both."""
+    """Sends may exceed the band: then either side waits at times, but never both."""
     agent = make_agent(batch_size=batch, samples_per_insert=ratio, prefetch=4)
     driver = Driver(agent, processes, environments)
     unit = max(batch, processes * max(environments, agent.send_batch) * ratio)

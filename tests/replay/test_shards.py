@@ -1,4 +1,4 @@
-"""Tests of common.replay.shards: several memories against one that holds what all of them hold."""
+"""Tests of common.replay.shards: several memories are compared with one that holds all items."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def make_memory(capacity=100, distribution=Proportional(EXPONENT), **options):
 
 
 def steps_of(keys):
-    """A step says which key it has."""
+    """Returns steps that contain their keys."""
     values = np.stack([keys % 1000, keys >> 58], axis=1).astype(np.float32)
     return {"value": values, "image": np.array([b"%d" % key for key in keys], object)}
 
@@ -40,7 +40,7 @@ def make_keys(shard, count):
 
 
 class Filled:
-    """Shards with priorities of their own scale each, and one memory with all of it."""
+    """Shards whose priorities differ in scale, and one memory with the items of all."""
 
     def __init__(self, items=ITEMS, distribution=Proportional(EXPONENT)):
         generator = np.random.default_rng(0)
@@ -56,7 +56,7 @@ class Filled:
         self.memory = ShardedMemory(self.shards)
 
     def probabilities(self):
-        """Of each key, by the definition."""
+        """Returns the probability of each key, by the definition."""
         masses = {key: priority**EXPONENT for key, priority in self.priorities.items()}
         return {key: mass / sum(masses.values()) for key, mass in masses.items()}
 
@@ -71,7 +71,7 @@ def probabilities_of(sample):
 
 
 def chi_square(keys, expected):
-    """How far counts are from expected probabilities, in standard deviations of the statistic."""
+    """Returns the chi-square statistic of counts, in standard deviations from its mean."""
     found, counts = np.unique(keys, return_counts=True)
     seen = dict(zip(found.tolist(), counts.tolist()))
     statistic = sum(
@@ -88,7 +88,7 @@ def test_items_are_drawn_as_from_one_memory(filled):
     keys = sample.keys.numpy()
     assert chi_square(one.keys.numpy(), expected) < 4
     assert chi_square(keys, expected) < 4
-    for part in np.split(keys, 4):  # so are those of each update of a call
+    for part in np.split(keys, 4):  # every quarter of the rows is a fair sample, too
         assert chi_square(part, expected) < 4
     np.testing.assert_allclose(
         probabilities_of(sample), [expected[key] for key in keys.tolist()], rtol=1e-6
@@ -143,7 +143,7 @@ def test_an_empty_shard_is_left_alone_and_a_part_of_it_is_none(filled):
 
 
 class MovedOn:
-    """A shard whose total mass has trebled since it was asked."""
+    """A shard whose total mass trebles after `mass` was called."""
 
     def __init__(self, memory):
         self._memory = memory
@@ -157,7 +157,7 @@ class MovedOn:
 
 
 def test_probabilities_are_those_of_the_draw_also_when_masses_move(filled):
-    """P(shard), by the masses that were asked for, times the item's probability in the shard."""
+    """They are P(shard), from the masses first read, times P(item) in the shard."""
     first, second = filled.shards[:2]
     sample = ShardedMemory([MovedOn(first), second]).sample(1000, seed=2)
     totals = [float(first.mass()[0]) / 3, float(second.mass()[0])]
@@ -194,26 +194,6 @@ def test_the_mass_is_that_of_one_memory(filled):
     assert int(count) == int(items) == sum(ITEMS)
 
 
-def test_rows_are_read_in_the_order_of_their_keys(filled):
-    keys = np.array(
-        [
-            make_keys(2, 1)[0],
-            make_keys(0, 9)[-1],
-            make_keys(1, 3)[-1],
-            make_keys(9, 1)[0],
-            make_keys(0, 1)[0],
-            make_keys(2, 2)[-1],
-        ]
-    )
-    found, steps = filled.memory.read(tf.constant(keys))
-    np.testing.assert_array_equal(found, [True, False, True, False, True, True])
-    expected = steps_of(keys)
-    np.testing.assert_array_equal(
-        steps["value"], np.where(found.numpy()[:, None], expected["value"], 0)
-    )
-    np.testing.assert_array_equal(steps["image"].numpy(), np.where(found, expected["image"], b""))
-
-
 def test_counters_and_removals_are_added_up():
     shards = [make_memory(capacity=10, hard_capacity=40) for _ in range(3)]
     for shard, memory in enumerate(shards):
@@ -235,7 +215,7 @@ def test_an_error_names_the_shard(filled):
 
 
 class Service:
-    """What a learner tells the processes of the shards; one that is away answers nothing."""
+    """A stand-in for `RemoteMemory`; without counts its service does not answer."""
 
     def __init__(self, accepted=None):
         self._accepted = accepted
@@ -257,7 +237,7 @@ class Service:
         return value
 
 
-def test_accounts_are_those_of_all_that_answer():
+def test_accepted_transitions_are_those_of_all_shards_that_answer():
     memory = ShardedMemory([Service({11: 5}), Service(), Service({31: 7, 32: 1})])
     assert memory.accepted() == {11: 5, 31: 7, 32: 1}
 
@@ -274,13 +254,13 @@ def test_the_counters_of_all_for_an_actor():
     assert CountersOfAll([])(own) == own
     away = Service({})
     of_all = CountersOfAll([Service({}), away, Service()])
-    assert of_all(own) == Statistics(*[21] * len(own))  # one has never been there
+    assert of_all(own) == Statistics(*[21] * len(own))  # the third has never answered
     away._accepted = None  # pylint: disable=protected-access
-    assert of_all(own) == Statistics(*[21] * len(own))  # as it was seen last
+    assert of_all(own) == Statistics(*[21] * len(own))  # the second counts as before
 
 
 class Counted(Service):
-    """Counts how often it is asked; one that is away takes its time."""
+    """Counts its calls; a service that does not answer takes its time."""
 
     asked = 0
 
@@ -311,7 +291,7 @@ def test_a_shard_that_is_away_is_left_alone_for_a_while(monkeypatch):
 
 
 def test_shards_are_asked_for_their_counters_in_parallel():
-    """None of them answers before all have been asked."""
+    """No shard answers before all have been asked."""
     barrier = threading.Barrier(3, timeout=30.0)
 
     class Waiting(Service):

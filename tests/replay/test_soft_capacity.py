@@ -1,15 +1,11 @@
-"""A soft capacity: `insert` never refuses, `remove_to_fit` removes en masse."""
+"""Tests of soft capacities: `insert` removes nothing, `remove_to_fit` removes many at once."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
 from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.memory import Bytes, Memory
-from common.roles.replay import make_memory
-from reproductions.d4pg.agent import D4PG
-from reproductions.d4pg.config import D4PGConfig
 
 DISTRIBUTIONS = {
     "sample": Proportional(0.6),
@@ -72,7 +68,7 @@ def test_small_priorities_go_first():
     memory = make(500, 1000, "small")
     insert(memory, 0, 1000, np.where(np.arange(1000) % 2, 1e4, 1e-4))
     memory.remove_to_fit()
-    # The masses are as 1600 to 1.
+    # The masses have a ratio of 1600 to 1.
     assert np.mean(stored(memory, 1000) % 2) > 0.95
 
 
@@ -80,9 +76,9 @@ def test_overlapping_sequences_are_removed_until_their_steps_fit():
     memory = make(10, 40)
     keys = np.arange(30)
     values = np.array([b"%d" % key for key in keys], object)
-    items = np.arange(0, 28, 2)  # of three steps, overlapping by one
+    items = np.arange(0, 28, 2)  # items of three steps that overlap by one
     memory.insert(keys, values, np.ones(14, np.float32), items, np.full(14, 3, np.int32))
-    assert memory.statistics().steps == 29  # nothing views the last
+    assert memory.statistics().steps == 29  # no item views the last step
     assert memory.remove_to_fit() == 10
     np.testing.assert_array_equal(stored(memory, 30), np.arange(20, 29))
     memory.check()
@@ -90,10 +86,10 @@ def test_overlapping_sequences_are_removed_until_their_steps_fit():
 
 @pytest.mark.parametrize("inserts", [7, 50])
 def test_the_median_size_is_that_of_the_paper(inserts):
-    """The capacity and half of what comes between two removals (2,035,050 in section 4.1).
+    """It is the capacity and half of what is added between two removals.
 
-    There 12.5K transitions come a second, and a removal each 100 of 19 learner steps a second:
-    65.8K, and 2,032,900 by this arithmetic.
+    In section 4.1 it is 2,035,050. There 12.5K transitions are added per second, and items are
+    removed every 100 of 19 learner steps per second: 65.8K transitions, so 2,032,900 is expected.
     """
     capacity, period, cycles = 2000, 100, 10
     memory = make(capacity, 10 * capacity)
@@ -110,20 +106,6 @@ def test_the_median_size_is_that_of_the_paper(inserts):
     assert median == pytest.approx(capacity + period * inserts / 2, abs=inserts)
 
 
-@pytest.mark.parametrize("period, hard_capacity", [(None, 30), (100, 60)])
-def test_an_agent_that_removes_has_a_soft_capacity(period, hard_capacity):
-    agent = D4PG(D4PGConfig(replay_capacity=30, min_replay_size=10, batch_size=4, send_batch=10))
-    agent.removal_period = period
-    memory = make_memory(agent, EnvironmentSpec(3, 2), seed=0)
-    assert (memory.capacity, memory.hard_capacity) == (30, hard_capacity)
-    specs = agent.step_specs(EnvironmentSpec(3, 2))
-    steps = specs._make(np.zeros([30, *spec.shape], np.float32) for spec in specs)
-    for begin in range(0, 90, 30):
-        memory.insert(np.arange(begin, begin + 30), steps, np.ones(30, np.float32))
-    assert memory.statistics().steps == hard_capacity
-    assert memory.remove_to_fit() == hard_capacity - 30
-
-
 def test_what_variable_values_take_is_counted_and_used_again():
     memory = make(10, 20)
     insert(memory, 0, 10)
@@ -131,9 +113,9 @@ def test_what_variable_values_take_is_counted_and_used_again():
     insert(memory, 100, 110)
     assert memory.statistics().held_bytes == 10 + 30
     memory.remove_to_fit()
-    assert memory.statistics().held_bytes == 40  # until their places are used again
+    assert memory.statistics().held_bytes == 40  # blocks stay until their slots are used again
     insert(memory, 1000, 1010)
     assert memory.statistics().held_bytes == 30 + 40
     insert(memory, 10_000, 10_010)
-    assert memory.statistics().held_bytes == 40 + 50  # in the places of the first 110
+    assert memory.statistics().held_bytes == 40 + 50  # in the slots of the first 110
     memory.check()

@@ -16,7 +16,7 @@ PROGRAM = textwrap.dedent("""
 
 
 def run(body, reader="cat", unbuffered=False):
-    """The exit codes of the program and the reader, what that printed, and standard error."""
+    """Returns the exit code, what the reader printed, and standard error."""
     command = [sys.executable, *["-u"] * unbuffered, "-c", PROGRAM.format(body=body)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         read = subprocess.run(
@@ -44,6 +44,11 @@ def test_nor_is_one_that_leaves_before_the_end():
 )
 def test_the_exit_code_is_what_main_says(body, expected):
     assert run(body)[::2] == (expected, "")
+
+
+def test_a_users_mistake_is_one_line():
+    body = "from common.reporting.errors import UserError; raise UserError('mend it')"
+    assert run(body) == (2, "", "error: mend it\n")
 
 
 def test_another_broken_pipe_is_an_error():

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from common.reporting.csv_rows import CsvRows, last_row, read_rows
+from common.reporting.csv_rows import CsvError, CsvRows, last_row, read_numbers, read_rows
 
 COLUMNS = ("writer", "number", "text")
 
@@ -75,7 +75,7 @@ while True:
     rows.append({"writer": 0, "number": number, "text": "x" * 30_000})
     number += 1
 """
-    for kill in range(3):
+    for _ in range(3):
         writer = _start(code, path)
         size = path.stat().st_size if path.exists() else 0
         deadline = time.monotonic() + 30
@@ -106,10 +106,29 @@ def test_torn_last_line_is_left_out_and_repaired(tmp_path, torn):
     assert path.read_text() == "writer,number,text\n0,1,a\n0,2,b\n"
 
 
-def test_a_torn_line_in_the_middle_of_a_foreign_file_is_left_out(tmp_path):
+def test_a_malformed_line_is_named(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("writer,number,text\n0,1,a\n0,2\n0,3,c\n")
-    assert read_rows(path)["number"].tolist() == [1, 3]
+    with pytest.raises(CsvError, match="rows.csv:3: 2 cells for 3 columns"):
+        read_rows(path)
+    path.write_text("writer,number,text\n0,1,a\n0,2\n")
+    with pytest.raises(CsvError, match="rows.csv: 2 cells for 3 columns in the last line"):
+        last_row(path)
+
+
+def test_numbers_are_checked(tmp_path):
+    path = tmp_path / "rows.csv"
+    assert list(read_numbers(path, ["number"])) == ["number"] and read_numbers(path, ["a"]).empty
+    path.write_text("writer,number,text\n0,1,a\n0,,a\n0,nan,a\n1,2.5,a\n0,to")
+    numbers = read_numbers(path, ["number", "writer"], {"text": "a"})
+    assert numbers.fillna(-1).to_numpy().tolist() == [[1, 0], [-1, 0], [-1, 0], [2.5, 1]]
+    for columns, identity, complaint in (
+        (["number", "frames"], {}, "1: the header has no column frames"),
+        (["number"], {"writer": "0"}, "5: writer is 1, not 0"),
+        (["text"], {}, "2: text is 'a', not a number"),
+    ):
+        with pytest.raises(CsvError, match=f"rows.csv:{complaint}"):
+            read_numbers(path, columns, identity)
 
 
 def test_torn_header_is_written_anew(tmp_path):

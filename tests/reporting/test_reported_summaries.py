@@ -3,21 +3,23 @@
 import pandas
 import pytest
 
-from common.reporting import ranking, reported, scores
+from common.reporting import ranking, scores
+from common.reporting.reported import Reported
 
+REPORTED = Reported()
 RANK_DIFFERS = {"Reactor": ("4.51", "4.46"), "Reactor 500m": ("3.53", "3.47")}
 """Agent: (mean rank derived from the printed scores, mean rank that the paper prints)."""
 
 
 @pytest.fixture(name="table_5", scope="module")
 def _table_5():
-    return reported.table("reactor", "table 5")
+    return REPORTED.table("reactor", "table 5")
 
 
 @pytest.fixture(name="table_2", scope="module")
 def _table_2(table_5):
     """Reactor's table 2 as printed, without ACER, of which table 5 has no scores."""
-    return reported.table("reactor", "table 2", cells="value").loc[table_5.columns]
+    return REPORTED.table("reactor", "table 2", cells="value").loc[table_5.columns]
 
 
 @pytest.fixture(name="unrounded", scope="module")
@@ -39,12 +41,12 @@ def _elo(table: pandas.DataFrame, penalty: float = 0.0) -> pandas.Series:
 
 
 def test_ape_x_no_op_median_is_434_percent():
-    printed = reported.table("apex", "table 2")
-    references = reported.atari_scores()
+    printed = REPORTED.table("apex", "table 2")
+    references = REPORTED.atari_scores()
     normalised = scores.human_normalised(printed, references["random"], references["human"])
     median = 100 * normalised["No-op starts"].median()
     assert median == pytest.approx(434.08, abs=0.005)
-    assert round(median) == reported.number("apex", "table 1", "Ape-X DQN", "Median (no-op starts)")
+    assert round(median) == REPORTED.number("apex", "table 1", "Ape-X DQN", "Median (no-op starts)")
 
 
 def test_reactor_medians_are_those_of_table_2(table_5, table_2):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from common.reporting import provenance
+from common.reporting.budget import Budget
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
 
 CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": float("nan")}
@@ -58,12 +59,48 @@ def test_unwritable_path_is_one_line(tmp_path):
         with pytest.raises(RunDirectoryError, match="cannot write .*--workdir") as error:
             RunDirectory(path).open(CONFIG)
         assert str(path) in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(RunDirectoryError, match=": /proc/a.: give"):
+        RunDirectory("/proc/a/b").open(CONFIG)
 
 
-def test_config_that_is_no_json_is_named(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(RunDirectoryError, match="config.json is not JSON"):
-        RunDirectory(tmp_path).open(CONFIG)
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ('{"starts":\n', ":2: is not JSON"),
+        ("{}", " is not the record of a run"),
+        ("[]", " is not the record of a run"),
+        ('{"starts": []}', " is not the record of a run"),
+        ('{"starts": [1]}', " is not the record of a run"),
+    ],
+)
+def test_a_malformed_record_is_named(tmp_path, text, words):
+    run = RunDirectory(tmp_path)
+    assert run.read_starts() == []
+    run.run_json.write_text(text)
+    for use in (
+        run.read_starts,
+        lambda: run.write_run_record(seed=0, scale="s"),
+        lambda: run.close_run_record("finished"),
+    ):
+        with pytest.raises(RunDirectoryError) as error:
+            use()
+        message = str(error.value)
+        assert message.startswith(f"{run.run_json}{words}") and "\n" not in message
+
+
+def test_a_malformed_config_is_named(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match="is no run directory, it has no config.json"):
+        run.read_config()
+    run.path.mkdir()
+    for text, words in (("{", "config.json:1: is not JSON"), ("[]", "is not the config of a run")):
+        run.config_json.write_text(text)
+        with pytest.raises(RunDirectoryError, match=words):
+            run.read_config()
+    run.config_json.unlink()
+    run.config_json.mkdir()
+    with pytest.raises(RunDirectoryError, match="config.json: cannot be read .Is a directory"):
+        run.read_config()
 
 
 def test_processes_that_open_at_once_agree(tmp_path):
@@ -88,13 +125,15 @@ def test_run_record_keeps_every_start(tmp_path):
     run.open(CONFIG)
     with pytest.raises(RunDirectoryError, match="no start"):
         run.close_run_record("finished")
-    here = os.path.join(os.getcwd(), "")
     run.write_run_record(
-        seed=1, scale="laptop", command=[f"{here}bin/d4pg", "--seed=1", f"--workdir={here}runs/a"]
+        seed=1, scale="laptop", budget=Budget(minutes=5), changed={"config.sizes": (3, 4)}
     )
-    first = json.loads(run.run_json.read_text())["starts"][0]
-    assert first["end_time"] is None
-    assert first["command"] == ["bin/d4pg", "--seed=1", "--workdir=runs/a"]
+    (first,) = run.read_starts()
+    assert first["end_time"] is None and first["outcome"] is None
+    assert first["budget"] == {"minutes": 5, "actor_steps": None, "learner_steps": None}
+    assert first["changed"] == {"config.sizes": [3, 4]} and first["scale_changes"] == ""
+    here = os.path.join(os.getcwd(), "")
+    assert first["command"] == [one.replace(here, "") for one in sys.orig_argv]
     assert first["seed"] == 1 and first["scale"] == "laptop"
     assert first["versions"]["tensorflow"] and first["versions"]["python"]
     assert first["machine"]["usable_cores"] >= 1 and first["machine"]["memory_gb"] > 0
@@ -103,10 +142,10 @@ def test_run_record_keeps_every_start(tmp_path):
     resumed = RunDirectory(tmp_path)
     resumed.write_run_record(seed=1, scale="laptop")
     resumed.close_run_record("finished")
-    starts = json.loads(run.run_json.read_text())["starts"]
+    starts = run.read_starts()
     assert starts[0] == first
     assert starts[1]["outcome"] == "finished" and starts[1]["end_time"]
-    assert starts[1]["command"] == [one.replace(here, "") for one in sys.orig_argv]
+    assert starts[1]["changed"] == {} and set(starts[1]["budget"].values()) == {None}
     assert not list(tmp_path.glob(".run.json*"))
 
 

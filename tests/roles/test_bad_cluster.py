@@ -260,7 +260,7 @@ def test_a_truncated_checkpoint_ends_a_local_run_at_once(bad):
         "learner 0: the checkpoint",
         f"{prefix} cannot be read",
         f"remove {newest.name}",
-        "to go on from ckpt-",
+        "to continue from ckpt-",
     ):
         assert words in errors[0]
     assert contents(checkpoints) == before and logs.read_bytes() == rows

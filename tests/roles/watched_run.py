@@ -4,10 +4,9 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import time
 
-from common.cluster.topology import Topology, split_address
+from common.cluster.topology import Topology, connect
 from common.reporting.csv_rows import last_row, read_rows
 
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -50,7 +49,7 @@ class WatchedRun:
         try:
             variables = _variables(pathlib.Path(f"/proc/{pid}"))
             address = Topology.from_environment(variables).own_address
-            socket.create_connection(split_address(address), timeout=1).close()
+            connect(address, 1).close()
         except OSError:
             return None
         return rpc.Client(address, variables[TOKEN_VARIABLE])

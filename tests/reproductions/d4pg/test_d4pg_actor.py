@@ -7,7 +7,7 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.acting import n_step
+from common.acting import n_step_adder
 from common.acting.loop import ActingLoop
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -51,13 +51,13 @@ def make_evaluator(config):
 def act(loop_steps, actor, config, environment=None):
     """Returns all transitions of `loop_steps` timesteps."""
     found = []
-    adder = n_step.NStepAdder(K, config.n_step, config.discount)
+    adder = n_step_adder.NStepAdder(K, config.n_step, config.discount)
     loop = ActingLoop(
         environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
     )
     for _ in range(loop_steps):
         loop.step()
-    return n_step.concatenate(found)
+    return n_step_adder.concatenate(found)
 
 
 @pytest.mark.parametrize("length", [1, 5])
@@ -112,7 +112,7 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     randomize(new.networks.variables, seed=2)
     actor = D4PGActor(config, *sizes, seed=3)
     found = []
-    adder = n_step.NStepAdder(K, 1, config.discount)
+    adder = n_step_adder.NStepAdder(K, 1, config.discount)
     loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
     actor.load(packing.pack(old.actor_variables).numpy())
     loop.step()

@@ -1,39 +1,28 @@
-"""Tests of the papers' experiments and of common.experiments.registry and .scales."""
+"""Tests of the papers' experiments, and of common.experiments.paper and .scales."""
 
 import pytest
 
 from common import environments
-from common.environments.spec import EnvironmentSpec
-from common.experiments import registry, scales
-from common.experiments.registry import Run, UnknownError
+from common.experiments import scales
+from common.experiments.paper import RESULTS, Run, UnknownError, run_path
 from common.experiments.scales import Change, Scale
-from common.reporting import reported
+from common.figures import palette
 from common.reporting.budget import Budget
+from common.reporting.reported import Reported
+import reproductions
 from reproductions.apex.dqn import settings as dqn_settings
-from reproductions.d4pg import config as d4pg_config
-from reproductions.d4pg import experiments as d4pg
 from reproductions.d4pg import settings as d4pg_settings
-from reproductions.d4pg import sizes as d4pg_sizes
 
-PAPERS = [registry.paper(name) for name in registry.paper_names()]
-EXPERIMENTS = [one for paper in PAPERS for one in paper.experiments]
-
-
-def names(paper, kind):
-    return [one.name for one in registry.paper(paper).experiments if one.name.startswith(kind)]
+PAPERS = reproductions.papers()
+EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]
 
 
 def test_all_five_papers_are_there_with_their_figures_and_tables():
-    assert registry.paper_names() == ("apex", "aql", "d4pg", "reactor", "refer")
-    for paper, figures, tables in (
-        ("apex", 14, 2),
-        ("aql", 11, 0),
-        ("d4pg", 10, 2),
-        ("reactor", 7, 5),
-        ("refer", 8, 0),
-    ):
-        assert names(paper, "figure") == [f"figure {n}" for n in range(1, figures + 1)]
-        assert names(paper, "table") == [f"table {n}" for n in range(1, tables + 1)]
+    assert reproductions.PAPERS == ("apex", "aql", "d4pg", "reactor", "refer")
+    for paper, (figures, tables) in zip(PAPERS, ((14, 2), (11, 0), (10, 2), (7, 5), (8, 0))):
+        for kind, count in (("figure", figures), ("table", tables)):
+            names = [one.name for one in paper.of_kind(kind)]
+            assert names == [f"{kind} {n}" for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
@@ -48,9 +37,8 @@ def test_a_setting_means_the_same_in_every_experiment(paper):
         assert by_flags.setdefault(key, run.setting) == run.setting
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: f"{one.paper} {one.name}")
-def test_an_experiment_is_whole(experiment):
-    paper = registry.paper(experiment.paper)
+@pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
+def test_an_experiment_is_whole(paper, experiment):
     assert len({(run.setting, run.environment) for run in experiment.runs}) == len(experiment.runs)
     assert bool(experiment.runs) or experiment.unavailable
     for part in experiment.parts:
@@ -62,14 +50,14 @@ def test_an_experiment_is_whole(experiment):
         assert experiment.budget_of(run).flags, "it would never end"
         assert run.program in paper.programs
         assert run.flags[0].startswith("--setting=")
-        assert run.setting in paper.labels
+        assert run.setting in paper.looks
         for flag in ("seed", "environment", "workdir", "max_minutes"):
             assert flag not in map(scales.flag_name, run.flags)
 
 
 def test_numbers_of_runs():
     def size(paper, name):
-        experiment = registry.paper(paper).experiment(name)
+        experiment = reproductions.paper(paper).experiment(name)
         return len(experiment.settings), len(experiment.environments), len(experiment.runs)
 
     assert size("d4pg", "figure 2") == (9, 16, 144)
@@ -82,27 +70,39 @@ def test_numbers_of_runs():
 
 
 def test_tasks_of_the_control_suite_exist():
-    named = {run.environment for one in EXPERIMENTS for run in one.every_run}
+    named = {run.environment for _, one in EXPERIMENTS for run in one.every_run}
     wanted = {name for name in named if name.startswith("control:")}
     assert len(wanted) > 39 and wanted <= set(environments.names())
 
 
-def test_settings_without_a_label_have_a_readable_one():
-    def label(setting, paper="d4pg"):
-        return registry.paper(paper).label(setting)
+def test_labels():
+    d4pg = reproductions.paper("d4pg")
+    assert d4pg.label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
+    assert d4pg.label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
+    assert d4pg.label("d4pg_of_mine") == "d4pg_of_mine"
 
-    assert label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
-    assert label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
-    assert label("d4pg_uniform_n5_beta0.4_lr1e-05") == (
-        "D4PG, Non-Prioritized, N = 5, beta = 0.4, lr = 1e-05"
-    )
-    assert label("ddpg_remove_by_fifo") == "DDPG, remove by fifo"
-    assert label("ddpgs") == "ddpgs"
-    assert label("dqn_two_cores_n5", "apex") == "Ape-X DQN on two cores, n = 5"
+
+@pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda one: one.name)
+def test_curves_of_a_figure_look_different(paper, figure):
+    for part in figure.divided():
+        if figure.name.startswith("figure") and len(part.settings) <= 12:
+            styles = palette.styles(part.settings, paper.looks)
+            assert len(set(styles.values())) == len(styles)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_method_looks_the_same_in_all_figures(paper):
+    for experiment in paper.of_kind("figure"):
+        for part in experiment.divided():
+            styles = palette.styles(part.settings, paper.looks)
+            for setting, style in styles.items():
+                own = paper.looks[setting].style
+                # In figure 6 of ReF-ER two agents with the same replay would look alike.
+                assert own in (None, style) or own in styles.values(), (experiment.name, setting)
 
 
 def test_a_substitute_stands_in_at_its_scale_only():
-    figure = registry.paper("apex").experiment("figure 13")
+    figure = reproductions.paper("apex").experiment("figure 13")
     assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note
     small = figure.at("two_cores")
     assert [run.flags[1] for run in small.runs] == [
@@ -113,16 +113,16 @@ def test_a_substitute_stands_in_at_its_scale_only():
 
 
 def test_figure_14s_other_learning_rates_are_run_too():
-    experiment = registry.paper("apex").experiment("section E")
+    experiment = reproductions.paper("apex").experiment("section E")
     flags = {run.flags for run in experiment.runs if run.environment == "atari:pong"}
     assert ("--setting=dqn_replay_1m_lr0.00025", "--num_actors=256") in flags
     assert ("--setting=dqn_uniform_replay_1m_lr6.25e-05", "--num_actors=8") in flags
-    tried = {run.flags[0].removeprefix("--setting=") for run in experiment.runs}
+    tried = {run.agent_setting for run in experiment.runs}
     assert {*dqn_settings.FIGURE_14_TRIED, *dqn_settings.APPENDIX_E} <= tried
 
 
 def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
-    apex = registry.paper("apex")
+    apex = reproductions.paper("apex")
     scale, module = apex.scale("two_cores"), "binaries.apex_dqn"
     changes = [change.flag for change in scale.changes_of(module, [])]
     for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
@@ -142,10 +142,10 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
 
 
 def test_what_cannot_be_run_says_why():
-    paper = registry.paper("d4pg")
+    paper = reproductions.paper("d4pg")
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert "not public" in paper.obstacle(paper.experiment("figure 3"))
-    reactor = registry.paper("reactor")
+    reactor = reproductions.paper("reactor")
     assert reactor.obstacle(reactor.experiment("figure 3")) == "not yet implemented: Reactor"
     assert all(
         "not yet implemented: Reactor" in reactor.obstacle(one) for one in reactor.experiments
@@ -154,24 +154,24 @@ def test_what_cannot_be_run_says_why():
 
 def test_an_unknown_name_lists_those_there_are():
     with pytest.raises(UnknownError, match='"ape": there are apex, aql'):
-        registry.paper("ape")
+        reproductions.paper("ape")
     with pytest.raises(UnknownError, match="D4PG has no figure 11: there are figure 1, "):
-        registry.paper("d4pg").experiment("figure 11")
+        reproductions.paper("d4pg").experiment("figure 11")
     with pytest.raises(UnknownError, match="no scale huge: there are paper, workstation"):
-        registry.paper("d4pg").scale("huge")
+        reproductions.paper("d4pg").scale("huge")
 
 
 def test_the_numbers_of_reference_lines_are_reported():
-    lines = [(one.paper, line) for one in EXPERIMENTS for line in one.references]
+    lines = [(paper.name, line) for paper, one in EXPERIMENTS for line in one.references]
     assert len(lines) > 10
     for paper, line in lines:
-        assert reported.number(paper, line.source, line.row, line.column) > 0
+        assert Reported().number(paper, line.source, line.row, line.column) > 0
 
 
 def test_run_path():
-    path = registry.run_path("d4pg", "smoke", "ddpg", "control:cartpole:swingup", 2)
+    path = run_path("d4pg", "smoke", "ddpg", "control:cartpole:swingup", 2)
     assert str(path) == "d4pg/smoke/ddpg/control-cartpole-swingup/seed_2"
-    assert (registry.RESULTS / "runs").is_dir()
+    assert (RESULTS / "runs").is_dir()
 
 
 def test_a_runs_own_flags_win_over_its_scales():
@@ -204,23 +204,20 @@ def test_the_papers_own_scale_changes_nothing(paper):
     assert own is paper.scales[0] and own.changes == () and own.budget is None
 
 
-def test_d4pgs_settings_and_size_are_those_of_its_agent():
+def test_d4pgs_settings_are_those_of_its_agent():
     for name in ("figure 2", "figure 8", "section 4"):
-        for run in registry.paper("d4pg").experiment(name).runs:
-            setting = run.flags[0].removeprefix("--setting=")
-            config = d4pg_settings.SETTINGS.configuration(setting)
+        for run in reproductions.paper("d4pg").experiment(name).runs:
+            config = d4pg_settings.SETTINGS.configuration(run.agent_setting)
             if "--config.noise=ou" in run.flags:
                 config.noise = "ou"
-            assert d4pg_settings.SETTINGS.name_of(setting, config) == run.setting
-    humanoid = d4pg_sizes.sizes(d4pg_config.D4PGConfig(), EnvironmentSpec(67, 21))
-    assert d4pg.PROGRAM.parameters == humanoid.parameters
+            assert d4pg_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 
-def test_d4pgs_quickstart_is_the_scale_two_cores(monkeypatch):
-    path = registry.RESULTS.parent / "reproductions/d4pg/quickstart.flags"
+def test_d4pgs_quickstart_is_the_scale_two_cores():
+    path = RESULTS.parent / "reproductions/d4pg/quickstart.flags"
     flags = {line for line in path.read_text().splitlines() if line.startswith("--")}
-    scale = registry.paper("d4pg").scale("two_cores")
-    run = registry.paper("d4pg").experiment("figure 2").runs[-2]
+    scale = reproductions.paper("d4pg").scale("two_cores")
+    run = reproductions.paper("d4pg").experiment("figure 2").runs[-2]
     assert isinstance(run, Run)
     changed = {*scale.budget.flags, *(change.flag for change in scale.changes)}
     assert changed == {flag for flag in flags if not flag.startswith(("--env", "--workdir"))}

@@ -1,4 +1,4 @@
-"""Pulls published parameters without holding up the acting."""
+"""Reading of published parameters in the background, without delaying the actors."""
 
 from collections.abc import Callable
 import threading
@@ -16,9 +16,14 @@ _CLOSE_SECONDS = 6.0
 
 
 class ParameterPuller:
-    """Reads the newest snapshot in a background thread.
+    """Background reader of the newest snapshot.
 
-    While the learner is gone the actors keep their last parameters and go on (Ape-X, appendix F).
+    While the learner is gone, actors continue with their last parameters (Ape-X appendix F).
+
+    Attributes:
+      version: version of the parameters in use.
+      age_steps: learner steps between the snapshot in use and the one before it.
+      finished: whether the snapshot in use is the run's last.
     """
 
     def __init__(self, client: ParameterClient):
@@ -27,11 +32,8 @@ class ParameterPuller:
         self._closed = False
         self._snapshot: Snapshot | None = None
         self.version = 0
-        """Of the parameters in use."""
         self.age_steps = 0
-        """Learner steps that the former parameters were behind when these replaced them."""
         self.finished = False
-        """Whether the learner said that the run is over."""
         self._learner_steps = 0
         self._began = 0.0
         self._error: Exception | None = None
@@ -39,10 +41,17 @@ class ParameterPuller:
         self._thread = threading.Thread(target=self._pull_on_request, name="pull", daemon=True)
 
     def wait(self, load: Callable[[np.ndarray], None], stop: StopRequest) -> bool:
-        """Waits for the first snapshot and loads it; False if `stop` was requested before.
+        """Waits for the first snapshot, loads it and starts the background thread.
+
+        Args:
+          load: takes the parameters, [P] float32.
+          stop: ends the wait.
+
+        Returns:
+          False if a stop was requested before the first snapshot.
 
         Raises:
-          ClusterError: the learner refuses the token, or does not come.
+          ClusterError: the learner refuses the token, or does not answer for too long.
         """
         while not stop.requested:
             try:
@@ -63,11 +72,14 @@ class ParameterPuller:
         return False
 
     def request(self) -> None:
-        """Asks for the newest snapshot; returns at once."""
+        """Requests the newest snapshot; returns at once."""
         self._wanted.set()
 
     def apply(self, load: Callable[[np.ndarray], None]) -> None:
-        """Loads what has arrived since, if anything.
+        """Loads the snapshot that has arrived since the last call, if one has.
+
+        Args:
+          load: takes the parameters, [P] float32.
 
         Raises:
           ClusterError: the learner refuses the token, or has been gone for too long.
@@ -75,7 +87,7 @@ class ParameterPuller:
         if self._error is not None:
             raise self._error
         snapshot, self._snapshot = self._snapshot, None
-        # A slow network can bring the same one twice.
+        # On a slow network the same snapshot can arrive twice.
         if snapshot is not None and snapshot.status.version > self.version:
             load(snapshot.flat)
             status = snapshot.status
@@ -86,7 +98,7 @@ class ParameterPuller:
 
     @property
     def wall_seconds(self) -> float:
-        """Time since the run began, by the learner's clock (less the way of a snapshot)."""
+        """Time since the run's first start by the learner's clock, less a snapshot's transit."""
         return time.monotonic() - self._began
 
     def close(self) -> None:
@@ -112,9 +124,9 @@ class ParameterPuller:
                     )
                     self._patience.check(error)
         except Exception as error:  # pylint: disable=broad-except
-            self._error = error  # raised again where the acting loop can see it
+            self._error = error  # `apply` raises it in the acting thread
 
     def _pull(self, requested: bool) -> None:
-        # Without a request only the end is of interest: an actor may wait for credit just then.
+        # Without a request, checks for the end of the run: an actor may be waiting for credit.
         if requested or self._client.latest().finished:
             self._snapshot = self._client.read(if_newer_than=self.version) or self._snapshot

@@ -1,4 +1,4 @@
-"""n-step transitions from a batch of environments (Ape-X appendix F)."""
+"""Adder of n-step transitions for a batch of environments (Ape-X appendix F)."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,18 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 def concatenate(batches: Sequence[NStepTransitions]) -> NStepTransitions:
-    """Joins batches of the same structure, in order. Raises ValueError if there are none."""
+    """Concatenates batches of the same structure, in order.
+
+    Raises:
+      ValueError: there are no batches.
+    """
     if not batches:
         raise ValueError("there are no transitions to concatenate")
     return tree.map_structure(lambda *leaves: np.concatenate(leaves), *batches)
 
 
 class NStepAdder:
-    """Turns the timesteps of K environments into n-step transitions.
+    """Converter of the timesteps of K environments to n-step transitions.
 
     For a transition that begins at S_t and ends k steps later (Ape-X appendix F, restored):
 
@@ -28,32 +32,36 @@ class NStepAdder:
         gamma_{t:t+k} = prod_{j=1}^{k} gamma_{t+j}
         gamma_j       = gamma * the environment's discount_j
 
-    k is n, or less where the episode ends first; no transition crosses episodes, and none is cut
-    short at the start of one. A true end (discount 0) gives gamma_{t:t+k} = 0; a time limit (LAST
-    with discount 1) gives gamma^k, to be bootstrapped from the true last observation. The paper
-    sets the discount to 0 at any end. A discount of 0 within an episode (a lost life) cuts the
-    return and goes on. Rewards are clipped before they are summed, if at all.
+    k is n, or less if the episode ends first. No transition spans two episodes, and none is cut
+    short at the beginning of an episode. Termination (discount 0) gives gamma_{t:t+k} = 0. A time
+    limit (LAST with discount 1) gives gamma^k, so that the learner bootstraps from the true last
+    observation; the paper sets the discount to 0 at any end. A discount of 0 within an episode (an
+    Atari game's lost life) cuts the return, and the episode goes on. Rewards are clipped before
+    they are summed.
 
-    Once for each timestep, with the policy's output on its observation:
+    Call both methods once for each timestep, with the policy's output for its observation:
 
         finished = adder.observe(timestep, extras)      # NStepTransitions, or None
         adder.act(timestep, action, extras)
 
-    `observe` adds the timestep's reward to the open elements and returns those that it completes,
-    the oldest of an environment first. `act` opens one for each environment that is not at LAST.
-    Everything kept or returned is a copy.
+    `act` opens a transition in each environment that is not at LAST. `observe` adds the timestep's
+    reward to the open transitions and returns those that it completes, the oldest of an environment
+    first. Everything stored or returned is a copy.
 
-    All environments advance together, so the element opened at time t has slot t mod n of a ring in
-    each of them, and a mask tells where it is open.
+    All environments advance together, so the transitions opened at time t are in slot t mod n of a
+    ring, and a mask says which of them are open.
     """
 
     def __init__(
         self, num_environments: int, n: int, gamma: float, reward_clip: float | None = None
     ):
-        """Makes an adder for `num_environments` environments.
+        """Makes an adder without open transitions.
 
         Args:
-          reward_clip: rewards are clipped to [-reward_clip, reward_clip]; None: not at all.
+          num_environments: K.
+          n: steps of a transition.
+          gamma: discount per step.
+          reward_clip: bound on the magnitude of a reward; None does not clip.
 
         Raises:
           ValueError: `num_environments` or `n` is less than 1, `gamma` is not in [0, 1], or
@@ -75,7 +83,7 @@ class NStepAdder:
         self._next_step = np.zeros(num_environments, np.int64)
         self._is_open = np.zeros((n, num_environments), bool)
         self._steps = np.zeros((n, num_environments), np.int64)
-        # float64, so that a result is rounded once. Values mean something where an element is open.
+        # float64, so that a result is rounded only once. Valid only where a transition is open.
         self._rewards = np.zeros((n, num_environments))
         self._discounts = np.zeros((n, num_environments))
         self._ring: Nest = None  # (observation, action, extras), leaves [n, K, ...]
@@ -84,22 +92,25 @@ class NStepAdder:
     def observe(
         self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
     ) -> NStepTransitions | None:
-        """Adds a timestep to the open elements and returns those that it completes.
+        """Adds a timestep to the open transitions and returns those that it completes.
 
         Args:
-          timestep: batched, as `BatchedEnvironment` returns it.
-          extras_t: [K, ...], the policy's extras at its observation.
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras_t: named arrays [K, ...], the policy's extras at the timestep's observation.
+
+        Returns:
+          The completed transitions, or None if there are none.
 
         Raises:
-          ValueError: the timestep is of another number of environments.
+          ValueError: the timestep has another number of environments.
         """
         step_type = timestep.step_type
         if step_type.shape != (self._num_environments,):
             raise ValueError(
-                f"the adder is for {self._num_environments} environments, the timestep's "
+                f"the adder is for {self._num_environments} environments, but the timestep's "
                 f"step_type has shape {step_type.shape}"
             )
-        # An episode that was abandoned by a reset never ended, so its open elements have no end.
+        # A reset within an episode drops its open transitions, because they have no end.
         self._is_open &= step_type != _FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         self._rewards += self._discounts * reward
@@ -138,18 +149,18 @@ class NStepAdder:
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras_t: dict[str, np.ndarray]
     ) -> None:
-        """Opens an element for each environment that is not at LAST.
+        """Opens a transition in each environment that is not at LAST.
 
         Args:
-          timestep: the one that `observe` was just given.
-          action: [K, A] (or [K]), what is done at its observation.
-          extras_t: [K, ...], the policy's extras at its observation.
+          timestep: the timestep that `observe` just got.
+          action: [K, A] or [K], the action taken at its observation.
+          extras_t: named arrays [K, ...], the policy's extras at its observation.
         """
-        kept = (timestep.observation, action, extras_t)
-        leaves = tree.flatten(kept)
+        stored = (timestep.observation, action, extras_t)
+        leaves = tree.flatten(stored)
         if self._ring is None:
             self._ring_leaves = [np.empty((self._n, *leaf.shape), leaf.dtype) for leaf in leaves]
-            self._ring = tree.unflatten_as(kept, self._ring_leaves)
+            self._ring = tree.unflatten_as(stored, self._ring_leaves)
         slot = self._time % self._n
         for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
             ring[slot] = leaf

@@ -1,0 +1,101 @@
+"""A test of the claim that an agent reaches a median score on Atari."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+import pandas
+from scipy import stats
+
+from common.experiments import selection
+from common.experiments.atari_scores import Final, finals
+from common.experiments.bootstrap import CONFIDENCE
+from common.experiments.claims import Basis, Evidence, Finding, Verdict
+from common.experiments.comparison import nothing
+from common.experiments.paper import Experiment, Paper
+
+_MARGIN = 0.05
+_RANDOM_STATE = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class MedianReached:
+    """A test whether our median human-normalised score is the paper's.
+
+    Attributes:
+      setting: of our runs.
+      source: of the paper's median in results/reported, as `row` and `column` are.
+      row: the paper's.
+      column: the paper's.
+      percent: the unit of the paper's number, in percent of a human.
+    """
+
+    setting: str
+    source: str
+    row: str
+    column: str
+    percent: float = 1.0
+
+    rule = (
+        "over all games of the paper, with two seeds of each, the 95 % bootstrap interval over "
+        f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
+        "above, does not if all of it is below after runs as long as the paper's"
+    )
+    basis = Basis.RUNS
+
+    def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
+        """See `claims.Test`."""
+        reported = self.percent * evidence.reported.number(
+            paper.name, self.source, self.row, self.column
+        )
+        games = {name.removeprefix("atari:") for name in experiment.environments}
+        found = [
+            (scale, finals(evidence.kept.of(paper.name, scale), self.setting, experiment.returns))
+            for scale in evidence.scales(paper)
+        ]
+        found = [(scale, ours) for scale, ours in found if ours]
+        if not found:
+            return Finding(Verdict.OPEN, nothing(paper, experiment))
+        scale, ours = max(found, key=lambda one: len(one[1]))
+        at_scale = selection.scale_in_words(scale)
+        enough = {game for game in games if len(ours.get(game, ())) >= 2}
+        if enough != games:
+            return Finding(
+                Verdict.OPEN,
+                f"Runs of {len(games & set(ours))} of {len(games)} games, "
+                f"two seeds or more of {len(enough)}. {at_scale}.",
+            )
+        human = evidence.reported.atari_scores()
+        by_game = [_percent(game, ours[game], human) for game in sorted(games)]
+        median = np.median([np.mean(seeds) for seeds in by_game])
+        low, high = stats.bootstrap(
+            by_game,
+            _median_of_means,
+            axis=-1,
+            vectorized=True,
+            method="percentile",
+            confidence_level=CONFIDENCE,
+            rng=np.random.default_rng(_RANDOM_STATE),
+        ).confidence_interval
+        words = (
+            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's "
+            f"{reported:.0f} %. {at_scale}."
+        )
+        least = (1 - _MARGIN) * reported
+        if low >= least:
+            return Finding(Verdict.HOLDS, words)
+        is_whole = all(one.budget.covers(experiment.budget) for game in games for one in ours[game])
+        if high < least and is_whole:
+            return Finding(Verdict.FAILS, words)
+        shorter = "" if is_whole else f" Not all runs had the paper's {experiment.budget}."
+        return Finding(Verdict.OPEN, words + shorter)
+
+
+def _percent(game: str, ends: Sequence[Final], human: pandas.DataFrame) -> np.ndarray:
+    """Returns scores [seeds] in percent of a human, whose scores are `Reported.atari_scores`."""
+    seeds = pandas.Series([one.score for one in ends])
+    return 100 * selection.human_normalised(game, seeds, human).to_numpy()
+
+
+def _median_of_means(*games: np.ndarray, axis: int) -> np.ndarray:
+    return np.median([seeds.mean(axis) for seeds in games], axis=0)

@@ -1,0 +1,370 @@
+"""A paper's figures and tables as named lists of runs.
+
+The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
+
+    <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+import dataclasses
+import enum
+import functools
+import importlib.util
+import pathlib
+from typing import Any
+
+import pandas
+
+from common.experiments.scales import Scale
+from common.figures.palette import Look
+from common.reporting import reported
+from common.reporting.budget import Budget
+from common.reporting.errors import UserError
+
+RESULTS = reported.DIRECTORY.parent
+"""This repository's; `runs/` is the root of the kept runs."""
+
+EPISODE_RETURN = "episode_return_mean"
+"""The column of evaluator.csv; values that are read from acting.csv have the same name."""
+
+
+class UnknownError(UserError):
+    """A name of no paper, experiment, scale, task or setting; the message lists those there are."""
+
+
+class Returns(enum.StrEnum):
+    """Whose episodes a figure or a table shows."""
+
+    EVALUATOR = "the evaluator, without the actors' exploration (evaluator.csv)"
+    GREEDIEST_ACTOR = "the greediest actor in training (acting.csv, the last actor)"
+    ALL_ACTORS = "all actors in training (acting.csv)"
+
+
+class Band(enum.StrEnum):
+    """What the paper shades around a curve, or draws as an error bar. Ours is over seeds."""
+
+    UNSTATED = "not said"
+    PERCENTILES_20_80 = "20th to 80th percentile"
+    PERCENTILES_20_80_OF_EPISODES = "20th to 80th percentile of all episodes"
+    STANDARD_ERROR = "standard error"
+
+
+class OverTasks(enum.StrEnum):
+    """How a figure or a table combines its tasks."""
+
+    APART = "a panel, bar or row each"
+    MEAN = "mean over tasks"
+    MEDIAN_NORMALISED = "median over games of human-normalised scores"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """An agent's program.
+
+    Attributes:
+      title: of the agent.
+      module: in `binaries`.
+    """
+
+    title: str
+    module: str
+
+    @functools.cached_property
+    def exists(self) -> bool:
+        """Whether the agent is implemented."""
+        return importlib.util.find_spec(self.module) is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A curve on one environment; with a scale and a seed it is a run directory.
+
+    Attributes:
+      program: of the agent.
+      setting: name of the curve and of its directory, unique for what `flags` say.
+      environment: as given to `common.environments.make`.
+      flags: arguments of the program that make the setting. They win over those of a scale, and
+        are without environment, seed, workdir and limits.
+      budget: the paper's, if it is not that of the whole experiment.
+      fixed: flags, without their values, that the setting implies or that must stay the paper's
+        for the comparison's sake: a scale leaves them alone.
+    """
+
+    program: Program
+    setting: str
+    environment: str
+    flags: tuple[str, ...]
+    budget: Budget | None = None
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def agent_setting(self) -> str:
+        """The setting among its flags."""
+        flags = (flag.removeprefix("--setting=") for flag in self.flags if "--setting=" in flag)
+        return next(flags, "")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Flags that no scale changes."""
+        return (*self.flags, *self.fixed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A reported number at which a figure has a line.
+
+    Attributes:
+      source: of results/reported/<paper>.csv, as `row` and `column` are.
+      row: the paper's.
+      column: the paper's.
+      label: text in the legend.
+    """
+
+    source: str
+    row: str
+    column: str
+    label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A half of a figure, or a row of it, with panels of its own.
+
+    Attributes:
+      name: "left", "right", "row N = 1", for the text below the figure.
+      settings: of the figure's runs the part shows those; empty: all.
+      environments: likewise.
+      overrides: fields of `Experiment` to replace in this part.
+    """
+
+    name: str
+    settings: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Substitute:
+    """Runs that replace an experiment's at a scale for which those are too many or too large.
+
+    Attributes:
+      runs: as `Experiment.runs`.
+      note: which these are, a phrase.
+      budget: of each run; None: the scale's.
+      seeds: the default number of seeds; None: as many as the experiment has.
+    """
+
+    runs: tuple[Run, ...]
+    note: str = ""
+    budget: Budget | None = None
+    seeds: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A number of ours in a table.
+
+    Attributes:
+      value: the number.
+      frames: mean number of frames that its runs saw; None if it is not made of runs.
+      seeds: number of its runs; None if it is not made of runs.
+    """
+
+    value: float
+    frames: float | None = None
+    seeds: int | None = None
+
+
+class OwnNumbers(abc.ABC):
+    """Our numbers for a table of a paper."""
+
+    is_of_runs = True
+    """Whether they have frames and seeds."""
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The paper's columns beside which ours stand."""
+
+    @abc.abstractmethod
+    def cells(
+        self, experiment: "Experiment", runs: Sequence, numbers: reported.Reported
+    ) -> Mapping[tuple[str, str], Cell]:
+        """Returns our numbers by the paper's row and column.
+
+        Args:
+          experiment: the table.
+          runs: `KeptRun`s of one scale.
+          numbers: that papers report.
+        """
+
+    def summary(
+        self,
+        table: pandas.DataFrame,
+        experiment: "Experiment",
+        runs: Sequence,
+        numbers: reported.Reported,
+    ) -> pandas.DataFrame | None:
+        """Returns what sums up the paper's `table`, as text; None if nothing does. See `cells`."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A figure or a table of a paper, or a result that a section tells without either.
+
+    Attributes:
+      name: "figure 2", "table 1", "section E".
+      title: what it shows, a phrase.
+      runs: of one seed, in the order of the paper's legend and panels; empty if there is nothing
+        to run.
+      budget: the paper's for a run.
+      states_budget: whether the budget is in the paper; else it is ours.
+      returns: whose episodes.
+      x: column of evaluator.csv on the horizontal axis; "" for a table or final values.
+      y: quantity on the vertical axis, `EPISODE_RETURN` or a column of learner.csv.
+      over_tasks: how tasks are combined.
+      band: what is shaded.
+      seeds: the paper's number; None if it does not say.
+      references: lines of reported numbers.
+      parts: its halves or rows, as the paper arranges it; empty: it is one whole.
+      substitutes: by the names of scales.
+      ours: of a table: our numbers beside the paper's.
+      note: what the paper's text leaves open, and what was taken.
+      unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
+    """
+
+    name: str
+    title: str
+    runs: tuple[Run, ...] = ()
+    budget: Budget = Budget()
+    states_budget: bool = True
+    returns: Returns = Returns.EVALUATOR
+    x: str = "wall_seconds"
+    y: str = EPISODE_RETURN
+    over_tasks: OverTasks = OverTasks.APART
+    band: Band = Band.UNSTATED
+    seeds: int | None = None
+    references: tuple[Reference, ...] = ()
+    parts: tuple[Part, ...] = ()
+    substitutes: Mapping[str, Substitute] = dataclasses.field(default_factory=dict)
+    ours: OwnNumbers | None = None
+    note: str = ""
+    unavailable: str = ""
+
+    @property
+    def is_of_returns(self) -> bool:
+        """Whether it shows returns, not a column of learner.csv."""
+        return self.y == EPISODE_RETURN
+
+    def budget_of(self, run: Run) -> Budget:
+        """Returns the paper's budget of one of the runs."""
+        return self.budget if run.budget is None else run.budget
+
+    @property
+    def every_run(self) -> tuple[Run, ...]:
+        """`runs`, and those that replace them at some scales."""
+        return self.runs + tuple(run for one in self.substitutes.values() for run in one.runs)
+
+    def substitute(self, scale: str) -> Substitute:
+        """Returns what replaces the runs at a scale; by default the runs themselves."""
+        return self.substitutes.get(scale, Substitute(self.runs))
+
+    def at(self, scale: str) -> "Experiment":
+        """Returns the experiment with the runs that it has at a scale."""
+        substitute = self.substitute(scale)
+        note = "; ".join(filter(None, [self.note, substitute.note]))
+        return dataclasses.replace(self, runs=substitute.runs, substitutes={}, note=note)
+
+    def divided(self) -> tuple["Experiment", ...]:
+        """Returns each part as an experiment; itself if it has none."""
+        return tuple(self._part(part) for part in self.parts) or (self,)
+
+    def _part(self, part: Part) -> "Experiment":
+        runs = tuple(
+            run
+            for run in self.runs
+            if run.setting in (part.settings or self.settings)
+            and run.environment in (part.environments or self.environments)
+        )
+        return dataclasses.replace(self, runs=runs, parts=(), **part.overrides)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The curves, in their order."""
+        return tuple(dict.fromkeys(run.setting for run in self.runs))
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """The panels, in their order."""
+        return tuple(dict.fromkeys(run.environment for run in self.runs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A paper with its experiments.
+
+    Attributes:
+      name: of its directories in `reproductions` and results/runs, and of its file in
+        results/reported.
+      title: of the agent, "D4PG".
+      citation: "Author et al. 2018".
+      programs: all that its runs use.
+      experiments: figures, tables and sections, in the paper's order.
+      scales: that its runs can have, the paper's own first.
+      looks: of its settings in figures, by name.
+    """
+
+    name: str
+    title: str
+    citation: str
+    programs: tuple[Program, ...]
+    experiments: tuple[Experiment, ...]
+    scales: tuple[Scale, ...]
+    looks: Mapping[str, Look]
+
+    def experiment(self, name: str) -> Experiment:
+        """Returns the experiment called `name`, such as "figure 2".
+
+        Raises:
+          UnknownError: there is none; the message lists all.
+        """
+        return _named(name, self.experiments, f"{self.title} has no {name}")
+
+    def of_kind(self, kind: str) -> tuple[Experiment, ...]:
+        """Returns the experiments of a kind: "figure", "table" or "section"."""
+        return tuple(one for one in self.experiments if one.name.startswith(kind))
+
+    def scale(self, name: str) -> Scale:
+        """Returns the scale called `name`.
+
+        Raises:
+          UnknownError: there is none; the message lists all.
+        """
+        return _named(name, self.scales, f"{self.title} has no scale {name}")
+
+    def label(self, setting: str) -> str:
+        """Returns the setting's text in legends."""
+        return self.looks[setting].label if setting in self.looks else setting
+
+    def obstacle(self, experiment: Experiment) -> str:
+        """Returns why `experiment` cannot be run, or ""."""
+        used = tuple(dict.fromkeys(run.program for run in experiment.runs)) or self.programs
+        missing = [program.title for program in used if not program.exists]
+        words = [f"not yet implemented: {', '.join(missing)}"] if missing else []
+        return "; ".join(words + [experiment.unavailable] * bool(experiment.unavailable))
+
+
+def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:
+    """Returns where a run is, below `RESULTS / "runs"` or any other root of runs."""
+    folder = environment.replace(":", "-")
+    return pathlib.PurePath(paper, scale, setting, folder, f"seed_{seed}")
+
+
+def _named(name: str, candidates: tuple, problem: str):
+    for candidate in candidates:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(candidate.name for candidate in candidates)
+    raise UnknownError(f"{problem}: there are {names}")

@@ -1,0 +1,91 @@
+"""The curves of the paper's figures: what they vary, and their looks."""
+
+import math
+
+from common.figures.palette import BLUE, GREEN, VERMILLION, Look, Style
+
+FIGURE_3_ACTORS = (8, 16, 32, 64)
+FIGURE_4_ACTORS = (8, 16, 32, 64, 128, 256)
+FIGURE_13_TWO_CORES = (2, 4, 8, 16, 32)
+FIGURE_14_TRIED = {
+    "dqn_lr0.00025": "dqn_replay_1m_lr0.00025",
+    "dqn_uniform_lr6.25e-05": "dqn_uniform_replay_1m_lr6.25e-05",
+}
+"""What the caption says was tried and not kept: the beginnings of names, each with its setting."""
+CAPACITIES = {
+    "250k": "dqn_replay_250k",
+    "500k": "dqn_replay_500k",
+    "1m": "dqn_replay_1m",
+    "2m": "dqn",
+}
+"""Figure 5's capacities, each with its setting."""
+OTHER_BATCH_SIZES = (32, 128, 256, 1024)
+"""Appendix E's for Ape-X DQN, which has 512."""
+OTHER_LEARNING_RATES = ("0.00025", "3.125e-05")
+"""Appendix E's for Ape-X DQN, which has 6.25e-05."""
+DPG_VARIANTS = {
+    "dpg_uniform": "exponent 0",
+    **{
+        f"dpg_alpha{alpha}": f"exponent {alpha}"
+        for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1)
+    },
+    **{f"dpg_lr{rate}": f"learning rate {rate}" for rate in ("0.001", "0.0003", "3e-05", "1e-05")},
+    **{f"dpg_batch{size}": f"batches of {size}" for size in (32, 128, 512, 1024)},
+}
+"""Appendix E's for Ape-X DPG, which has 0.6, 1e-4 and 256, with their labels."""
+
+_SHADES = ((204, 225, 242), (8, 48, 107)), ((253, 219, 199), (127, 32, 0))
+"""RGB of the fewest and the most actors, prioritised and uniform: lightness tells them apart."""
+_FEWEST, _MOST = 2, 256
+
+
+def _ladder(actors: int, uniform: bool = False) -> Style:
+    """Returns the shade of blue, or of red for uniform replay, of a number of actors."""
+    position = math.log2(actors / _FEWEST) / math.log2(_MOST / _FEWEST)
+    mixed = (light + position * (dark - light) for light, dark in zip(*_SHADES[uniform]))
+    color = "#" + "".join(f"{round(part):02X}" for part in mixed)
+    return Style(color, "--" if uniform else "-")
+
+
+def _looks() -> dict[str, Look]:
+    ours, uniform, bfloat16 = Style(BLUE, width=2.0), Style(VERMILLION), Style(GREEN)
+    looks = {
+        "dqn": Look("Ape-X DQN", ours),
+        "dqn_uniform": Look("Ape-X DQN, uniform", uniform),
+        "dqn_full_range": Look("full range of epsilon", ours),
+        "dqn_six_epsilons": Look("six values of epsilon", Style(VERMILLION)),
+        "dqn_32_actors_8_copies_replay_1m": Look("32 actors, 8 copies", Style(VERMILLION)),
+        "dqn_two_cores": Look("Ape-X DQN on two cores", ours),
+        "dqn_two_cores_uniform": Look("Ape-X DQN on two cores, uniform", uniform),
+        "dqn_two_cores_bfloat16": Look("Ape-X DQN on two cores, bfloat16", bfloat16),
+        "dqn_ten_minutes": Look("Ape-X DQN, ten minutes", ours),
+        "dqn_ten_minutes_alpha0": Look("Ape-X DQN, ten minutes, uniform", uniform),
+        "dqn_ten_minutes_bfloat16": Look("Ape-X DQN, ten minutes, bfloat16", bfloat16),
+        "dpg": Look("Ape-X DPG", ours),
+        "dpg_remove_by_fifo": Look("first in, first out"),
+    }
+    for n in FIGURE_4_ACTORS:
+        looks |= {
+            f"dqn_{n}_actors_replay_1m": Look(f"{n} actors", _ladder(n)),
+            f"dqn_uniform_lr0.00025_{n}_actors_replay_1m": Look(
+                f"{n} actors, uniform", _ladder(n, uniform=True)
+            ),
+            f"dqn_lr0.00025_{n}_actors_replay_1m": Look(f"{n} actors, rate 0.00025"),
+            f"dqn_uniform_lr6.25e-05_{n}_actors_replay_1m": Look(
+                f"{n} actors, uniform, rate 6.25e-05"
+            ),
+        }
+    for capacity in CAPACITIES:
+        looks.setdefault(
+            f"dqn_256_actors_replay_{capacity}", Look(f"256 actors, {capacity.upper()}")
+        )
+    for n in FIGURE_13_TWO_CORES:
+        looks[f"dqn_two_cores_{n}_actors"] = Look(f"{n} actors", _ladder(n))
+    for n in FIGURE_3_ACTORS:
+        looks[f"dpg_{n}_actors"] = Look(f"{n} actors", _ladder(n))
+    looks |= {f"dqn_batch{size}": Look(f"batches of {size}") for size in OTHER_BATCH_SIZES}
+    looks |= {f"dqn_lr{rate}": Look(f"learning rate {rate}") for rate in OTHER_LEARNING_RATES}
+    return looks | {name: Look(label) for name, label in DPG_VARIANTS.items()}
+
+
+LOOKS = _looks()

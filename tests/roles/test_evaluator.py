@@ -1,0 +1,288 @@
+"""An evaluator at work, and at the end of its run."""
+
+import dataclasses
+import threading
+import time
+import types
+
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.cluster import rpc
+from common.cluster.errors import ClusterError
+from common.cluster.handshake import Credentials
+from common.cluster.parameters import ParameterClient, ParameterService
+from common.cluster.processes import Patience, StopRequest
+from common.cluster.topology import Topology, free_ports
+from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
+from common.learning.checkpoint import Checkpoints
+from common.learning.counters import SavedCounters
+from common.program.layouts import DISTRIBUTED
+from common.reporting import columns
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import last_row, read_rows
+from common.reporting.run_directory import RunDirectory
+from common.roles import evaluator
+from common.roles.run_context import RunContext
+
+TOKEN = "a token of the tests"
+LIMITS = Budget(learner_steps=32)
+SECONDS = 60.0
+"""Patience with a busy machine."""
+
+
+class UntilAction(dm_env.Environment):
+    """An episode ends with the first action above 0; the action is its reward."""
+
+    def reset(self):
+        return dm_env.restart(np.zeros(1, np.float32))
+
+    def step(self, action):
+        step = dm_env.termination if action[0] > 0 else dm_env.transition
+        return step(float(action[0]), np.zeros(1, np.float32))
+
+    def observation_spec(self):
+        return specs.Array((1,), np.float32)
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
+
+
+class Constant:
+    """A policy whose only parameter is its action."""
+
+    def __init__(self):
+        self.action, self.calls = 0.0, 0
+
+    def initial_state(self, num_environments):
+        return ()
+
+    def load(self, flat):
+        self.action, self.calls = flat[0], 0
+
+    def __call__(self, observation, state):
+        self.calls += 1
+        return np.full([len(observation), 1], self.action, np.float32), state, {}
+
+
+class Learner(tf.Module):
+    """The part of a learner that a checkpoint holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.actor_variables = [tf.Variable([0.0])]
+
+
+class Asking(ParameterClient):
+    """Counts how often the learner was asked."""
+
+    asked = 0
+
+    def latest(self):
+        Asking.asked += 1
+        return super().latest()
+
+
+class Run:
+    """An evaluator in a thread, and the learner beside it.
+
+    Attributes:
+      error: that ended the evaluator.
+    """
+
+    def __init__(self, path, environment="control:cartpole:swingup"):
+        learner, own = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.directory = RunDirectory(path)
+        self.directory.open({})
+        self.policy, self.stop, self.error = Constant(), StopRequest(), None
+        agent = types.SimpleNamespace(
+            paper="a_paper",
+            setting="a_setting",
+            num_frames=None,
+            make_evaluator=lambda spec, count: self.policy,
+            make_learner=lambda spec, seed: Learner(),
+        )
+        jobs = DISTRIBUTED.roles
+        topology = Topology(jobs, {"learner": (learner,), "evaluator": (own,)}, "evaluator", 0)
+        self.context = RunContext(
+            agent=agent,
+            environment=environment,
+            spec=EnvironmentSpec(1, 1),
+            topology=topology,
+            credentials=Credentials(TOKEN, "evaluator"),
+            directory=self.directory,
+            seed=5,
+            actors=range(0),
+            num_actors=2,
+            limits=LIMITS,
+            checkpoint_seconds=60.0,
+            evaluation_episodes=3,
+            evaluation_seconds=0.0,
+            values={},
+            stop=self.stop,
+        )
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self):
+        try:
+            evaluator.run(self.context)
+        except ClusterError as error:
+            self.error = error
+
+    def start(self, **changes):
+        """Starts the evaluator, with other fields in its context."""
+        self.context = dataclasses.replace(self.context, **changes)
+        self.thread.start()
+
+    def serve(self):
+        """Starts the learner's service."""
+        self.server = rpc.Server(self.context.topology.keeper_address, TOKEN)
+        self.service = ParameterService(self.server, 1)
+        self.server.start()
+
+    def publish(self, action, step, finished=False):
+        """Publishes a policy of one action."""
+        self.service.publish(np.array([action], np.float32), step, 10 * step, 12.345, finished)
+
+    def save(self, action, step):
+        """Writes a checkpoint."""
+        learner, progress = Learner(), SavedCounters()
+        learner.steps.assign(step)
+        learner.actor_variables[0].assign([action])
+        progress.wall_seconds.assign(12.345)
+        progress.incarnations.assign([1, 2])
+        progress.accepted.assign([4 * step, 6 * step])
+        Checkpoints(self.directory.checkpoints, {"learner": learner, "progress": progress}).save()
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < deadline and not self.error, f"in vain: {what}, {self.error}"
+            time.sleep(0.02)
+
+    def wait_until_asked(self):
+        """Waits until the evaluator has asked twice more."""
+        asked = Asking.asked
+        self.wait_for(lambda: Asking.asked > asked + 1, "the learner is asked")
+
+    def ends(self):
+        """Whether the evaluator ends by itself."""
+        self.thread.join(SECONDS)
+        return not self.thread.is_alive()
+
+    def rows(self):
+        """(learner step, return) of each row."""
+        rows = read_rows(self.directory.evaluator_csv)
+        return [*zip(rows["learner_steps"], rows["episode_return_mean"], strict=True)]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run whose evaluator has not started."""
+    monkeypatch.setattr(
+        evaluator.environments,
+        "make_batch",
+        lambda name, seeds, **options: BatchedEnvironment([UntilAction() for _ in seeds]),
+    )
+    monkeypatch.setattr(evaluator, "ParameterClient", Asking)
+    monkeypatch.setattr(evaluator, "_NEWS_SECONDS", 0.1)
+    run = Run(tmp_path / "run")
+    yield run
+    run.stop.request()
+    if run.thread.ident is not None:
+        assert run.ends()
+
+
+@pytest.mark.parametrize(
+    "environment, frames", [("atari:pong", 1280), ("control:cartpole:swingup", 320)]
+)
+def test_a_row(run, environment, frames):
+    run.serve()
+    run.publish(0.5, 32)
+    run.start(environment=environment)
+    run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
+    row = last_row(run.directory.evaluator_csv)
+    assert set(row) == set(columns.EVALUATOR)
+    assert row == row | {
+        "paper": "a_paper",
+        "setting": "a_setting",
+        "environment": environment,
+        "seed": 5,
+        "wall_seconds": 12.35,
+        "actor_steps": 320,
+        "environment_frames": frames,
+        "learner_steps": 32,
+        "episode_return_mean": 0.5,
+        "episode_return_std": 0.0,
+        "episodes": 3,
+    }
+
+
+def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
+    run.serve()
+    run.publish(-1.0, 16)  # its episodes never end
+    run.start()
+    run.wait_for(lambda: run.policy.action == -1, "the first evaluation")
+    run.publish(1.0, 20)
+    run.wait_until_asked()
+    assert run.policy.action == -1
+    run.stop.request()
+    assert run.ends() and run.rows() == []
+
+
+def test_the_end_of_the_run_ends_an_evaluation_under_way(run):
+    run.serve()
+    run.publish(-1.0, 16)
+    run.start()
+    run.wait_for(lambda: run.policy.action == -1, "the first evaluation")
+    run.save(1.0, 33)
+    run.publish(0.5, 33, finished=True)
+    assert run.ends() and run.rows() == [(33, 1.0)]  # of the checkpoint
+
+
+def test_the_learner_has_gone_before_it_was_asked(run):
+    run.serve()
+    run.publish(0.5, 16)
+    run.start()
+    run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
+    run.server.close()
+    run.save(1.0, 33)
+    assert run.ends()
+    assert run.rows()[-1] == (33, 1.0) and {row[0] for row in run.rows()[:-1]} == {16}
+
+
+@pytest.mark.parametrize(
+    "limits", [LIMITS, Budget(actor_steps=300), Budget(minutes=0.2, learner_steps=100)]
+)
+def test_the_evaluator_starts_after_the_end(run, limits):
+    run.save(1.0, 32)
+    run.start(limits=limits)
+    assert run.ends() and run.rows() == [(32, 1.0)]
+    row = last_row(run.directory.evaluator_csv)
+    assert (row["wall_seconds"], row["actor_steps"]) == (12.35, 320)
+
+
+def test_an_old_checkpoint_is_not_the_last_of_a_run_that_goes_on(run):
+    run.save(1.0, 32)
+    run.start(limits=Budget(learner_steps=64))
+    run.wait_until_asked()  # nobody answers
+    run.serve()
+    run.publish(0.5, 40)
+    run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
+    assert run.thread.is_alive() and set(run.rows()) == {(40, 0.5)}
+    run.save(0.25, 64)
+    run.publish(0.75, 64, finished=True)
+    assert run.ends() and run.rows()[-1] == (64, 0.25)
+
+
+def test_an_evaluator_that_is_left_alone_ends_after_its_patience(run, monkeypatch):
+    monkeypatch.setattr(Patience, "default_seconds", 0.2)
+    run.save(1.0, 32)
+    run.start(limits=Budget(learner_steps=64))
+    assert run.ends()
+    assert "no answer from the learner" in str(run.error) and run.rows() == []
