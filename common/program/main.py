@@ -410,7 +410,7 @@ def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
     launched = os.environ.get(_START_VARIABLE)
     command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)
-    with run.directory.hold_checkpoints():
+    with run.directory.hold_checkpoints(run.layout.keeper.name):
         run.directory.write_run_record(
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
