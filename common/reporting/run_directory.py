@@ -127,9 +127,9 @@ class RunDirectory:
         """
         return self._hold("run", self.config_json)
 
-    def hold_checkpoints(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context that keeps other learners out: only one may save and log."""
-        return self._hold("learner", self.checkpoints / "learner.lock")
+    def hold_checkpoints(self, role: str = "learner") -> contextlib.AbstractContextManager[None]:
+        """Returns a context that keeps others of the role that keeps the run out: one may save."""
+        return self._hold(role, self.checkpoints / "learner.lock")
 
     def write_run_record(
         self,
