@@ -205,8 +205,7 @@ def test_kill_9_in_the_middle_of_a_save_leaves_one_to_restore(tmp_path):
     saver = subprocess.run(
         [sys.executable, "-c", SAVER, str(tmp_path), str(kills)],
         cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
