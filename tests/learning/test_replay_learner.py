@@ -285,7 +285,7 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
     replay_learner.close()
     fails.append(True)
     replay_learner, other = make(memory, prefetch, decode=decode)
-    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*one version") as caught:
+    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version") as caught:
         replay_learner.step()
     assert isinstance(caught.value, ClusterError) and "\n" not in str(caught.value)
     assert (int(learner.steps), int(other.steps)) == (UPDATES, 0)
