@@ -70,13 +70,13 @@ class GameScores(OwnNumbers):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return tuple(self.agents)
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return {
             (game, column): Cell(row.score, row.frames, int(row.seeds))
             for column, setting in self.agents.items()
@@ -90,7 +90,7 @@ class GameScores(OwnNumbers):
         runs: Sequence[KeptRun],
         numbers: Reported,
     ) -> pandas.DataFrame:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         field = numbers.table(*self.field)
         rows = {}
         for column, setting in self.agents.items():
@@ -127,13 +127,13 @@ class GameSummaries(OwnNumbers):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return (*self.medians, *filter(None, (self.ranks, self.elo)))
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`. An agent has numbers if it was run on all games."""
+        """Returns numbers of agents that were run on all games. Implements `OwnNumbers`."""
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
         for row, setting in self.agents.items():

@@ -26,7 +26,7 @@ class Verdict(enum.StrEnum):
 
 
 class Basis(enum.StrEnum):
-    """What decides a claim. Only the first two are evidence of this code."""
+    """The basis of a verdict. Only the first two are evidence of this code."""
 
     RUNS = "runs"
     BENCHMARK = "benchmark"
@@ -133,7 +133,7 @@ class Check:
     basis: Basis = Basis.PAPER
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `Test`."""
+        """Implements `Test`."""
         holds, words = self.function(evidence)
         verdicts = {True: Verdict.HOLDS, False: Verdict.FAILS, None: Verdict.OPEN}
         return Finding(verdicts[holds], words)

@@ -32,7 +32,7 @@ class Expected(enum.Enum):
 
     @property
     def is_lead(self) -> bool:
-        """Whether it is a lead; without one, any two methods agree before they learn."""
+        """True if it is a lead; without one, any two methods agree before they learn."""
         return self in (Expected.AHEAD, Expected.CLEARLY_AHEAD)
 
 
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def rule(self) -> str:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         over = f", on {self.share.words}" if self.share else ", mean over tasks"
         late = (
             ", and both methods have levelled off"
@@ -107,7 +107,7 @@ class Comparison:
         }.get(self.expected, f"above {low}")
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         found = None
         for scale in evidence.scales(paper):
             compared = self._at_scale(paper, experiment, evidence, scale)

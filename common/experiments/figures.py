@@ -43,7 +43,7 @@ class NothingToDraw(UserError):
 
 
 def file_name(paper: str, figure: str, scale: str) -> str:
-    """Returns "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
+    """Returns "PAPER_figure_2" at the paper's scale, "PAPER_figure_2_smoke" at another."""
     name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
     return name if scale == scales.PAPER.name else f"{name}_{scale}"
 

@@ -79,7 +79,7 @@ class Task:
 
     @property
     def is_enough(self) -> bool:
-        """Whether both have two seeds."""
+        """True if both have two seeds."""
         return min(len(self.first), len(self.second)) >= 2
 
 
@@ -107,7 +107,7 @@ class Pair:
 
     @property
     def is_learning(self) -> bool:
-        """Whether one of them gains more than the margin at the end of its runs."""
+        """True if one of them gains more than the margin at the end of its runs."""
         return float(np.mean([task.factor * task.gain for task in self.tasks])) > self.unit.margin
 
     def words(self, x: str) -> str:

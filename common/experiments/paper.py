@@ -34,7 +34,7 @@ class UnknownError(UserError):
 
 
 class Returns(enum.StrEnum):
-    """Whose episodes a figure or a table shows."""
+    """The episodes that a figure or a table shows."""
 
     EVALUATOR = "the evaluator, without the actors' exploration (evaluator.csv)"
     GREEDIEST_ACTOR = "the greediest actor in training (acting.csv, the last actor)"
@@ -42,7 +42,7 @@ class Returns(enum.StrEnum):
 
 
 class Band(enum.StrEnum):
-    """What the paper shades around a curve, or draws as an error bar. Ours is over seeds."""
+    """The paper's shade around a curve, or its error bar. Ours is over seeds."""
 
     UNSTATED = "not said"
     PERCENTILES_20_80 = "20th to 80th percentile"
@@ -51,7 +51,7 @@ class Band(enum.StrEnum):
 
 
 class OverTasks(enum.StrEnum):
-    """How a figure or a table combines its tasks."""
+    """The way in which a figure or a table combines its tasks."""
 
     APART = "a panel, bar or row each"
     MEAN = "mean over tasks"
@@ -72,7 +72,7 @@ class Program:
 
     @functools.cached_property
     def exists(self) -> bool:
-        """Whether the agent is implemented."""
+        """True if the agent is implemented."""
         return importlib.util.find_spec(self.module) is not None
 
 
@@ -180,7 +180,7 @@ class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
     is_of_runs = True
-    """Whether they have frames and seeds."""
+    """True if they have frames and seeds."""
 
     @property
     @abc.abstractmethod
@@ -255,7 +255,7 @@ class Experiment:
 
     @property
     def is_of_returns(self) -> bool:
-        """Whether it shows returns, not a column of learner.csv."""
+        """True if it shows returns, not a column of learner.csv."""
         return self.y == EPISODE_RETURN
 
     def budget_of(self, run: Run) -> Budget:
@@ -308,7 +308,7 @@ class Paper:
     Attributes:
       name: of its directories in `reproductions` and results/runs, and of its file in
         results/reported.
-      title: of the agent, "D4PG".
+      title: of the agent.
       citation: "Author et al. 2018".
       programs: all that its runs use.
       experiments: figures, tables and sections, in the paper's order.

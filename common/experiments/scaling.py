@@ -33,7 +33,7 @@ class Proportional:
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         for scale in evidence.scales(paper):
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
             lines = pairs.lines_of(

@@ -11,6 +11,12 @@ FlagValues = Mapping[str, Any]
 """Values of a layout's own flags, by name."""
 
 
+def imported(name: str) -> Any:
+    """Returns what "module:name" names; whatever the module imports is imported only now."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 class LayoutError(ValueError):
     """Error of flags or a cluster that do not fit a layout; the message says what to do."""
 
@@ -40,8 +46,7 @@ class Role(Job):
 
     def function(self) -> Callable[[Any], None]:
         """Imports the function that a task runs, and TensorFlow with it."""
-        module, _, name = self.run.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return imported(self.run)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ sets its threads before either reads them.
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
@@ -29,11 +28,9 @@ from common.config import Config, Settings
 from common.program import flags as flags_lib
 from common.program import resources
 from common.program.flags import UsageError
-from common.program.layout import FlagValues, Layout, LayoutError
-from common.program.local import LocalRun
+from common.program.layout import FlagValues, Layout, LayoutError, imported
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
-from common.reporting import result
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -58,7 +55,8 @@ class AgentProgram:
       num_actors_help: of that flag.
       layouts: that the settings may have.
       layout: the one that a configuration has.
-      require: raises ValueError, in one line, if the agent cannot act in such an environment.
+      require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
+        environment of a spec; without TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
       num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
@@ -73,7 +71,7 @@ class AgentProgram:
     num_actors_help: str
     layouts: tuple[Layout, ...]
     layout: Callable[[Any], Layout]
-    require: Callable[[Any], None]
+    require: str
     bytes_per_step: Callable[[Any, Any, Any], float]
     num_frames: int | None = None
 
@@ -222,7 +220,10 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
     finally:
         logging.set_verbosity(verbosity)
     spec = EnvironmentSpec.of(environment)
-    _require(run.program.require, spec)
+    try:
+        imported(run.program.require)(spec)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     replay_bytes = 0
     if share:
         steps = getattr(run.config, "replay_capacity", 0)
@@ -235,13 +236,6 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
     return spec, replay_bytes
 
 
-def _require(condition: Callable[[Any], None], spec) -> None:
-    try:
-        condition(spec)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def _check_resources(run: _Run, replay_bytes: int) -> str:
     """Returns a line on what this machine has to hold; raises ClusterError if it cannot."""
     return resources.check(replay_bytes, run.directory.path, flags_lib.IGNORE_RESOURCES.value)
@@ -249,6 +243,9 @@ def _check_resources(run: _Run, replay_bytes: int) -> str:
 
 def _run_local(run: _Run) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
+    from common.program.local import LocalRun
+    from common.reporting import result
+
     stop = StopRequest().install()
     directory = run.directory
     local_run = LocalRun(
@@ -371,8 +368,7 @@ def _run_role(run: _Run) -> None:
         },
     }
     try:
-        module, _, name = run.program.agent_class.partition(":")
-        agent = getattr(importlib.import_module(module), name)(run.config, run.setting)
+        agent = imported(run.program.agent_class)(run.config, run.setting)
         credentials = Credentials(token, role.name, identity)
         _greet(partners, credentials)
         context = RunContext(
@@ -399,6 +395,8 @@ def _run_role(run: _Run) -> None:
     except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
+        from common.reporting import result
+
         print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
     sys.exit(stop.exit_code)
 
@@ -410,7 +408,7 @@ def _keep(run: _Run, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
     launched = os.environ.get(_START_VARIABLE)
     command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)
-    with run.directory.hold_checkpoints():
+    with run.directory.hold_checkpoints(run.layout.keeper.name):
         run.directory.write_run_record(
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",

@@ -54,7 +54,8 @@ def exit_with(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except errors as error:
-        fail(str(error))
+        is_of_a_file = isinstance(error, OSError) and error.filename
+        fail(f"{error.filename}: {error.strerror}" if is_of_a_file else str(error))
     sys.exit(code)
 
 

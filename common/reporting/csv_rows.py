@@ -14,8 +14,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
 import numpy as np
 
+from common.reporting.disk import disk_full
 from common.reporting.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class CsvRows:
             pass
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Appends one row.
+        """Appends one row; skips it, with a warning, while the disk is full.
 
         Args:
           row: a scalar for each column, in any order: Python, NumPy or an eager tensor. None
@@ -55,15 +57,21 @@ class CsvRows:
 
         Raises:
           ValueError: a column is missing or unknown, or a value is no scalar or has a line break.
-          OSError: the row could not be written whole; the file is as it was before.
+          OSError: another error than a full disk. The file is as it was before.
         """
         if row.keys() != set(self._columns):
             missing = [name for name in self._columns if name not in row]
             unknown = [name for name in row if name not in self._columns]
             raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
-        with self._locked() as file:
-            _write_whole(file, self._path, line)
+        try:
+            with self._locked() as file:
+                _write_whole(file, self._path, line)
+        except OSError as error:
+            reason = disk_full(error)
+            if not reason:
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -165,7 +173,7 @@ def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
 
     Raises:
-      CsvError: the row has more or fewer cells than the header.
+      CsvError: the row has more or fewer cells than the header, or the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -174,8 +182,12 @@ def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(after_header, size - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise CsvError(
+            f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
+        ) from None
     if not lines:
         return None
     cells = _fields(lines[-1])

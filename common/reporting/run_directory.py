@@ -95,9 +95,10 @@ class RunDirectory:
         """
         config = _read_json(self.config_json)
         if config is None:
-            raise RunDirectoryError(
-                f"{self.path} is no run directory, it has no config.json: name that of a run"
-            )
+            problem = f"there is no directory {self.path}"
+            if self.path.is_dir():
+                problem = f"{self.path} is no run directory, it has no config.json"
+            raise RunDirectoryError(f"{problem}: name that of a run")
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
         return config
@@ -126,9 +127,9 @@ class RunDirectory:
         """
         return self._hold("run", self.config_json)
 
-    def hold_checkpoints(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context that keeps other learners out: only one may save and log."""
-        return self._hold("learner", self.checkpoints / "learner.lock")
+    def hold_checkpoints(self, role: str = "learner") -> contextlib.AbstractContextManager[None]:
+        """Returns a context that keeps others of the role that keeps the run out: one may save."""
+        return self._hold(role, self.checkpoints / "learner.lock")
 
     def write_run_record(
         self,

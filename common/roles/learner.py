@@ -17,7 +17,7 @@ from common.roles import replay
 from common.roles.run_context import RunContext
 
 Act = Callable[[], object]
-"""Advances the actors of this process by a timestep, or waits for actors elsewhere."""
+"""Function that advances the actors of this process by a timestep, or waits for other actors."""
 
 
 def run(context: RunContext) -> None:

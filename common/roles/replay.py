@@ -1,4 +1,4 @@
-"""The replay's process."""
+"""The replay's process: a service that stores the actors' items for the learner."""
 
 import time
 

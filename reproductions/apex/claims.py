@@ -21,7 +21,7 @@ def _dqn(actors: int, capacity: str = "1m") -> str:
 
 
 def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
-    """Each beside the one before it."""
+    """Returns pairs of each name and the one before it."""
     return tuple(zip(names[1:], names))
 
 
@@ -51,7 +51,7 @@ def _above_baselines(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
-    """Against the best baseline whose training time table 1 has."""
+    """Compares Ape-X with the best baseline whose training time table 1 has."""
     columns = ["Training time", _NO_OP]
     others = evidence.reported.table("apex", "table 1")[columns].drop(index=_AGENT).dropna()
     best = others[_NO_OP].idxmax()
@@ -67,7 +67,7 @@ def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _rates(evidence: Evidence) -> tuple[bool, str]:
-    """Section 4's rates are each other's products."""
+    """Compares section 4's rates with each other's products."""
 
     def dqn(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)
@@ -105,7 +105,7 @@ def _rates(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _replay_size(evidence: Evidence) -> tuple[bool, str]:
-    """Between removals the memory exceeds its limit by half of what comes in, on average."""
+    """Compares the size with the limit plus half of the items that arrive between removals."""
 
     def number(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)

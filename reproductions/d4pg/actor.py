@@ -1,4 +1,4 @@
-"""D4PG, algorithm 1: the actor."""
+"""D4PG's actor (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README)."""
 
 import numpy as np
 

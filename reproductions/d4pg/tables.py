@@ -24,7 +24,7 @@ class Sizes(OwnNumbers):
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         # Imported here because only this table needs a simulator.
         from absl import logging
 

@@ -9,13 +9,13 @@ import dm_env
 from dm_env import specs
 import numpy as np
 import pytest
+from run_contexts import TOKEN, make_context
 import tensorflow as tf
 
 from common.cluster import rpc
 from common.cluster.errors import ClusterError
-from common.cluster.handshake import Credentials
 from common.cluster.parameters import ParameterClient, ParameterService
-from common.cluster.processes import Patience, StopRequest
+from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -27,9 +27,7 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.roles import evaluator
-from common.roles.run_context import RunContext
 
-TOKEN = "a token of the tests"
 LIMITS = Budget(learner_steps=32)
 SECONDS = 60.0
 """Patience with a busy machine."""
@@ -95,11 +93,11 @@ class Run:
       error: that ended the evaluator.
     """
 
-    def __init__(self, path, environment="control:cartpole:swingup"):
+    def __init__(self, path):
         learner, own = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.directory = RunDirectory(path)
         self.directory.open({})
-        self.policy, self.stop, self.error = Constant(), StopRequest(), None
+        self.policy, self.error = Constant(), None
         agent = types.SimpleNamespace(
             paper="a_paper",
             setting="a_setting",
@@ -109,22 +107,8 @@ class Run:
         )
         jobs = DISTRIBUTED.roles
         topology = Topology(jobs, {"learner": (learner,), "evaluator": (own,)}, "evaluator", 0)
-        self.context = RunContext(
-            agent=agent,
-            environment=environment,
-            spec=EnvironmentSpec(1, 1),
-            topology=topology,
-            credentials=Credentials(TOKEN, "evaluator"),
-            directory=self.directory,
-            seed=5,
-            actors=range(0),
-            num_actors=2,
-            limits=LIMITS,
-            checkpoint_seconds=60.0,
-            evaluation_episodes=3,
-            evaluation_seconds=0.0,
-            values={},
-            stop=self.stop,
+        self.context = make_context(
+            agent, EnvironmentSpec(1, 1), topology, self.directory, seed=5, limits=LIMITS
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -193,7 +177,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluator, "_NEWS_SECONDS", 0.1)
     run = Run(tmp_path / "run")
     yield run
-    run.stop.request()
+    run.context.stop.request()
     if run.thread.ident is not None:
         assert run.ends()
 
@@ -231,7 +215,7 @@ def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     run.publish(1.0, 20)
     run.wait_until_asked()
     assert run.policy.action == -1
-    run.stop.request()
+    run.context.stop.request()
     assert run.ends() and run.rows() == []
 
 

@@ -7,6 +7,7 @@ import signal
 import time
 
 from common.cluster.topology import Topology, connect
+from common.program.layouts import DISTRIBUTED
 from common.reporting.csv_rows import last_row, read_rows
 
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -48,7 +49,7 @@ class WatchedRun:
             return None
         try:
             variables = _variables(pathlib.Path(f"/proc/{pid}"))
-            address = Topology.from_environment(variables).own_address
+            address = Topology.from_environment(DISTRIBUTED.roles, variables).own_address
             connect(address, 1).close()
         except OSError:
             return None
@@ -142,9 +143,7 @@ class WatchedRun:
             assert rows[column].is_monotonic_increasing, column
         said = 0
         for path in sorted((self.workdir / "logs").glob("actor-*.log")):
-            ends = re.findall(
-                r"acted for (\d+) steps, (\d+) transitions accepted", path.read_text()
-            )
+            ends = re.findall(r"acted for (\d+) steps, (\d+) items accepted", path.read_text())
             for acted, accepted in ends:
                 said += 1
                 assert int(accepted) in accounts.values(), (accepted, accounts)

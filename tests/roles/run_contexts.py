@@ -1,0 +1,36 @@
+"""Contexts of roles that run in a thread of a test."""
+
+from common.cluster.handshake import Credentials
+from common.cluster.processes import StopRequest
+from common.reporting.budget import Budget
+from common.roles.run_context import RunContext
+
+TOKEN = "a token of the tests"
+
+
+def make_context(agent, spec, topology, directory, **others):
+    """Returns the context of `topology`'s task in a run without limits.
+
+    Args:
+      agent: of the run.
+      spec: of the environment.
+      topology: of the cluster.
+      directory: a `RunDirectory`; None where the role writes nothing.
+      **others: other values of fields.
+    """
+    fields = {
+        "environment": "control:cartpole:swingup",
+        "credentials": Credentials(TOKEN, topology.job),
+        "seed": 0,
+        "actors": range(0),
+        "num_actors": 2,
+        "limits": Budget(),
+        "checkpoint_seconds": 60.0,
+        "evaluation_episodes": 3,
+        "evaluation_seconds": 0.0,
+        "values": {},
+        "stop": StopRequest(),
+    }
+    return RunContext(
+        agent=agent, spec=spec, topology=topology, directory=directory, **fields | others
+    )
