@@ -160,7 +160,7 @@ def test_a_reset_of_some_rows_leaves_the_others(recurrent):
 
 def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
     recurrent(np.array([[2.0], [10.0]]))
-    with pytest.raises(ValueError, match=r"called with 2 observations .* with 1: call reset\(\)"):
+    with pytest.raises(ValueError, match=r"called with 2 observations .* with 1 now: call reset\(\)"):
         recurrent(np.array([4.0]))
     np.testing.assert_array_equal(recurrent(np.array([[4.0], [20.0]])), [[3], [15]])
     recurrent.reset()
@@ -170,7 +170,7 @@ def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
 @pytest.mark.parametrize(
     "observation, words",
     [
-        (np.zeros((2, 3, 4), np.float32), "must be of uint8, got float32"),
+        (np.zeros((2, 3, 4), np.float32), "must be uint8, got float32"),
         (
             np.zeros((3, 2, 4), np.uint8),
             r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got",
@@ -227,12 +227,12 @@ def test_a_config_that_lacks_a_part(name, workdir):
     config = json.loads(path.read_text())
     del config[name]
     path.write_text(json.dumps(config))
-    with pytest.raises(RunDirectoryError, match=f"not of this version .*: it has no '{name}'"):
+    with pytest.raises(RunDirectoryError, match=f"not written by this version .*: it has no '{name}'"):
         trained.load(workdir, from_config)
 
 
 def test_no_run_and_no_checkpoint(tmp_path, workdir):
-    with pytest.raises(RunDirectoryError, match="there is no directory .*absent"):
+    with pytest.raises(RunDirectoryError, match="absent is no run directory"):
         load_policy(tmp_path / "absent")
     with pytest.raises(RunDirectoryError, match="no config.json"):
         load_policy(workdir / "checkpoints")

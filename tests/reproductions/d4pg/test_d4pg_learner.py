@@ -328,12 +328,14 @@ def test_gradients_that_are_none(critic):
 def test_critic_descends_and_policy_ascends():
     learner, batch = make_learner(target_period=10**6), make_batch()
     learner.policy_optimizer = snt.optimizers.SGD(0.0)
-    losses = [float(learner.update(batch)[1]["critic_loss"]) for _ in range(60)]
+    update = tf.function(learner.update)
+    losses = [float(update(batch)[1]["critic_loss"]) for _ in range(60)]
     assert losses[-1] < 0.8 * losses[0]
 
-    learner.policy_optimizer = snt.optimizers.Adam(1e-2)
+    learner = make_learner(target_period=10**6)
     learner.critic_optimizer = snt.optimizers.SGD(0.0)
-    q = [float(learner.update(batch)[1]["mean_q"]) for _ in range(60)]
+    update = tf.function(learner.update)
+    q = [float(update(batch)[1]["mean_q"]) for _ in range(60)]
     assert q[-1] > q[0] + 0.02
 
 
@@ -383,7 +385,7 @@ def test_actors_get_the_online_networks():
     assert np.any(packing.pack(variables).numpy() != before)
 
 
-@pytest.mark.parametrize("critic", MATHS)
+@pytest.mark.parametrize("critic", ["categorical", "mixture"])
 def test_several_updates_under_xla_are_those_of_as_many_calls(critic):
     """As the learner's process runs them, through a target copy in the middle of a call."""
     together, apart = (make_learner(target_period=2, critic=critic) for _ in range(2))
