@@ -80,19 +80,10 @@ def read_progress(directory: pathlib.Path) -> Progress:
     """Returns what the run in `directory` has done so far.
 
     Raises:
-      CsvError, RunDirectoryError: the last row of its learner.csv is damaged.
+      CsvError: the last row of its learner.csv is damaged.
     """
-    path = RunDirectory(directory).learner_csv
-    row = csv_rows.last_row(path)
-    if row is None:
-        return Progress()
-    for name in Progress._fields:
-        if not isinstance(row.get(name), int | float):
-            raise RunDirectoryError(
-                f"{path}, last whole line: {name} is {row.get(name)!r}, not a number: mend it, or "
-                f"move {directory} away"
-            )
-    return Progress(*(row[name] for name in Progress._fields))
+    row = csv_rows.last_row(RunDirectory(directory).learner_csv, Progress._fields)
+    return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))
 
 
 def identity_of(flags: Iterable[str]) -> dict[str, str]:

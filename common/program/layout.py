@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from common.cluster.topology import Job, Topology
+from common.reporting.user_error import UserError
 
 FlagValues = Mapping[str, Any]
 """Values of a layout's own flags, by name."""
@@ -17,7 +18,7 @@ def imported(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-class LayoutError(ValueError):
+class LayoutError(UserError):
     """Error of flags or a cluster that do not fit a layout; the message says what to do."""
 
 

@@ -6,7 +6,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.processes import StopRequest
 from common.program.layout import Layout
-from common.reporting import csv_rows, result
+from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
@@ -15,6 +15,8 @@ _STOP_SECONDS = 60.0
 _NEWS_SECONDS = 15.0
 """Age at which the last row is out of date. Rows come every five seconds unless the learner is down
 or busy with something else."""
+_IDLE_SECONDS = 30.0
+"""Actors that wait for the learner's credit still act more often."""
 _LAST_EVALUATION_SECONDS = 1800.0
 """Longest wait for roles that outlive the role that keeps the run."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
@@ -48,10 +50,11 @@ class LocalRun:
         self._min_replay_size = min_replay_size
         self._title = title
         self._stop = stop
-        row = csv_rows.last_row(directory.learner_csv)
+        row = csv_rows.last_row(directory.learner_csv, columns.PROGRESS)
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
         self._has_news = False
+        self._actor_steps, self._acted_at = 0, self._seen_at
 
     def run(self, cluster: LocalCluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -99,10 +102,12 @@ class LocalRun:
         return None
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
-        row = csv_rows.last_row(self._directory.learner_csv)
+        row = csv_rows.last_row(self._directory.learner_csv, columns.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
             self._has_news = True
+            if row["actor_steps"] != self._actor_steps:
+                self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
         silence = time.monotonic() - self._seen_at
         elapsed = max(self._last_wall, 0.0) + silence
         keeper = self._layout.keeper.name
@@ -114,6 +119,9 @@ class LocalRun:
                 notes.append("waiting for the last evaluation")
             elif silence >= _NEWS_SECONDS:
                 notes.append(f"no news from the {keeper} for {silence:.0f}s")
+        idle = time.monotonic() - self._acted_at
+        if is_fresh and idle >= _IDLE_SECONDS:
+            notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 

@@ -28,11 +28,11 @@ from common.config import Config, Settings
 from common.program import flags as flags_lib
 from common.program import resources
 from common.program.flags import UsageError
-from common.program.layout import FlagValues, Layout, LayoutError, imported
+from common.program.layout import FlagValues, Layout, imported
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory
 
 _START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
@@ -152,7 +152,7 @@ def start(program: AgentProgram) -> None:
             _ROLES.get(flags_lib.ROLE.value, _run_role)(run)
         except ClusterError as error:
             fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
-        except (RunDirectoryError, UsageError, LayoutError) as error:
+        except UserError as error:
             fail(str(error))
         except KeyboardInterrupt:
             fail("interrupted twice: ended without waiting for a last checkpoint")
