@@ -183,6 +183,8 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
             header = _fields(file.readline().decode(errors="replace").rstrip("\n"))
             end = _line_break(file.fileno(), os.fstat(file.fileno()).st_size)
             begin = _line_break(file.fileno(), end)
+            if begin < 0:
+                return None
             line = os.pread(file.fileno(), end - begin - 1, begin + 1).decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -190,8 +192,6 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
         raise CsvError(
             f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
         ) from None
-    if begin < 0:
-        return None
     cells = _fields(line)
     if len(cells) != len(header):
         raise CsvError(
