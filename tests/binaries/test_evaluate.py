@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,13 +15,14 @@ from binaries import evaluate
 
 ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
+IMPORTING_OWN = f"importing {ROOT}/reproductions/d4pg/own_environment.py for {OWN}\n"
 
 
-def start(*flags, **variables):
+def start(*flags, cwd=ROOT, **variables):
     kept = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
     return subprocess.Popen(
         [sys.executable, "-m", "binaries.evaluate", *map(str, flags)],
-        cwd=ROOT,
+        cwd=cwd,
         text=True,
         env={**kept, **variables},
         stdout=subprocess.PIPE,
@@ -37,11 +39,22 @@ def assert_refused(process, *words):
         assert word in lines[0], err
 
 
+def config_of(agent, setting, environment, config, paper="d4pg"):
+    """The config.json of a run."""
+    return {
+        "paper": paper,
+        "agent": agent,
+        "setting": setting,
+        "environment": environment,
+        "config": config,
+    }
+
+
 @pytest.fixture(scope="module")
 def workdirs(tmp_path_factory):
     """A run of each environment as a program leaves it, before the first update."""
     from common import environments
-    from common.agents.agent import EnvironmentSpec
+    from common.environments.spec import EnvironmentSpec
     from common.learning.checkpoint import Checkpoints
     from common.reporting.run_directory import RunDirectory
     from reproductions.d4pg.agent import D4PG
@@ -51,7 +64,7 @@ def workdirs(tmp_path_factory):
     made = {}
     for name in (OWN, "control:cartpole:swingup"):
         run = RunDirectory(tmp_path_factory.mktemp("runs") / "run")
-        run.open({"paper": "d4pg", "environment": name, "config": dataclasses.asdict(config)})
+        run.open(config_of("d4pg", "d4pg_prioritized_n5", name, dataclasses.asdict(config)))
         spec = EnvironmentSpec.of(environments.make(name, 0))
         learner = D4PG(config).make_learner(spec, seed=0)
         Checkpoints(run.checkpoints, {"learner": learner}).save()
@@ -62,22 +75,23 @@ def workdirs(tmp_path_factory):
 def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, capsys):
     """In this process, where half an hour can be 10 steps."""
     from common import environments
-    from common.agents.agent import EnvironmentSpec
     from common.environments import atari_suite
+    from common.environments.spec import EnvironmentSpec
     from common.learning.checkpoint import Checkpoints
     from common.reporting.run_directory import RunDirectory
     from reproductions.apex.dqn import agent as agent_lib
 
     run = RunDirectory(tmp_path / "run")
-    run.open({"paper": "apex", "agent": "apex_dqn", "environment": "atari:pong", "config": {}})
+    config = config_of("apex_dqn", "apex_dqn", "atari:pong", {}, paper="apex")
+    run.open(config)
     spec = EnvironmentSpec.of(environments.make("atari:pong", 0))
-    learner = agent_lib.from_config({}).make_learner(spec, seed=0)
+    learner = agent_lib.from_config(config).make_learner(spec, seed=0)
     Checkpoints(run.checkpoints, {"learner": learner}).save()
     monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 0)
     monkeypatch.setattr(atari_suite, "EVALUATION_FRAMES", 40)
     result = tmp_path / "result.json"
     arguments = evaluate._arguments([f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
-    evaluate._evaluate(arguments, evaluate._agent_module(run.path))
+    evaluate._evaluate(arguments, evaluate._agent_module(arguments))
 
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("return 0.0 +- 0.0 (min 0.0, max 0.0, 11 episodes): ")
@@ -118,7 +132,7 @@ def test_result_video_and_json(workdirs, tmp_path):
     out, err = start(
         f"--workdir={workdir}", "--episodes=3", f"--video={video}", f"--json={result}"
     ).communicate(timeout=200)
-    assert err == ""
+    assert err == IMPORTING_OWN
     returned = json.loads(result.read_text())
     returns = returned["episode_returns"]
     # The policy begins near zero, so the mass hardly moves.
@@ -184,3 +198,52 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path):
     for process, (_, words) in zip(running, cases):
         assert_refused(process, *words)
     assert mine.read_text() == "mine"
+
+
+MARKS = """
+import pathlib
+pathlib.Path(__file__).with_suffix(".imported").touch()
+from reproductions.d4pg.own_environment import make
+"""
+
+
+@pytest.mark.parametrize("kind", ["module", "package", "link"])
+def test_code_inside_the_run_directory_is_imported_only_if_it_is_trusted(tmp_path, kind):
+    """A run that somebody sent, unpacked where evaluate is started."""
+    run, mine = tmp_path / "sent", tmp_path / "mine"
+    (run / "code").mkdir(parents=True)
+    mine.mkdir()
+    name = {"module": "sent.code.task", "package": "sent.code", "link": "mine.task"}[kind]
+    source = run / "code" / ("__init__.py" if kind == "package" else "task.py")
+    source.write_text(MARKS)
+    if kind == "link":
+        (mine / "task.py").symlink_to(source)
+    environment = f"python:{name}:make"
+    (run / "config.json").write_text(
+        json.dumps(config_of("d4pg", "d4pg_prioritized_n5", environment, {"no": "field"}))
+    )
+    before = contents(tmp_path)
+    flags, elsewhere = [f"--workdir={run}"], {"PYTHONPATH": str(ROOT), "cwd": tmp_path}
+    assert_refused(start(*flags, **elsewhere), str(source), environment, "--trust_environment")
+    assert contents(tmp_path) == before
+
+
+def test_code_outside_of_the_run_directory_needs_no_trust_and_is_named(workdirs, capsys):
+    arguments = evaluate._arguments([f"--workdir={workdirs[OWN]}"])
+    evaluate._check_trust(OWN, arguments)
+    for unknown in ("control:cartpole:swingup", "python:no_such_package_here:make"):
+        evaluate._check_trust(unknown, arguments)
+    assert capsys.readouterr().err == IMPORTING_OWN
+
+
+def test_trusted_code_is_named_then_imported(workdirs, tmp_path):
+    run = tmp_path / "sent"
+    shutil.copytree(workdirs[OWN], run)
+    (run / "task.py").write_text(MARKS)
+    config = json.loads((run / "config.json").read_text())
+    environment = "python:sent.task:make"
+    (run / "config.json").write_text(json.dumps({**config, "environment": environment}))
+    flags = [f"--workdir={run}", "--episodes=1", "--trust_environment"]
+    out, err = start(*flags, PYTHONPATH=str(ROOT), cwd=tmp_path).communicate(timeout=200)
+    assert err == f"importing {run}/task.py for {environment}\n"
+    assert out.startswith("return ") and (run / "task.imported").exists()
