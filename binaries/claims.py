@@ -22,8 +22,8 @@ from common.experiments.claims import Basis, Evidence, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 import reproductions
 
 _HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(

@@ -24,7 +24,7 @@ from common.experiments.plan import DEFAULT_SCALE, Plan, make_plan
 from common.experiments.status import State
 from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 import reproductions
 
 _KEPT = RESULTS / "runs"

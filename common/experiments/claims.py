@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from common.experiments import selection
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRuns
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 
 
 class Verdict(enum.StrEnum):

@@ -13,8 +13,8 @@ from common.experiments.captions import caption, task_title
 from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 
 ALL_RUNS = "runs"
 """The name of the figure of everything that was run at a scale."""
@@ -124,7 +124,7 @@ def draw(
         if part.over_tasks is OverTasks.APART:
             names = part.environments
         grid = tuple(_panel(lines, name, looks, part.band, references) for name in names)
-        drawn_parts.append(panels.Part(grid, _axes(part, lines, whole_axis)))
+        drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, title, words, path)
 
 

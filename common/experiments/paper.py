@@ -20,7 +20,7 @@ from common.experiments.scales import Scale
 from common.figures.palette import Look
 from common.reporting import reported
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 RESULTS = reported.DIRECTORY.parent
 """This repository's; `runs/` is the root of the kept runs."""

@@ -10,8 +10,8 @@ from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_p
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
 from common.reporting.provenance import as_typed
+from common.reporting.user_error import UserError
 
 DEFAULT_SCALE = "workstation"
 """The scale of new runs, if none is asked for."""

@@ -16,7 +16,7 @@ _TOLERANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Proportional:
+class ProportionalSpeed:
     """A test whether what the experiment shows is proportional to a number of its settings.
 
     Attributes:

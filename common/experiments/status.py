@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from common.experiments.scales import same_value
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.user_error import UserError
 
 IN_ORDER = ("finished", "stopped")
 """Outcomes of starts whose files are whole."""

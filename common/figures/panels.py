@@ -68,7 +68,7 @@ class Axes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class PanelGroup:
     """Panels with the same axes: a whole figure, a half of it, or a row."""
 
     panels: tuple[Panel, ...]
@@ -87,7 +87,9 @@ _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
 
 
-def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) -> list[pathlib.Path]:
+def draw(
+    parts: Sequence[PanelGroup], title: str, caption: str, path: pathlib.Path
+) -> list[pathlib.Path]:
     """Draws the panels, and returns the files: `path` with the suffixes .png and .pdf.
 
     Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
@@ -136,7 +138,13 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
 
 
 def _draw_part(
-    places, part: Part, width: int, columns: int, marks: dict, has_titles: bool, has_unit: bool
+    places,
+    part: PanelGroup,
+    width: int,
+    columns: int,
+    marks: dict,
+    has_titles: bool,
+    has_unit: bool,
 ) -> dict:
     """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
 
@@ -227,7 +235,7 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
     return drawn
 
 
-def _unit(part: Part) -> tuple[str, float]:
+def _unit(part: PanelGroup) -> tuple[str, float]:
     """Returns the label of the horizontal axis and the size of its unit."""
     if part.axes.x_column in _X_LABELS:
         return _X_LABELS[part.axes.x_column], 1

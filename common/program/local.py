@@ -75,7 +75,8 @@ class LocalRun:
             cluster.stop(_STOP_SECONDS)
         if failure is not None:
             raise ClusterError(failure)
-        print(result.of(self._directory, self._title, self._limits), flush=True)
+        finished = result.is_over(self._directory, self._limits)
+        print(result.of(self._directory, self._title, finished), flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""

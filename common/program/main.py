@@ -265,7 +265,7 @@ def _run_local(run: _Run) -> None:
     directory.open(run.record)
     with directory.hold():
         if result.is_over(directory, flags_lib.limits()):
-            print(result.of(directory, run.title, flags_lib.limits()), flush=True)
+            print(result.of(directory, run.title, finished=True), flush=True)
             return
         print(_check_resources(run, replay_bytes), file=sys.stderr, flush=True)
         token = token_lib.load_or_create()
@@ -397,7 +397,7 @@ def _run_role(run: _Run) -> None:
     if role is layout.last_role and not stop.requested:
         from common.reporting import result
 
-        print(result.of(run.directory, run.title, flags_lib.limits()), flush=True)
+        print(result.of(run.directory, run.title, finished=True), flush=True)
     sys.exit(stop.exit_code)
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import NoReturn
 
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 
 class Parser(argparse.ArgumentParser):

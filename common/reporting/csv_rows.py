@@ -18,7 +18,7 @@ from absl import logging
 import numpy as np
 
 from common.reporting.disk import disk_full
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 if TYPE_CHECKING:
     import pandas

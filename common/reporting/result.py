@@ -5,15 +5,15 @@ from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
 
-def of(run: RunDirectory, title: str, limits: Budget) -> str:
+def of(run: RunDirectory, title: str, finished: bool) -> str:
     """Draws the learning curve of a run and returns the lines that say how it ended.
 
     Args:
       run: the directory of the run.
       title: agent and environment.
-      limits: of the run.
+      finished: whether the run has reached its limits.
     """
-    over = "finished: " if is_over(run, limits) else ""
+    over = "finished: " if finished else ""
     evaluation = csv_rows.last_row(run.evaluator_csv)
     if evaluation is None:
         return f"{over}no evaluation; the logs are in {run.logs}"

@@ -14,7 +14,7 @@ from typing import Any
 from common.reporting import provenance
 from common.reporting.budget import Budget
 from common.reporting.differences import differences
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 
 class RunDirectoryError(UserError):

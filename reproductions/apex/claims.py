@@ -5,7 +5,7 @@ from fractions import Fraction
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
 from common.experiments.median_reached import MedianReached
-from common.experiments.scaling import Proportional
+from common.experiments.scaling import ProportionalSpeed
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
 from reproductions.apex.curves import FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES
@@ -212,7 +212,7 @@ CLAIMS = (
         "The speed of data generation scales linearly with the number of actors.",
         "figure 13",
         "figure 13",
-        Proportional(
+        ProportionalSpeed(
             {_dqn(actors): actors for actors in FIGURE_4_ACTORS}
             | {f"dqn_two_cores_{actors}_actors": actors for actors in FIGURE_13_TWO_CORES}
         ),

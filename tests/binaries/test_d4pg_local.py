@@ -1,4 +1,4 @@
-"""`--role=local` as its user meets it: to the end, once more, Ctrl-C, and kill -9."""
+"""`--role=local` of D4PG as its user meets it, through kill -9 of each role to the end."""
 
 import json
 import os
@@ -7,95 +7,147 @@ import signal
 import sys
 import time
 
+from by_hand import RunByHand
+from forked import forked
 from launched import launched
 import pytest
 from watched_run import WatchedRun
 
-from common.reporting.csv_rows import last_row
+from common.cluster.parameters import ParameterClient
+from common.learning import checkpoint as checkpoint_lib
+from common.replay.memory import Statistics
+from common.reporting.csv_rows import read_rows
 
+MIN_SIZE = 1000
 FLAGS = (
     "--environment=control:cartpole:swingup",
     "--num_actors=2",
     "--actor_processes=1",
     "--learner_threads=1",
-    "--evaluation_episodes=2",
-    "--evaluation_seconds=1",
+    "--evaluation_episodes=1",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=1",
     "--config.policy_sizes=(16,16)",
     "--config.critic_sizes=(16,16)",
     "--config.batch_size=32",
-    "--config.min_replay_size=200",
+    f"--config.min_replay_size={MIN_SIZE}",
     "--config.samples_per_insert=16",
     "--config.updates_per_call=4",
 )
 PROCESSES = {"local-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
+SECONDS = 150
+"""Patience with a busy machine."""
 
 
 @pytest.fixture
 def start():
-    """Starts launchers."""
+    """Starts programs."""
     with launched() as program:
-        yield lambda workdir, *flags: program(
-            "-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags
+        yield lambda workdir, *flags, **variables: program(
+            *("-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags),
+            env={**os.environ, **variables},
         )
 
 
-def starts(workdir):
-    return json.loads((workdir / "run.json").read_text())["starts"]
+def outcomes(run):
+    starts = json.loads((run.workdir / "run.json").read_text())["starts"]
+    return [one["outcome"] for one in starts]
 
 
-def test_a_run_ends_with_its_result_and_goes_on_with_a_higher_limit(tmp_path, start):
-    workdir = tmp_path / "run"
-    run = WatchedRun(workdir)
-    out, err = start(workdir, "--max_learner_steps=200").communicate(timeout=130)
-    picture = workdir / "learning_curve.png"
-    assert re.search(r"^evaluator return \d+\.\d \+- .* 200 learner steps$", out, re.M), (out, err)
-    assert out.splitlines()[-1] == f"learning curve {picture}"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "error" not in err and "MUJOCO" not in err and "200 learner steps left" in err
-    assert [one["outcome"] for one in starts(workdir)] == ["finished"]
-    assert starts(workdir)[0]["end_time"]
-    first = last_row(workdir / "learner.csv")
-    assert first["learner_steps"] == 200
-    assert run.pids() == {}
-
-    # Where the memory lives is no part of the run.
-    out, _ = start(workdir, "--max_learner_steps=400", "--replay=learner").communicate(timeout=130)
-    second = last_row(workdir / "learner.csv")
-    assert "400 learner steps" in out
-    assert second["learner_steps"] == 400
-    assert second["wall_seconds"] > first["wall_seconds"]
-    assert second["actor_steps"] > first["actor_steps"]
-    assert [one["outcome"] for one in starts(workdir)] == ["finished", "finished"]
-    steps = [
-        int(line.split(",")[1]) for line in (workdir / "learner.csv").read_text().splitlines()[1:]
-    ]
-    assert steps == sorted(steps) and steps.count(0) <= 1  # it did not begin anew
-    run.check_files()
-
-
-def test_ctrl_c_leaves_a_checkpoint_and_whole_files(tmp_path, start):
-    workdir = tmp_path / "run"
-    run = WatchedRun(workdir)
-    process = start(workdir)
-    run.wait_for(lambda: run.learner("learner_steps"), 90, "the learner learns")
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+@pytest.mark.timeout(1200)
+def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tmp_path, start):
+    run = WatchedRun(tmp_path / "run")
+    launcher = start(run.workdir)
+    checkpoint = run.workdir / "checkpoints" / "checkpoint"
+    run.wait_for(
+        lambda: run.learner("learner_steps") and checkpoint.exists() and run.acting() is not None,
+        SECONDS,
+        "learning, an episode, a checkpoint",
+    )
     assert set(run.pids()) == PROCESSES
-    process.send_signal(signal.SIGINT)
+
+    # The actor acts with another incarnation. The replay is empty, and the learner waits until it
+    # is filled to its minimum.
+    incarnations = set(run.acting()["incarnation"])
+    run.kill("actor")
+    run.kill("replay")
+    replay, seen = run.client_when_there("replay", SECONDS), []
+
+    def has_sampled():
+        seen.append(Statistics.of(replay.call("replay_statistics")))
+        return seen[-1].sampled
+
+    run.wait_for(has_sampled, SECONDS, "the learner samples again")
+    assert seen[0].items < MIN_SIZE <= seen[-1].items
+    assert all(one.sampled == 0 for one in seen if one.items < MIN_SIZE)
+    run.wait_for(lambda: set(run.acting()["incarnation"]) - incarnations, SECONDS, "a new actor")
+    saved_at = checkpoint.stat().st_mtime_ns
+    run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another checkpoint")
+
+    # The learner goes on from its checkpoint, and the actors get its parameters.
+    run.kill("learner")
+    version, steps = run.acting()["parameter_version"].max(), run.learner("learner_steps")
+    learner = ParameterClient(run.client_when_there("learner", SECONDS))
+    resumed_at = int(re.search(r"resumed at learner step (\d+)", run.log("learner"))[1])
+    assert resumed_at > 0
+    run.wait_for(
+        lambda: learner.latest().learner_steps > max(steps, resumed_at), SECONDS, "learning"
+    )
+    run.wait_for(
+        lambda: run.acting()["parameter_version"].iloc[-1] > version,
+        SECONDS,
+        "acting with new parameters",
+    )
+
+    launcher.send_signal(signal.SIGINT)
     begin = time.monotonic()
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - begin < 30
-    assert process.returncode == 0 and "Traceback" not in err
+    _, err = launcher.communicate(timeout=SECONDS)
+    assert launcher.returncode == 0 and "Traceback" not in err, err
     assert "stopping: the learner saves a checkpoint" in err
-    assert run.pids() == {}
-    assert [one["outcome"] for one in starts(workdir)] == ["stopped"]
+    assert time.monotonic() - begin < 55  # nobody had to be killed
+    for role in ("actor", "replay", "learner"):
+        assert f"{role} 0 ended with signal 9 (Killed)" in err
+    assert "evaluator 0 ended" not in err and "MUJOCO" not in err
+    assert not run.pids()
     run.check_files()
+    run.check_accounts(in_order=1)
+    assert outcomes(run) == [None, "stopped"]  # a start that was killed tells nothing
+    stopped_at, wall_seconds = run.learner("learner_steps"), run.learner("wall_seconds")
+    assert f"finished at learner step {stopped_at}" in run.log("learner")
 
+    # It goes on where it was; where the memory lives is no part of the run.
+    limit = stopped_at + 200
+    out, err = start(run.workdir, "--replay=learner", f"--max_learner_steps={limit}").communicate(
+        timeout=SECONDS
+    )
+    assert f"resumed at learner step {stopped_at}" in run.log("learner"), err
+    result, picture = out.splitlines()
+    assert re.fullmatch(
+        rf"finished: evaluator return \d+\.\d \+- .* {limit:,} learner steps", result
+    )
+    assert picture == f"learning curve {run.workdir / 'learning_curve.png'}"
+    assert (run.workdir / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert run.learner("learner_steps") == limit and run.learner("wall_seconds") > wall_seconds
+    assert read_rows(run.workdir / "learner.csv")["learner_steps"].iloc[1:].min() > 0
+    assert outcomes(run) == [None, "stopped", "finished"]
+    assert not run.pids()
+    run.check_files()
+    run.check_accounts(in_order=2)
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
-def test_kill_9_of_the_launcher_leaves_no_process(tmp_path, start):
-    workdir = tmp_path / "run"
-    run = WatchedRun(workdir)
-    process = start(workdir)
-    run.wait_for(lambda: set(run.pids()) == PROCESSES, 30, "every role runs")
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    run.wait_for(lambda: run.pids() == {}, 5, "no process is left")
+    # A second start of a finished run starts nothing.
+    again, _ = start(run.workdir, f"--max_learner_steps={limit}").communicate(timeout=SECONDS)
+    assert again == out and len(outcomes(run)) == 3
+
+    # A checkpoint that is cut is one line, and nothing is overwritten.
+    checkpoints = run.workdir / "checkpoints"
+    newest = checkpoints / f"{checkpoint_lib.newest(checkpoints).name}.data-00000-of-00001"
+    newest.write_bytes(newest.read_bytes()[:100])
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    with forked() as fork:
+        learner = RunByHand(fork, run.workdir, "binaries.d4pg", FLAGS, learner=1).start("learner")
+        assert learner.wait(SECONDS) == 2 and "Traceback" not in learner.output
+    (error,) = [line for line in learner.output.splitlines() if line.startswith("error: ")]
+    for words in ("the checkpoint", "cannot be read", newest.name, "ckpt-"):
+        assert words in error
+    assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before

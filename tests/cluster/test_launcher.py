@@ -101,7 +101,7 @@ def test_a_killed_process_starts_again_and_its_log_goes_on(tmp_path):
         assert cluster.states()["other", 0].pid == other
         assert cluster.failure() is None
         (event,) = cluster.take_events()
-        assert event == "actor 0 ended with signal 9 (Killed): started again in 0.01 s"
+        assert event == "actor 0 ended with signal 9 (Killed): restart in 0.01 s"
 
 
 def test_exit_code_zero_is_the_end_once_the_run_is_over(tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_a_process_that_was_ready_each_time_may_die_as_often_as_it_likes(tmp_pat
     with cluster_of(tmp_path, ("role", command, keeps_run), give_up_after=2) as cluster:
         wait_for(lambda: cluster.states()["role", 0].restarts >= 3)
         assert cluster.failure() is None
-        assert cluster.take_events()[0].startswith("role 0 ended with exit code 1: started again")
+        assert cluster.take_events()[0].startswith("role 0 ended with exit code 1: restart")
 
 
 @pytest.mark.parametrize("code", [1, GIVE_UP_CODE])
@@ -173,7 +173,7 @@ def test_pauses_grow_with_short_runs(tmp_path):
     command = python(READY + "raise SystemExit(1)")
     with cluster_of(tmp_path, ("actor", command), pause_seconds=0.001) as cluster:
         wait_for(lambda: cluster.states()["actor", 0].restarts >= 5)
-        pauses = [event.partition(" again in ")[2] for event in cluster.take_events()]
+        pauses = [event.partition(": restart in ")[2] for event in cluster.take_events()]
     assert pauses[:5] == ["0.001 s", "0.002 s", "0.004 s", "0.008 s", "0.016 s"]
     with cluster_of(
         tmp_path, ("actor", command), pause_seconds=0.001, steady_seconds=0.0

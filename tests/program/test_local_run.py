@@ -77,7 +77,7 @@ def run(tmp_path, monkeypatch):
 
 def test_a_learner_that_is_down_is_seen_and_its_speed_is_not(run):
     lines = run("until('777'); os.kill(os.getpid(), 9)", "until('restarted 1x'); sys.exit(0)")
-    assert "learner 0 ended with signal 9 (Killed): started again in 1.2 s" in lines
+    assert "learner 0 ended with signal 9 (Killed): restart in 1.2 s" in lines
     down = [line for line in lines if "learner 0 down" in line]
     assert down and not any("777" in line for line in down)
     (first, *_) = [line for line in lines if "777" in line]

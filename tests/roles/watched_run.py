@@ -142,7 +142,7 @@ class WatchedRun:
         for column in ("actor_steps", "wall_seconds"):
             assert rows[column].is_monotonic_increasing, column
         said = 0
-        for path in sorted((self.workdir / "logs").glob("actor-*.log")):
+        for path in sorted(self.workdir.parent.rglob("actor-*.log")):
             ends = re.findall(r"acted for (\d+) steps, (\d+) items accepted", path.read_text())
             for acted, accepted in ends:
                 said += 1

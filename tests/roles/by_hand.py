@@ -1,0 +1,46 @@
+"""Runs whose roles a test starts by hand, through TF_CONFIG, and nobody restarts."""
+
+from watched_run import WatchedRun
+
+from common.cluster import rpc
+from common.cluster.topology import Topology
+from common.program.layouts import DISTRIBUTED
+
+TOKEN = "the token of a run by hand"
+
+
+class RunByHand(WatchedRun):
+    """A run of the distributed layout.
+
+    Args:
+      start: starts forks, see `forked`.
+      workdir: of the run; logs go to its parent.
+      module: the agent's program.
+      flags: of all roles.
+      **counts: tasks by job that the cluster lists.
+    """
+
+    def __init__(self, start, workdir, module, flags, **counts):
+        super().__init__(workdir)
+        self.topology = Topology.local(DISTRIBUTED.roles, counts)
+        self._start, self._module, self._flags = start, module, flags
+
+    def start(self, role, index=0, *flags, **variables):
+        """Starts a task of a role, with more flags."""
+        return self._start(
+            self.workdir.parent / f"{role}-{index}.log",
+            *(self._module, *self._flags, f"--workdir={self.workdir}", f"--role={role}", *flags),
+            TF_CONFIG=self.topology.to_tf_config(role, index),
+            REPLAY_RL_TOKEN=TOKEN,
+            **variables,
+        )
+
+    def client(self, role, index=0):
+        """A client of a service."""
+        return rpc.Client(self.topology.address(role, index), TOKEN)
+
+    def ends(self, programs, seconds):
+        """Waits until all have ended with exit code 0."""
+        for program in programs:
+            assert program.wait(seconds) == 0, program.output
+            assert "Traceback" not in program.output, program.output
