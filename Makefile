@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train results soak peers clean
+.PHONY: setup lint test train results soak sanitize peers clean
 
 setup: $(VENV)/.built
 
@@ -41,6 +41,21 @@ results: setup
 # Ten minutes of training whose roles are killed at random.
 soak: setup
 	$(RUN) tests/roles/soak.py
+
+# Hostile operations on the C++ core of the replay memory: optimised as for runs, then under the
+# sanitizers of addresses and undefined behaviour, then under the one of data races. A program stops
+# at the first error, or prints its counts.
+HOSTILE := tests/replay/cc/hostile_operations.cc $(filter-out %/kernels.cc %/ops.cc,$(wildcard common/replay/cc/*.cc))
+FLAGS_release := -O3
+FLAGS_address := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
+FLAGS_thread := -O1 -fsanitize=thread
+
+sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
+	@for program in $^; do echo "$$program:"; $$program || exit 1; done
+
+build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
 
 # What `python -m binaries.benchmark --peers` compares with.
 peers: setup

@@ -18,7 +18,7 @@ class BuildOps(build_ext.build_ext):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 
-        ext.extra_compile_args = ["-O3", "-Wall"] + [
+        ext.extra_compile_args = ["-O3", "-Wall", "-Wextra"] + [
             flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()
         ]
         ext.extra_link_args = tf.sysconfig.get_link_flags()

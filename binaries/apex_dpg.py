@@ -4,7 +4,6 @@ python -m binaries.apex_dpg --environment=control:humanoid:stand --workdir=runs/
 python -m binaries.apex_dpg --setting=dpg_uniform ...
 """
 
-from common.environments.requirements import require_control
 from common.program import layouts, main
 from common.replay.footprint import control_bytes_per_step
 from reproductions.apex.dpg import config as config_lib
@@ -22,7 +21,7 @@ PROGRAM = main.AgentProgram(
     ),
     layouts=(layouts.DISTRIBUTED,),
     layout=lambda config: layouts.DISTRIBUTED,
-    require=require_control,
+    require="common.environments.requirements:require_control",
     bytes_per_step=control_bytes_per_step,
 )
 

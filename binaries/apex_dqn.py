@@ -4,7 +4,6 @@ python -m binaries.apex_dqn --environment=atari:pong --workdir=runs/pong
 python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 """
 
-from common.environments.requirements import require_images
 from common.program import layouts, main
 from common.replay.footprint import image_bytes_per_step
 from reproductions.apex.dqn import config as config_lib
@@ -23,7 +22,7 @@ PROGRAM = main.AgentProgram(
     ),
     layouts=(layouts.DISTRIBUTED,),
     layout=lambda config: layouts.DISTRIBUTED,
-    require=require_images,
+    require="common.environments.requirements:require_images",
     bytes_per_step=image_bytes_per_step,
     num_frames=4,
 )

@@ -5,9 +5,10 @@
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
 
-Prints a table; progress goes to standard error. What each number means and under which conditions
-it is taken stands in `common/benchmarks/`. Other load on the machine lowers every number; those of
-a row and its peer were taken in turns, so their ratio suffers least. Each value is a median.
+Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
+each number means and under which conditions it is taken. Other load on the machine lowers every
+number; those of a row and its peer were taken in turns, so their ratio suffers least. Each value is
+a median.
 """
 
 import argparse
@@ -86,19 +87,19 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
         library.ops()
     except library.ReplayLibraryError as error:
         fail(str(error))
-    suite = importlib.import_module(f"common.benchmarks.{arguments.suite}")
-    sizes = suite.QUICK if arguments.quick else suite.Sizes()
+    suite = importlib.import_module(f"common.benchmarks.{arguments.suite}_suite")
+    sizes = suite.QUICK if arguments.quick else suite.FULL
     has_peers = arguments.suite in _SUITES_WITH_PEERS
     options = {"with_peers": arguments.peers} if has_peers else {}
     return suite.measure(_program(arguments.suite), sizes, arguments.repeats, **options)
 
 
 def _program(suite: str):
-    from common.benchmarks.roles import Program
+    from common.benchmarks.roles import BenchmarkedProgram
 
     if suite in _SUITES_WITH_IMAGES:
-        return Program("binaries.apex_dqn", _make_apex_dqn)
-    return Program("binaries.d4pg", _make_d4pg)
+        return BenchmarkedProgram("binaries.apex_dqn", _make_apex_dqn)
+    return BenchmarkedProgram("binaries.d4pg", _make_d4pg)
 
 
 def _make_d4pg(**config):
@@ -116,7 +117,7 @@ def _make_apex_dqn(**config):
 
 
 def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
-    """Measures every suite, each in a process of its own: thread limits are set once in a life."""
+    """Measures every suite, each in a process of its own: thread limits are set once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         for suite in _SUITES:

@@ -22,8 +22,8 @@ from common.experiments.claims import Basis, Evidence, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 import reproductions
 
 _HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
@@ -108,19 +108,15 @@ def _markdown(rows: pandas.DataFrame) -> str:
 
 def _count(rows: pandas.DataFrame) -> str:
     """Returns a sentence on all claims, and one on those of each basis."""
-
-    def count(of: pandas.DataFrame) -> str:
-        counts = of["verdict"].value_counts()
-        held, failed, undecided = (counts.get(verdict, 0) for verdict in Verdict)
-        return f"{held} hold, {failed} do not, {undecided} are not yet decided."
-
-    parts = [f"{len(rows)} claims: {count(rows)}"]
-    parts += [
-        f"By {basis}: {count(of)}"
-        for basis in Basis
-        if len(of := rows[rows["decided by"] == basis])
-    ]
-    return " ".join(parts)
+    parts = {f"{len(rows)} claims": rows}
+    parts |= {f"By {basis}": rows[rows["decided by"] == basis] for basis in Basis}
+    words = []
+    for name, part in parts.items():
+        held, failed, undecided = ((part["verdict"] == verdict).sum() for verdict in Verdict)
+        if len(part):
+            counts = f"{held} hold, {failed} do not, {undecided} are not yet decided."
+            words.append(f"{name}: {counts}")
+    return " ".join(words)
 
 
 def _print(rows: pandas.DataFrame) -> None:

@@ -4,7 +4,6 @@ python -m binaries.d4pg --environment=control:cartpole:swingup --workdir=runs/ca
 python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
 """
 
-from common.environments.requirements import require_control
 from common.program import layouts, main
 from common.replay.footprint import control_bytes_per_step
 from reproductions.d4pg import config as config_lib
@@ -23,7 +22,7 @@ PROGRAM = main.AgentProgram(
     ),
     layouts=(layouts.DISTRIBUTED, layouts.ONE_PROCESS),
     layout=lambda config: layouts.ONE_PROCESS if config.single_process else layouts.DISTRIBUTED,
-    require=require_control,
+    require="common.environments.requirements:require_control",
     bytes_per_step=control_bytes_per_step,
 )
 

@@ -174,16 +174,15 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
 
 
 def _human_normalised(environment: str, mean: float) -> float | None:
-    """The human-normalised score of a mean return; None where there is nothing to compare with."""
-    import pandas
-
-    from common.experiments import selection
-    from common.reporting import reported
+    """Returns the human-normalised score of a mean return; None if a human's is not known."""
+    from common.reporting.reported import Reported
 
     suite, _, game = environment.partition(":")
-    if suite != "atari" or game not in reported.atari_scores().index:
+    references = Reported().atari_scores()
+    if suite != "atari" or game not in references.index:
         return None
-    return float(selection.human_normalised(environment, pandas.Series([mean])).iloc[0])
+    random, human = references.loc[game]
+    return float((mean - random) / (human - random))
 
 
 def main(argv: list[str] | None = None) -> None:

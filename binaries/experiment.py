@@ -24,6 +24,7 @@ from common.experiments.plan import DEFAULT_SCALE, Plan, make_plan
 from common.experiments.status import State
 from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.user_error import UserError
 import reproductions
 
 _KEPT = RESULTS / "runs"
@@ -184,6 +185,6 @@ def main(argv: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     try:
-        exit_with(main)
+        exit_with(main, (UserError, OSError))
     except KeyboardInterrupt:
         fail("interrupted")

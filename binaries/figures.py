@@ -23,7 +23,7 @@ from common.experiments.paper import RESULTS, Experiment, Paper
 from common.experiments.plan import DEFAULT_SCALE
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 import reproductions
 
 

@@ -20,8 +20,8 @@ from common.experiments.arguments import (
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 import reproductions
 
 

@@ -40,14 +40,14 @@ def record_start(directory: RunDirectory, actors: range) -> int:
       directory: of the run.
       actors: indices of the actors in this process.
     """
-    path, former = directory.lives_csv, 0
+    path, earlier = directory.lives_csv, 0
     if path.exists():
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
             for first, last in (row for row in csv.reader(file) if len(row) == 2):
                 if first.isdecimal() and last.isdecimal():
-                    former += int(first) < actors.stop and int(last) >= actors.start
+                    earlier += int(first) < actors.stop and int(last) >= actors.start
     CsvRows(path, columns.LIVES).append({"first_actor": actors.start, "last_actor": actors[-1]})
-    return former
+    return earlier
 
 
 class EpisodeLog:

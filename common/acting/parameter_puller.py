@@ -12,7 +12,7 @@ from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 
 _CLOSE_SECONDS = 6.0
-"""Longer than a call may take."""
+"""Longest wait for the thread to end; longer than the timeout of a call."""
 
 
 class ParameterPuller:

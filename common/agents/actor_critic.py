@@ -38,7 +38,7 @@ class ActorCritic(NamedTuple):
 
 
 Loss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
-"""Computes a scalar to minimise, and a second tensor that the step returns with it."""
+"""Function that returns a scalar to minimise, and a tensor for the step's results."""
 
 
 class Step(NamedTuple):

@@ -227,5 +227,5 @@ class ReplayAgent(Agent):
 
     @property
     def decodes(self) -> bool:
-        """Whether sampled steps have to be decoded, which is worth a background thread."""
+        """True if sampled steps have to be decoded, which is worth a background thread."""
         return type(self).decode is not ReplayAgent.decode

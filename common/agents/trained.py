@@ -18,9 +18,9 @@ from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 AgentFactory = Callable[[Mapping[str, Any]], Agent]
-"""Builds a paper's agent from a run's config.json.
+"""Function that builds a paper's agent from a run's config.json.
 
-In a reproduction it is `agent.from_config`. It raises KeyError, TypeError or ValueError if the
+A reproduction's one is `agent.from_config`. It raises KeyError, TypeError or ValueError if the
 values are no configuration of the agent.
 """
 

@@ -1,1 +1,1 @@
-"""Speeds and sizes of the parts, beside peers and limits measured in the same run."""
+"""Benchmarks of speed and size, each beside a peer or a limit measured in the same run."""

@@ -1,7 +1,7 @@
 """The loop that replay memories are measured by: ours, those of others, and through the service.
 
-A loop is what fifty actor steps and one learner step ask of a memory: insert 50 transitions, sample
-256, set 256 priorities. Every call comes from Python.
+A loop asks a memory for the work of fifty actor steps and one learner step: insert 50 transitions,
+sample 256, set 256 priorities. Every call comes from Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +15,11 @@ import tensorflow as tf
 import tree
 
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program, RoleProcess
+from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.topology import Topology
+from common.program import layouts
 from common.replay import memory as memory_lib
 from common.replay.service import RemoteMemory
 
@@ -27,8 +28,8 @@ IN_FLIGHT = 8
 """Loops under way at once to a memory in another process."""
 
 
-class Batch(NamedTuple):
-    """Transitions, a nest of [n, ...], and raw priorities [n] float32."""
+class AddedBatch(NamedTuple):
+    """Transitions to be added, a nest of [n, ...], and raw priorities [n] float32."""
 
     steps: Any
     priorities: np.ndarray
@@ -45,7 +46,7 @@ def key_ranges(most: int) -> Callable[[int], np.ndarray]:
 
 
 def fill(
-    memory, capacity: int, keys: Callable[[int], np.ndarray], batches: Sequence[Batch]
+    memory, capacity: int, keys: Callable[[int], np.ndarray], batches: Sequence[AddedBatch]
 ) -> None:
     """Inserts batches, of one size, in turns, until a memory of this capacity has removed some."""
     size = len(batches[0].priorities)
@@ -54,15 +55,15 @@ def fill(
 
 
 def resident_bytes() -> int:
-    """Returns what this process takes, by /proc/self/statm, without what it has freed."""
-    # Else what comes next would go into freed memory and seem to take nothing.
+    """Returns the resident memory of this process, without memory that it has freed."""
+    # Else later allocations would reuse freed memory and seem to take nothing.
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
 def memory_loop(
-    memory: memory_lib.Memory, keys: Callable[[int], np.ndarray], batch: Batch, priorities
+    memory: memory_lib.Memory, keys: Callable[[int], np.ndarray], batch: AddedBatch, priorities
 ) -> Callable[[], None]:
     """Returns the loop on `memory`: `batch` has INSERTED transitions, priorities are [SAMPLED]."""
 
@@ -89,29 +90,31 @@ def peer_loop(
 
 def through_service(
     name: str,
-    program: Program,
+    program: BenchmarkedProgram,
     environment: str,
     specs: Any,
     capacity: int,
-    batches: Sequence[Batch],
+    batches: Sequence[AddedBatch],
     loops: int,
     repeats: int,
 ) -> Row:
-    """Loops a second through the replay role in another process on the loopback.
+    """Returns loops a second through the replay role in another process on the loopback.
 
-    One graph call starts IN_FLIGHT loops: inserts, samples, and the priorities of what the call
-    before has drawn, as actors that send in the background and a learner that draws ahead give them
-    to do. All samples arrive in this process.
+    One graph call starts IN_FLIGHT loops: inserts, samples, and priorities for the items that the
+    call before has drawn, as from actors that send in the background and a learner that draws
+    ahead. All samples arrive in this process.
 
     Args:
-      name: of the row.
-      environment: that the role is started for.
-      specs: of the agent's steps in it.
-      capacity: of the memory.
-      batches: fill it, and begin with what is inserted later.
-      loops: of each measurement.
+      name: name of the row.
+      program: the program whose role is started.
+      environment: the environment that the role is started for.
+      specs: columns of the agent's steps in it.
+      capacity: capacity of the memory.
+      batches: batches that fill it; the first rows of the first one are inserted later, too.
+      loops: loops of each measurement.
+      repeats: measurements, whose median counts.
     """
-    topology = Topology.local({"replay": 1}, "replay")
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
     token = token_lib.new_token()
     config = {"replay_capacity": capacity, "min_replay_size": 1}
     with RoleProcess(program, "replay", topology, token, environment, config) as role:
@@ -139,7 +142,7 @@ def through_service(
     return Row(name, speed, "loops/s")
 
 
-def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: Batch) -> Callable:
+def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: AddedBatch) -> Callable:
     """Returns a graph of IN_FLIGHT loops: (first new key, keys [IN_FLIGHT, 256]) -> keys drawn.
 
     In a graph a call waits for another only if it needs its reply, so the loops overlap by

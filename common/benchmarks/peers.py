@@ -8,12 +8,12 @@ import numpy as np
 class NumpySumTree:
     """A first in, first out replay with proportional sampling: a binary sum tree in NumPy.
 
-    What one writes without C++: each level of the tree is one vectorised step for the whole batch
+    It is as fast as NumPy allows: each level of the tree is one vectorised step for the whole batch
     (Schaul et al. 2016, appendix B.2.1).
     """
 
     def __init__(self, capacity: int, columns: Sequence[np.ndarray], exponent: float, seed: int):
-        """Makes room for `capacity` rows of what `columns` hold [n, ...] of."""
+        """Makes room for `capacity` rows of columns like these, [n, ...]."""
         self._exponent = exponent
         self._capacity = capacity
         self._leaves = 1 << (capacity - 1).bit_length()
@@ -55,12 +55,12 @@ class NumpySumTree:
 class Cpprb:
     """cpprb's `PrioritizedReplayBuffer`, a C++ sum tree behind Cython.
 
-    Its sample also computes importance weights; ours returns the masses that the learner makes them
-    of.
+    Its sample also computes importance weights; ours returns masses, and the learner computes the
+    weights.
     """
 
     def __init__(self, capacity: int, columns: Sequence[np.ndarray], exponent: float):
-        """As `NumpySumTree`. Raises ImportError without cpprb."""
+        """Makes room as `NumpySumTree` does. Raises ImportError without cpprb."""
         import cpprb
 
         self._names = [f"column_{i}" for i in range(len(columns))]

@@ -1,4 +1,4 @@
-"""What a benchmark says: rows, as a table and as JSON; and how repeats become one number."""
+"""Rows of a benchmark, as a table and as JSON, and the median of repeats."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -13,13 +13,13 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One number, and what it is compared with.
+    """A number and its peer.
 
     Attributes:
       name: suite and measurement, as "replay/in_process_loop".
       value: a median over repeats.
-      unit: of value and peer_value.
-      peer: what peer_value is of; None where there is nothing to compare with.
+      unit: unit of value and peer_value.
+      peer: name of what is compared with; None: nothing.
       peer_value: a median over repeats that took turns with those of value.
     """
 
@@ -31,7 +31,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Value / peer_value; None without a peer."""
+        """The quotient of value and peer_value; None without a peer."""
         return self.value / self.peer_value if self.peer_value else None
 
     def as_json(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def interleave(
 ) -> dict[str, float]:
     """Measures candidates in turn, all of them in each repeat, and returns each one's median.
 
-    What else the machine does then falls on all of them alike. Each is called once before, untimed.
+    Other load on the machine then meets all of them alike. Each is called once before, untimed.
     """
     for measure in candidates.values():
         measure()

@@ -22,12 +22,13 @@ _START_SECONDS = 120.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """What is benchmarked.
+class BenchmarkedProgram:
+    """A paper's program.
 
-    module: of the binary whose roles are started.
-    make: builds the agent from fields of its config, all others at their defaults.
-    config: fields that differ from the defaults, for agents and roles alike.
+    Attributes:
+      module: name of the binary whose roles are started.
+      make: builds the agent from fields of its config, all others at their defaults.
+      config: fields that differ from the defaults, for agents and roles alike.
     """
 
     module: str
@@ -35,16 +36,16 @@ class Program:
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def make_agent(self, **fields: Any) -> ReplayAgent:
-        """Builds the agent, with these fields of the config besides."""
+        """Builds the agent, with more fields of the config."""
         return self.make(**{**self.config, **fields})
 
 
 class RoleProcess:
-    """One role of a program, from the beginning to the end of a `with`."""
+    """A role of a program, which lives as long as a `with`."""
 
     def __init__(
         self,
-        program: Program,
+        program: BenchmarkedProgram,
         role: str,
         topology: Topology,
         token: str,
@@ -52,7 +53,7 @@ class RoleProcess:
         config: Mapping[str, Any],
         flags: Mapping[str, Any] | None = None,
     ):
-        """Prepares the role, with these fields of the config besides, and these other flags."""
+        """Prepares the role, with more fields of the config and other flags."""
         self._role = role
         self._command = [
             sys.executable,
@@ -75,7 +76,11 @@ class RoleProcess:
         return self
 
     def wait_until_available(self, client: rpc.Client) -> None:
-        """Returns when the role answers; RuntimeError if it ends or does not in time."""
+        """Returns when the role answers.
+
+        Raises:
+          RuntimeError: it has ended, or does not answer in time.
+        """
         deadline = time.monotonic() + _START_SECONDS
         while True:
             self.check()
@@ -107,7 +112,7 @@ class RoleProcess:
 
 
 def role_variables(topology: Topology, role: str, token: str) -> dict[str, str]:
-    """What the environment of a role that is started by hand says of its cluster."""
+    """Returns the environment variables of a role that is started by hand."""
     return {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
 
 
@@ -126,12 +131,12 @@ def start_process(
 
 
 def last_words(log: pathlib.Path) -> str:
-    """The line that says why a program ended, as far as one can tell."""
+    """Returns the line of a log that most likely says why the program ended."""
     lines = log.read_text(errors="replace").split("\n")
     reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
     return (reasons or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
 
 
 def flag_text(value: Any) -> str:
-    """A field of a config as `--config.NAME=` takes it."""
+    """Returns the value of a field as `--config.NAME=` takes it."""
     return repr(value) if isinstance(value, tuple) else str(value)

@@ -44,6 +44,7 @@ _DESCRIBE = "describe"
 _WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
 _OTHER_RUN_TEXT = "replay_rl: other run"
 _PROBE_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
 _VARINT_DTYPES = frozenset(
     (
         tf.uint8,
@@ -190,8 +191,17 @@ class Server:
             raise _address_in_use(self.advertised_address)
 
     def close(self) -> None:
-        """Stops serving and frees the port; waiting callers get `ServiceUnavailableError`."""
-        self._server = None  # TensorFlow's server stops when its object is deleted
+        """Stops serving and frees the port; clients that wait get `ServiceUnavailableError`.
+
+        TensorFlow waits for calls under way, also of a client that has vanished. This returns after
+        a few seconds nevertheless.
+        """
+        # The server stops when its object is deleted, by the thread that has the last reference.
+        last = [self._server]
+        self._server = None
+        thread = threading.Thread(target=last.clear, name="close", daemon=True)
+        thread.start()
+        thread.join(_CLOSE_SECONDS)
 
 
 class Future:

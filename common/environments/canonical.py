@@ -7,7 +7,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.environments.errors import UnusableEnvironmentError
+from common.environments.environment_errors import UnusableEnvironmentError
 
 DEFAULT_STEP_SECONDS = 0.04
 """The length of a step in videos of an environment without `control_timestep`."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from common import environments
 from common.environments import rendering
-from common.environments.errors import UnusableEnvironmentError
+from common.environments.environment_errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
 """Simulated time between frames, rounded to whole steps: 25 frames a second."""

@@ -18,7 +18,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.errors import UnusableEnvironmentError
+from common.environments.environment_errors import UnusableEnvironmentError
 
 
 def names() -> list[str]:

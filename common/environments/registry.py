@@ -10,7 +10,7 @@ import dm_env
 
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
-from common.environments.errors import UnknownEnvironmentError
+from common.environments.environment_errors import UnknownEnvironmentError
 
 # The module of each suite. It defines
 #   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.

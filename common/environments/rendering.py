@@ -2,7 +2,7 @@
 
 import os
 
-from common.environments.errors import UnusableEnvironmentError
+from common.environments.environment_errors import UnusableEnvironmentError
 
 _VARIABLE = "MUJOCO_GL"
 _BACKENDS = ("egl", "osmesa", "glfw")

@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from common.environments.batch import EnvironmentBatch
-from common.environments.errors import UnusableEnvironmentError
+from common.environments.environment_errors import UnusableEnvironmentError
 
 STALL_SECONDS = 60.0
 """An environment that has not returned from a call for so long hangs."""

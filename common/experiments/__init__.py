@@ -1,1 +1,1 @@
-"""The papers' figures, tables and claims: which runs they are made of, and what these decide."""
+"""The papers' figures, tables and claims as lists of runs, their plans and verdicts."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from common.experiments import selection
-from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, Returns
+from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Returns
 from common.experiments.runs import KeptRun
 from common.reporting import scores
 from common.reporting.budget import Budget
@@ -57,7 +57,7 @@ def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pan
 
 
 @dataclasses.dataclass(frozen=True)
-class GameScores:
+class GameScores(OwnNumbers):
     """Our numbers for a table with a row for each game.
 
     Attributes:
@@ -67,17 +67,16 @@ class GameScores:
 
     agents: Mapping[str, str]
     field: tuple[str, str]
-    is_of_runs = True
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return tuple(self.agents)
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return {
             (game, column): Cell(row.score, row.frames, int(row.seeds))
             for column, setting in self.agents.items()
@@ -91,7 +90,7 @@ class GameScores:
         runs: Sequence[KeptRun],
         numbers: Reported,
     ) -> pandas.DataFrame:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         field = numbers.table(*self.field)
         rows = {}
         for column, setting in self.agents.items():
@@ -109,7 +108,7 @@ class GameScores:
 
 
 @dataclasses.dataclass(frozen=True)
-class GameSummaries:
+class GameSummaries(OwnNumbers):
     """Our numbers for a table with a row for each agent, whose scores it sums up over games.
 
     Attributes:
@@ -125,17 +124,16 @@ class GameSummaries:
     field: tuple[str, str]
     ranks: str | None = None
     elo: str | None = None
-    is_of_runs = True
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         return (*self.medians, *filter(None, (self.ranks, self.elo)))
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`. An agent has numbers if it was run on all games."""
+        """Returns numbers of agents that were run on all games. Implements `OwnNumbers`."""
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
         for row, setting in self.agents.items():
@@ -148,15 +146,6 @@ class GameSummaries:
             frames, seeds = final["frames"].mean(), int(final["seeds"].min())
             cells |= {(row, name): Cell(values[name], frames, seeds) for name in self.columns}
         return cells
-
-    def summary(
-        self,
-        table: pandas.DataFrame,
-        experiment: Experiment,
-        runs: Sequence[KeptRun],
-        numbers: Reported,
-    ) -> None:
-        """See `OwnNumbers`."""
 
 
 def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:
@@ -173,9 +162,4 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
     table = field.assign(**{agent: ours}).dropna()
     if table.empty:
         return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
-    try:
-        summary = scores.summary(table).loc[agent]
-    except ValueError:  # on few games an agent may win or lose all: there is no finite Elo
-        summary = scores.summary(table, penalty=1.0).loc[agent].drop("elo")
-    found = summary.reindex(["games", "median", "mean", "mean_rank", "elo"])
-    return pandas.Series(found.array, list(_DIGITS))
+    return pandas.Series(scores.summary(table).loc[agent].array, list(_DIGITS))

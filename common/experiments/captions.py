@@ -25,15 +25,7 @@ def caption(
     runs: Sequence[KeptRun],
     settings: Sequence[str],
 ) -> str:
-    """Returns a few sentences for below a figure.
-
-    Args:
-      paper: of the figure.
-      experiment: the figure, as it is at the scale.
-      scale: of the runs.
-      runs: that are drawn.
-      settings: the curves that are drawn.
-    """
+    """Returns sentences for below a figure, of which these runs and curves are drawn."""
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
     sentences = [
         _parts(experiment),
@@ -53,8 +45,14 @@ def what(experiment: Experiment) -> str:
     if experiment.over_tasks is not OverTasks.APART:
         words.append(f"{str(experiment.over_tasks).capitalize()}.")
     if not experiment.x:
-        words.append(f"Final: {selection.final_of(experiment.y).words}.")
+        words.append(f"Final: {selection.final_of(experiment.y)[1]}.")
     return " ".join(words)
+
+
+def task_title(environment: str) -> str:
+    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
+    name = environment.partition(":")[2] or environment
+    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
 
 
 def capital(text: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from common.experiments import selection
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRuns
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 
 
 class Verdict(enum.StrEnum):
@@ -26,7 +26,7 @@ class Verdict(enum.StrEnum):
 
 
 class Basis(enum.StrEnum):
-    """What decides a claim. Only the first two are evidence of this code."""
+    """The basis of a verdict. Only the first two are evidence of this code."""
 
     RUNS = "runs"
     BENCHMARK = "benchmark"
@@ -133,7 +133,7 @@ class Check:
     basis: Basis = Basis.PAPER
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `Test`."""
+        """Implements `Test`."""
         holds, words = self.function(evidence)
         verdicts = {True: Verdict.HOLDS, False: Verdict.FAILS, None: Verdict.OPEN}
         return Finding(verdicts[holds], words)

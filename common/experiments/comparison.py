@@ -1,6 +1,6 @@
 """Tests of claims that one method is better than, as good as, or no worse than another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
@@ -32,7 +32,7 @@ class Expected(enum.Enum):
 
     @property
     def is_lead(self) -> bool:
-        """Whether it is a lead; without one, any two methods agree before they learn."""
+        """True if it is a lead; without one, any two methods agree before they learn."""
         return self in (Expected.AHEAD, Expected.CLEARLY_AHEAD)
 
 
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def rule(self) -> str:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         over = f", on {self.share.words}" if self.share else ", mean over tasks"
         late = (
             ", and both methods have levelled off"
@@ -107,7 +107,7 @@ class Comparison:
         }.get(self.expected, f"above {low}")
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         found = None
         for scale in evidence.scales(paper):
             compared = self._at_scale(paper, experiment, evidence, scale)
@@ -139,7 +139,7 @@ class Comparison:
             self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
             for budget in dict.fromkeys(budgets)
         ]
-        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), (), ()))
+        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), 0, ()))
 
     def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
         environments = self.environments or experiment.environments
@@ -163,25 +163,27 @@ class Comparison:
             ),
         )
 
-    def _unequal(
-        self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]
-    ) -> tuple[KeptRun, ...]:
-        """Returns runs of other budgets, of tasks that both settings of a pair were run on."""
+    def _unequal(self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]) -> int:
+        """Counts runs of other budgets, of tasks that both settings of a pair were run on."""
         there = {(run.setting, run.environment) for run, _ in budgeted}
-        return tuple(
-            run
-            for run, its in budgeted
-            if its != budget
+        return sum(
+            its != budget
             and any(
                 run.setting in pair and all((one, run.environment) in there for one in pair)
                 for pair in self.pairs
             )
+            for run, its in budgeted
         )
 
     def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
         environments = self.environments or experiment.environments
-        answers = self._answers(compared.tested)
-        p_values = self._smaller_p(compared.tested)
+        tested = compared.tested
+        sides = zip(*map(self._p_values, tested))
+        corrected = list(zip(*map(holm.corrected, sides)))
+        answers = {id(one): self._answer(one, *both) for one, both in zip(tested, corrected)}
+        p_values = {
+            id(one): f" (p = {min(both):.2g} after Holm)" for one, both in zip(tested, corrected)
+        }
         num_tests = len(environments) if self.share else 1
         needed = self.share.least(num_tests) if self.share else 1
         x, by_pair, words = selection.clock(experiment), [], []
@@ -192,7 +194,11 @@ class Comparison:
                 True if held >= needed else False if failed > num_tests - needed else None
             )
             shown = [one for one in group if one in compared.shown]
-            words += [one.words(x) + p_values.get(id(one), "") for one in shown]
+            # A lone test needs no p-value, since it has intervals.
+            words += [
+                one.words(x) + (p_values.get(id(one), "") if len(tested) > 1 else "")
+                for one in shown
+            ]
             if shown and self.share:
                 words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
         verdict = (
@@ -220,28 +226,12 @@ class Comparison:
         one = pair.interval
         return (max(one.p_above(low), one.p_below(high)), min(one.p_below(low), one.p_above(high)))
 
-    def _corrected(self, tested: Sequence[Pair]) -> Iterator[tuple[float, float]]:
-        """Yields `_p_values`, corrected by Holm's method for all that were tested."""
-        return zip(*(holm.corrected(side) for side in zip(*map(self._p_values, tested))))
-
-    def _answers(self, tested: Sequence[Pair]) -> dict[int, bool | None]:
-        """Returns whether each tested pair holds, by its identity; None: not sure."""
-        answers = {}
-        for pair, (within, outside) in zip(tested, self._corrected(tested)):
-            is_late = not pair.is_learning
-            holds = within < 1 - CONFIDENCE and (is_late or self.expected.is_lead)
-            fails = outside < 1 - CONFIDENCE and is_late
-            answers[id(pair)] = True if holds else False if fails else None
-        return answers
-
-    def _smaller_p(self, tested: Sequence[Pair]) -> dict[int, str]:
-        """Returns p-values in words, by identity; none for a lone test, which has intervals."""
-        if len(tested) < 2:
-            return {}
-        return {
-            id(pair): f" (p = {min(both):.2g} after Holm)"
-            for pair, both in zip(tested, self._corrected(tested))
-        }
+    def _answer(self, pair: Pair, within: float, outside: float) -> bool | None:
+        """Returns whether a pair with these p-values holds; None: not sure."""
+        is_late = not pair.is_learning
+        if within < 1 - CONFIDENCE and (is_late or self.expected.is_lead):
+            return True
+        return False if outside < 1 - CONFIDENCE and is_late else None
 
     def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
         if not compared.shown:
@@ -269,13 +259,13 @@ class _Compared:
     Attributes:
       scale: of the runs.
       budget: of the runs.
-      unequal: runs of other budgets, which are left out.
+      unequal: number of runs of other budgets, which are left out.
       by_pair: the comparisons of each pair.
     """
 
     scale: str
     budget: Budget
-    unequal: tuple[KeptRun, ...]
+    unequal: int
     by_pair: tuple[tuple[Pair, ...], ...]
 
     @property
@@ -292,9 +282,8 @@ class _Compared:
     @property
     def left_out(self) -> str:
         """The number of runs of other budgets, in words."""
-        count = len(self.unequal)
-        runs = "run of another budget is" if count == 1 else "runs of other budgets are"
-        return f"; {count} {runs} left out" if count else ""
+        runs = "run of another budget is" if self.unequal == 1 else "runs of other budgets are"
+        return f"; {self.unequal} {runs} left out" if self.unequal else ""
 
     @property
     def size(self) -> tuple:
@@ -309,10 +298,7 @@ class _Compared:
 def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
     """Returns the evidence of an experiment without runs: the commands that make them.
 
-    Args:
-      paper: of the experiment.
-      experiment: without runs.
-      settings: that are needed; other experiments of the paper have those that this one lacks.
+    Those of the needed `settings` that it lacks are in other experiments of the paper.
     """
     obstacle = paper.obstacle(experiment)
     if obstacle:

@@ -1,6 +1,6 @@
 """The papers' figures, drawn from the kept runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 
@@ -9,12 +9,12 @@ import pandas
 
 from common.environments import frames_per_step
 from common.experiments import scales, selection
-from common.experiments.captions import caption
+from common.experiments.captions import caption, task_title
 from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 
 ALL_RUNS = "runs"
 """The name of the figure of everything that was run at a scale."""
@@ -43,7 +43,7 @@ class NothingToDraw(UserError):
 
 
 def file_name(paper: str, figure: str, scale: str) -> str:
-    """Returns "d4pg_figure_2" at the paper's scale, "d4pg_figure_2_smoke" at another."""
+    """Returns "PAPER_figure_2" at the paper's scale, "PAPER_figure_2_smoke" at another."""
     name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
     return name if scale == scales.PAPER.name else f"{name}_{scale}"
 
@@ -70,13 +70,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """Returns what can be drawn at a scale: all runs, and the figures if the paper lists it.
-
-    Args:
-      paper: of the figures.
-      scale: of the runs.
-      runs: all of that scale.
-    """
+    """Returns what can be drawn: all runs of the scale, and figures if the paper lists it."""
     everything = all_runs(paper, scale, runs)
     listed = scale in [one.name for one in paper.scales]
     figures = [one.at(scale) for one in paper.of_kind("figure")] if listed else []
@@ -93,15 +87,9 @@ def draw(
     directory: pathlib.Path,
     whole_axis: bool = False,
 ) -> list[pathlib.Path]:
-    """Draws a figure from the runs of one scale, and returns the files.
+    """Draws a figure from those runs of a scale that it lists, and returns the files.
 
-    Args:
-      paper: of the figure.
-      experiment: the figure.
-      scale: of the runs.
-      runs: of that scale; those that the experiment lists are drawn.
-      directory: for the files.
-      whole_axis: draw the paper's horizontal axis even if our runs cover little of it.
+    With `whole_axis` the paper's horizontal axis is drawn even if our runs cover little of it.
 
     Raises:
       NothingToDraw: none of the runs has anything to draw.
@@ -123,7 +111,7 @@ def draw(
         for (part, lines), name in zip(parts, names):
             looks = _looks(paper, part, settings)
             groups |= {
-                f"{name}{panel_title(panel)}": _bars(lines, panel, looks, part)
+                f"{name}{task_title(panel)}": _bars(lines, panel, looks, part)
                 for panel in dict.fromkeys(key[0] for key in lines)
             }
         references = _references(paper, experiment, reported)
@@ -136,14 +124,8 @@ def draw(
         if part.over_tasks is OverTasks.APART:
             names = part.environments
         grid = tuple(_panel(lines, name, looks, part.band, references) for name in names)
-        drawn_parts.append(panels.Part(grid, _axes(part, lines, whole_axis)))
+        drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, title, words, path)
-
-
-def panel_title(environment: str) -> str:
-    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
-    name = environment.partition(":")[2] or environment
-    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
 
 
 def _looks(paper: Paper, part: Experiment, settings: Sequence[str]) -> Looks:
@@ -176,16 +158,11 @@ def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
     tasks = [one for one in experiment.environments if one in set.intersection(*having.values())]
     panel = f"{len(tasks)} of {len(experiment.environments)} tasks"
     combine = np.median if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED else np.mean
-    return {
-        (panel, setting, seed): _combined([lines[one, setting, seed] for one in tasks], combine)
-        for setting, seed in having
-        if tasks
-    }
-
-
-def _combined(lines: Sequence[pandas.Series], combine: Callable) -> pandas.Series:
-    grid, values = _on_grid(lines)
-    return pandas.Series(combine(values, axis=0), index=grid)
+    combined = {}
+    for setting, seed in having if tasks else ():
+        grid, values = _on_grid([lines[one, setting, seed] for one in tasks])
+        combined[panel, setting, seed] = pandas.Series(combine(values, axis=0), index=grid)
+    return combined
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
@@ -218,11 +195,11 @@ def _panel(lines: Lines, name: str, looks: Looks, band: Band, references) -> pan
             middle = values.mean(axis=0)
             curves.append(panels.Curve(label, style, grid, middle, *_band(values, band)))
     end = max((line.index[-1] for key, line in lines.items() if key[0] == name), default=None)
-    return panels.Panel(panel_title(name), tuple(curves), end, references if curves else ())
+    return panels.Panel(task_title(name), tuple(curves), end, references if curves else ())
 
 
 def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.Bar]:
-    drawn, take = [], selection.final_of(part.y).take
+    drawn, (take, _) = [], selection.final_of(part.y)
     for setting, (label, style) in looks.items():
         finals = [take(line) for key, line in lines.items() if key[:2] == (name, setting)]
         if finals:

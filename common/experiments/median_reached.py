@@ -44,7 +44,7 @@ class MedianReached:
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         reported = self.percent * evidence.reported.number(
             paper.name, self.source, self.row, self.column
         )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 
 from common.experiments import bootstrap, selection
-from common.experiments.figures import panel_title
+from common.experiments.captions import task_title
 from common.experiments.paper import EPISODE_RETURN, Returns
 from common.experiments.runs import KeptRun
 from common.reporting.budget import duration
@@ -79,7 +79,7 @@ class Task:
 
     @property
     def is_enough(self) -> bool:
-        """Whether both have two seeds."""
+        """True if both have two seeds."""
         return min(len(self.first), len(self.second)) >= 2
 
 
@@ -107,7 +107,7 @@ class Pair:
 
     @property
     def is_learning(self) -> bool:
-        """Whether one of them gains more than the margin at the end of its runs."""
+        """True if one of them gains more than the margin at the end of its runs."""
         return float(np.mean([task.factor * task.gain for task in self.tasks])) > self.unit.margin
 
     def words(self, x: str) -> str:
@@ -137,16 +137,9 @@ def compare(
     measure: Measure,
     human: pandas.DataFrame | None = None,
 ) -> Pair:
-    """Compares two settings.
+    """Compares two settings by a measure of their runs' values, which are of the column `y`.
 
-    Args:
-      first: a setting.
-      second: a setting.
-      environments: the tasks to look at.
-      lines: the runs' values.
-      y: the column of the values.
-      measure: of each run.
-      human: scores as `Reported.atari_scores`, if Atari games are among the tasks.
+    Atari games need `human`, the scores of `Reported.atari_scores`.
     """
     tasks, unit = [], Unit("", 1000.0)
     for environment in environments:
@@ -208,13 +201,14 @@ def _factor(environment: str, y: str, values, human: pandas.DataFrame) -> float:
     if suite == "control":
         return 1.0
     if suite == "atari":
-        return float(selection.percent_of_human(environment, human))
+        none, one = selection.human_normalised(environment, pandas.Series([0.0, 1.0]), human)
+        return float(100 * (one - none))
     return float(100 / (max(abs(np.mean(side)) for side in values) or 1.0))
 
 
 def _words(task: Task, x: str) -> str:
     return (
-        f"{panel_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
+        f"{task_title(task.environment)} {_values(task.first)} - {_values(task.second)} "
         f"after {_position(task.end, x)}"
     )
 

@@ -5,13 +5,14 @@ The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
     <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
 """
 
+import abc
 from collections.abc import Mapping, Sequence
 import dataclasses
 import enum
 import functools
 import importlib.util
 import pathlib
-from typing import Any, Protocol
+from typing import Any
 
 import pandas
 
@@ -19,7 +20,7 @@ from common.experiments.scales import Scale
 from common.figures.palette import Look
 from common.reporting import reported
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 RESULTS = reported.DIRECTORY.parent
 """This repository's; `runs/` is the root of the kept runs."""
@@ -33,7 +34,7 @@ class UnknownError(UserError):
 
 
 class Returns(enum.StrEnum):
-    """Whose episodes a figure or a table shows."""
+    """The episodes that a figure or a table shows."""
 
     EVALUATOR = "the evaluator, without the actors' exploration (evaluator.csv)"
     GREEDIEST_ACTOR = "the greediest actor in training (acting.csv, the last actor)"
@@ -41,7 +42,7 @@ class Returns(enum.StrEnum):
 
 
 class Band(enum.StrEnum):
-    """What the paper shades around a curve, or draws as an error bar. Ours is over seeds."""
+    """The paper's shade around a curve, or its error bar. Ours is over seeds."""
 
     UNSTATED = "not said"
     PERCENTILES_20_80 = "20th to 80th percentile"
@@ -50,7 +51,7 @@ class Band(enum.StrEnum):
 
 
 class OverTasks(enum.StrEnum):
-    """How a figure or a table combines its tasks."""
+    """The way in which a figure or a table combines its tasks."""
 
     APART = "a panel, bar or row each"
     MEAN = "mean over tasks"
@@ -71,7 +72,7 @@ class Program:
 
     @functools.cached_property
     def exists(self) -> bool:
-        """Whether the agent is implemented."""
+        """True if the agent is implemented."""
         return importlib.util.find_spec(self.module) is not None
 
 
@@ -175,14 +176,18 @@ class Cell:
     seeds: int | None = None
 
 
-class OwnNumbers(Protocol):
+class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
-    columns: tuple[str, ...]
-    """The paper's columns beside which ours stand."""
-    is_of_runs: bool
-    """Whether ours have frames and seeds."""
+    is_of_runs = True
+    """True if they have frames and seeds."""
 
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The paper's columns beside which ours stand."""
+
+    @abc.abstractmethod
     def cells(
         self, experiment: "Experiment", runs: Sequence, numbers: reported.Reported
     ) -> Mapping[tuple[str, str], Cell]:
@@ -195,16 +200,14 @@ class OwnNumbers(Protocol):
         """
 
     def summary(
-        self, table: pandas.DataFrame, experiment: "Experiment", runs: Sequence, numbers
+        self,
+        table: pandas.DataFrame,
+        experiment: "Experiment",
+        runs: Sequence,
+        numbers: reported.Reported,
     ) -> pandas.DataFrame | None:
-        """Returns what sums up the table, as text; None if nothing does.
-
-        Args:
-          table: the paper's numbers.
-          experiment: the table.
-          runs: `KeptRun`s of one scale.
-          numbers: that papers report.
-        """
+        """Returns what sums up the paper's `table`, as text; None if nothing does. See `cells`."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +255,7 @@ class Experiment:
 
     @property
     def is_of_returns(self) -> bool:
-        """Whether it shows returns, not a column of learner.csv."""
+        """True if it shows returns, not a column of learner.csv."""
         return self.y == EPISODE_RETURN
 
     def budget_of(self, run: Run) -> Budget:
@@ -305,7 +308,7 @@ class Paper:
     Attributes:
       name: of its directories in `reproductions` and results/runs, and of its file in
         results/reported.
-      title: of the agent, "D4PG".
+      title: of the agent.
       citation: "Author et al. 2018".
       programs: all that its runs use.
       experiments: figures, tables and sections, in the paper's order.

@@ -10,8 +10,8 @@ from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_p
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
 from common.reporting.provenance import as_typed
+from common.reporting.user_error import UserError
 
 DEFAULT_SCALE = "workstation"
 """The scale of new runs, if none is asked for."""
@@ -204,10 +204,7 @@ def _speeds(folders: Iterable[pathlib.Path]) -> tuple[float, float]:
     minutes = sum(run.wall_seconds for run in runs) / 60
     if not minutes:
         return 0.0, 0.0
-    return (
-        sum(run.actor_steps for run in runs) / minutes,
-        sum(run.learner_steps for run in runs) / minutes,
-    )
+    return tuple(sum(steps) / minutes for steps in list(zip(*runs))[1:])
 
 
 def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float]) -> float | None:
@@ -215,10 +212,9 @@ def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float
     if budget.minutes is not None:
         left.append(budget.minutes - progress.wall_seconds / 60)
     limits = (budget.actor_steps, budget.learner_steps)
-    done = (progress.actor_steps, progress.learner_steps)
     left += [
-        (limit - so_far) / speed
-        for limit, so_far, speed in zip(limits, done, speeds)
+        (limit - done) / speed
+        for limit, done, speed in zip(limits, progress[1:], speeds)
         if limit is not None and speed
     ]
     return max(0.0, min(left)) + _START_MINUTES if left else None

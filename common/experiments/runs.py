@@ -49,7 +49,7 @@ class KeptRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last start ended in order: it is not going on, nor was it killed."""
+        """True if its last start ended in order: it is not going on, nor was it killed."""
         return self._last_start.get("outcome") in IN_ORDER
 
     def reached(self, column: str) -> float:

@@ -16,7 +16,7 @@ _TOLERANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Proportional:
+class ProportionalSpeed:
     """A test whether what the experiment shows is proportional to a number of its settings.
 
     Attributes:
@@ -33,13 +33,13 @@ class Proportional:
     basis = Basis.RUNS
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """See `claims.Test`."""
+        """Implements `claims.Test`."""
         for scale in evidence.scales(paper):
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
             lines = pairs.lines_of(
                 runs, selection.clock(experiment), experiment.y, experiment.returns
             )
-            take = selection.final_of(experiment.y).take
+            take, _ = selection.final_of(experiment.y)
             points = [
                 (self.sizes[setting], take(line))
                 for (setting, _), of in lines.items()
@@ -58,12 +58,9 @@ class Proportional:
     def _conclude(
         self, points: np.ndarray, scale: str, crowded: Sequence[tuple[float, int]]
     ) -> Finding:
-        """Returns the finding.
+        """Returns the finding on [runs, 2] logarithms of size and value.
 
-        Args:
-          points: [runs, 2] logarithms of size and value.
-          scale: of the runs.
-          crowded: sizes above their machine's cores, with these.
+        `crowded` are the sizes above their machine's cores, with these cores.
         """
         line = stats.linregress(points[:, 0], points[:, 1])
         reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(points) - 2) * line.stderr

@@ -1,7 +1,6 @@
 """The runs that a figure, a table or a claim takes, and their final values."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -9,7 +8,6 @@ import pandas
 from common.experiments.paper import Experiment, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
 from common.experiments.scales import SMOKE
-from common.reporting import scores
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 FINAL = "the mean of a run's last tenth of values, at least two"
@@ -70,13 +68,7 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
 
 
 def nearest_scale(paper: Paper, kept: KeptRuns, experiment: Experiment | None = None) -> str | None:
-    """Returns the scale nearest to the paper's that has runs; None if there is none.
-
-    Args:
-      paper: of the runs.
-      kept: all runs.
-      experiment: only scales with runs of it count.
-    """
+    """Returns the scale nearest to the paper's that has runs (of the experiment), or None."""
     for scale in scales_of(paper, kept):
         runs = kept.of(paper.name, scale)
         if runs_of(experiment, runs) if experiment else runs:
@@ -111,17 +103,9 @@ def final_speed(values: pandas.Series) -> float:
     return float(np.average(values[is_late], weights=np.diff(ends, prepend=0.0)[is_late]))
 
 
-class FinalValue(NamedTuple):
-    """The way to take a column's final value, and its definition in words."""
-
-    take: Callable[[pandas.Series], float]
-    words: str
-
-
-def final_of(column: str) -> FinalValue:
-    """Returns the way to take the final value of an experiment's `y`."""
-    is_speed = column.endswith("_per_second")
-    return FinalValue(final_speed, _FINAL_SPEED) if is_speed else FinalValue(final, FINAL)
+def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
+    """Returns the function that takes a column's final value, and its definition in words."""
+    return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
 def human_normalised(
@@ -135,18 +119,7 @@ def human_normalised(
       references: scores of random play and of a human, as `Reported.atari_scores`.
 
     Raises:
-      ValueError: random and human scores of the game are not known.
+      KeyError: random and human scores of the game are not known.
     """
-    game = environment.removeprefix("atari:")
-    normalised = scores.human_normalised(
-        pandas.DataFrame([returns.to_numpy()], index=[game]),
-        references["random"],
-        references["human"],
-    )
-    return pandas.Series(normalised.loc[game].array, index=returns.index)
-
-
-def percent_of_human(environment: str, references: pandas.DataFrame) -> float:
-    """Returns what a point of an Atari game's score is, in percent of a human's."""
-    none, one = human_normalised(environment, pandas.Series([0.0, 1.0]), references)
-    return 100 * (one - none)
+    random, human = references.loc[environment.removeprefix("atari:")]
+    return (returns - random) / (human - random)

@@ -10,7 +10,7 @@ class Share:
     """A part of the tasks.
 
     Attributes:
-      words: for it.
+      words: for evidence.
       part: of the tasks.
       is_exceeded: more than that part is needed, not just as much.
     """
@@ -26,10 +26,10 @@ class Share:
 
 
 EACH = Share("each task", Fraction(1))
-"""For "uniformly", "never", "on both tasks"."""
+"""The share for "uniformly", "never", "on both tasks"."""
 MOST = Share("more than half of the tasks", Fraction(1, 2), is_exceeded=True)
-"""For "most" and "generally"."""
+"""The share for "most" and "generally"."""
 MANY = Share("a third of the tasks or more", Fraction(1, 3))
-"""For "many" and "often"; no paper says how many that are."""
+"""The share for "many" and "often"; no paper says how many that are."""
 SOME = Share("one task or more", Fraction(0), is_exceeded=True)
-"""For "some"."""
+"""The share for "some"."""

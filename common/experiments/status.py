@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.experiments.scales import same_value
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.user_error import UserError
 
-_PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
 IN_ORDER = ("finished", "stopped")
 """Outcomes of starts whose files are whole."""
 
@@ -26,8 +25,7 @@ class State(enum.StrEnum):
     UNUSABLE = "unusable"
 
 
-@dataclasses.dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """The last row of a run's learner.csv."""
 
     wall_seconds: float = 0
@@ -70,7 +68,7 @@ def look(directory: pathlib.Path, budget: Budget, identity: Mapping[str, str]) -
         progress = read_progress(directory)
         starts = files.read_starts()
         has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
-        if has_ended and budget.reached(**dataclasses.asdict(progress)):
+        if has_ended and budget.reached(*progress):
             return Status(State.FINISHED, progress)
         with files.hold():  # fails while another program runs it
             return Status(State.CUT, progress)
@@ -82,19 +80,10 @@ def read_progress(directory: pathlib.Path) -> Progress:
     """Returns what the run in `directory` has done so far.
 
     Raises:
-      CsvError, RunDirectoryError: the last row of its learner.csv is damaged.
+      CsvError: the last row of its learner.csv is damaged.
     """
-    path = RunDirectory(directory).learner_csv
-    row = csv_rows.last_row(path)
-    if row is None:
-        return Progress()
-    for name in _PROGRESS:
-        if not isinstance(row.get(name), int | float):
-            raise RunDirectoryError(
-                f"{path}, last whole line: {name} is {row.get(name)!r}, not a number: mend it, or "
-                f"move {directory} away"
-            )
-    return Progress(**{name: row[name] for name in _PROGRESS})
+    row = csv_rows.last_row(RunDirectory(directory).learner_csv, Progress._fields)
+    return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))
 
 
 def identity_of(flags: Iterable[str]) -> dict[str, str]:

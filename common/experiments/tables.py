@@ -19,19 +19,19 @@ class Table:
 
     Attributes:
       title: paper, name and title of the table.
+      note: sentences on ours.
       rows: the paper's numbers and ours.
       summary: sums up the rows; None if nothing does.
-      note: sentences on ours.
     """
 
     title: str
+    note: str
     rows: pandas.DataFrame
     summary: pandas.DataFrame | None
-    note: str
 
 
 def file_name(paper: str, name: str, scale: str | None) -> str:
-    """Returns "apex_table_2"; with "_smoke" if its runs are of that scale."""
+    """Returns "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
     stem = f"{paper}_{name.replace(' ', '_')}"
     return stem if scale in (None, scales.PAPER.name) else f"{stem}_{scale}"
 
@@ -43,14 +43,7 @@ def build(
     runs: Sequence[KeptRun],
     numbers: Reported,
 ) -> Table:
-    """Returns a table with ours beside the reported numbers.
-
-    Args:
-      paper: of the table.
-      experiment: the table.
-      scale: of the runs; None if there are none.
-      runs: of that scale.
-      numbers: that papers report.
+    """Returns a table with the numbers of one scale's runs, if any, beside the reported ones.
 
     Raises:
       ReportedError: the paper's text has no numbers of this table.
@@ -69,12 +62,11 @@ def build(
         columns[name] = texts[name].fillna("")
         if ours and name in ours.columns:
             columns |= _ours(name, texts[name], values[name], cells, ours)
-    rows = pandas.DataFrame(columns, index=texts.index).rename_axis("")
     return Table(
         f"{paper.title}, {experiment.name}: {experiment.title}",
-        rows,
-        ours.summary(values, experiment, runs, numbers) if ours else None,
         _note(paper, experiment, scale, bool(cells), runs),
+        pandas.DataFrame(columns, index=texts.index).rename_axis(""),
+        ours.summary(values, experiment, runs, numbers) if ours else None,
     )
 
 
@@ -107,44 +99,39 @@ def _ours(
     """Returns the columns that follow the reported one."""
     digits = max((len(text.partition(".")[2]) for text in texts.dropna()), default=0)
     prefix = f"{name}: " if len(ours.columns) > 1 else ""
-    columns: dict[str, list[str]] = {OURS: [], DIFFERENCE: []}
-    if ours.is_of_runs:
-        columns |= {FRAMES: [], SEEDS: []}
+    rows = []
     for row in texts.index:
-        cell = cells.get((row, name))
-        filled = {}
-        if cell is not None:
-            difference = cell.value - numbers[row]
-            filled = {
-                OURS: f"{cell.value:.{digits}f}",
-                DIFFERENCE: "" if pandas.isna(difference) else f"{difference:+.{digits}f}",
-                FRAMES: "" if cell.frames is None else f"{cell.frames:,.0f}",
-                SEEDS: "" if cell.seeds is None else str(cell.seeds),
-            }
-        for column, values in columns.items():
-            values.append(filled.get(column, ""))
-    return {prefix + column: values for column, values in columns.items()}
+        cell, difference = cells.get((row, name)), ""
+        if cell is not None and not pandas.isna(numbers[row]):
+            difference = f"{cell.value - numbers[row]:+.{digits}f}"
+        rows.append(
+            ["", "", "", ""]
+            if cell is None
+            else [f"{cell.value:.{digits}f}", difference, _text(cell.frames), _text(cell.seeds)]
+        )
+    names = (OURS, DIFFERENCE, FRAMES, SEEDS) if ours.is_of_runs else (OURS, DIFFERENCE)
+    return {prefix + one: list(column) for one, column in zip(names, zip(*rows))}
+
+
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"
 
 
 def _note(
     paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool, runs: Sequence[KeptRun]
 ) -> str:
     tasks = {run.environment for run in selection.runs_of(experiment, runs)}
-    words = []
-    obstacle = paper.obstacle(experiment)
-    if obstacle:
-        words.append(obstacle)
-    elif experiment.runs and not has_ours and tasks:
-        words.append(
-            f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
-            f"{scale}: not enough for numbers of ours"
+    words = paper.obstacle(experiment)
+    if not words and has_ours and scale is not None:
+        words = f"runs of the scale {scale}"
+    elif not words and experiment.runs and not has_ours:
+        words = (
+            f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale {scale}: "
+            "not enough for numbers of ours"
+            if tasks
+            else "no runs yet: the columns of ours are empty"
         )
-    elif experiment.runs and not has_ours:
-        words.append("no runs yet: the columns of ours are empty")
-    elif scale is not None and has_ours:
-        words.append(f"runs of the scale {scale}")
-    words += [experiment.note] if experiment.note else []
-    sentences = [f"{captions.capital(word)}." for word in words]
+    sentences = [f"{captions.capital(one)}." for one in (words, experiment.note) if one]
     if experiment.runs and experiment.ours:
         sentences.append(f"Ours: {captions.small(captions.what(experiment))}")
     return " ".join(sentences)

@@ -1,1 +1,1 @@
-"""Drawing: pages, panels, bars and colours."""
+"""Pages of figures: panels, bars and colours."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 
+from common.figures import figure_page
 from common.figures.palette import Style
 
 
@@ -44,9 +45,6 @@ def draw(
       caption: text below.
       path: of the files, without suffix.
     """
-    # Imported here because most processes that import this package do not draw.
-    from common.figures import figure_page
-
     page = figure_page.Page([figure_page.Block(1, 1, share=True)], wide=len(groups) > 3)
     ((place,),) = page.blocks
     place.grid(False, axis="x")

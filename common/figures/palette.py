@@ -12,7 +12,7 @@ _DASHES = ("--", ":", "-.")
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How a line is drawn.
+    """The style of a line.
 
     Attributes:
       color: "#RRGGBB".
@@ -27,7 +27,7 @@ class Style:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How a setting appears in figures.
+    """The look of a setting in figures.
 
     Attributes:
       label: text in legends.

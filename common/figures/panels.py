@@ -4,8 +4,10 @@ from collections.abc import Sequence
 import dataclasses
 import pathlib
 
+from matplotlib.ticker import MaxNLocator
 import numpy as np
 
+from common.figures import figure_page
 from common.figures.palette import Style
 from common.reporting.curves import count_text
 
@@ -66,7 +68,7 @@ class Axes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class PanelGroup:
     """Panels with the same axes: a whole figure, a half of it, or a row."""
 
     panels: tuple[Panel, ...]
@@ -85,15 +87,14 @@ _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
 
 
-def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) -> list[pathlib.Path]:
+def draw(
+    parts: Sequence[PanelGroup], title: str, caption: str, path: pathlib.Path
+) -> list[pathlib.Path]:
     """Draws the panels, and returns the files: `path` with the suffixes .png and .pdf.
 
     Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
     with different curves have a legend each beside them, else there is one for all.
     """
-    # Imported here because most processes that import this package do not draw.
-    from common.figures import figure_page
-
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
     if are_rows:
@@ -116,14 +117,9 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
         above, below = (parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)])
         same_titles = [one.title for one in above.panels] == [one.title for one in part.panels]
         same_unit = _unit(below) == _unit(part)
-        look = _Look(
-            width,
-            figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
-            max(2, 8 - columns),
-            has_titles=not (are_rows and number and same_titles),
-            has_unit=not (are_rows and number < len(parts) - 1 and same_unit),
-        )
-        legends.append(_draw_part(places, part, look, marks))
+        has_titles = not (are_rows and number and same_titles)
+        has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
+        legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
@@ -141,40 +137,28 @@ def draw(parts: Sequence[Part], title: str, caption: str, path: pathlib.Path) ->
     return page.save(title, together | marks, caption, path)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Look:
-    """How a part is drawn.
+def _draw_part(
+    places,
+    part: PanelGroup,
+    width: int,
+    columns: int,
+    marks: dict,
+    has_titles: bool,
+    has_unit: bool,
+) -> dict:
+    """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
 
-    Attributes:
-      columns: of its grid.
-      title_size: points.
-      num_ticks: the most on the horizontal axis.
-      has_titles: whether its panels show their titles.
-      has_unit: whether it shows the unit of the horizontal axis.
+    The page has `columns` of panels; the more there are, the smaller is the text.
     """
-
-    columns: int
-    title_size: float
-    num_ticks: int
-    has_titles: bool
-    has_unit: bool
-
-
-def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
-    """Draws the panels of a part, adds to `marks`, and returns {label: line}."""
-    from matplotlib.ticker import MaxNLocator
-
-    from common.figures import figure_page
-
     axes = part.axes
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        if look.has_titles:
+        if has_titles:
             place.set_title(
                 panel.title,
                 pad=3,
-                fontsize=look.title_size,
+                fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
                 color="black" if panel.curves else figure_page.GREY,
             )
         legend |= _draw_curves(place, panel, size)
@@ -199,12 +183,12 @@ def _draw_part(places, part: Part, look: _Look, marks: dict) -> dict:
         if axes.y_limits is not None:
             low, high = axes.y_limits
             place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
-        place.xaxis.set_major_locator(MaxNLocator(look.num_ticks, steps=[1, 2, 3, 5, 10]))
+        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))
-        if number % look.columns == 0:
+        if number % width == 0:
             place.set_ylabel(axes.y_label, fontsize=figure_page.NORMAL)
-        if look.has_unit and number + look.columns >= len(part.panels):
+        if has_unit and number + width >= len(part.panels):
             place.set_xlabel(unit, fontsize=figure_page.NORMAL)
             place.tick_params(labelbottom=True)
     for place in places[len(part.panels) :]:
@@ -251,7 +235,7 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
     return drawn
 
 
-def _unit(part: Part) -> tuple[str, float]:
+def _unit(part: PanelGroup) -> tuple[str, float]:
     """Returns the label of the horizontal axis and the size of its unit."""
     if part.axes.x_column in _X_LABELS:
         return _X_LABELS[part.axes.x_column], 1

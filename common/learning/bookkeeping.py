@@ -84,7 +84,9 @@ class Bookkeeping:
         self._checkpoints = Checkpoints(run.checkpoints, {"learner": learner, "progress": saved})
         if self._checkpoints.restore():
             logging.info("resumed at learner step %d", int(learner.steps))
-        last = csv_rows.last_row(run.learner_csv)
+        last = csv_rows.last_row(
+            run.learner_csv, ("wall_seconds", "actor_steps", "parameter_version")
+        )
         known = (last["wall_seconds"], last["actor_steps"]) if last else ()
         self.counters = Counters(saved, *known)
         if last:

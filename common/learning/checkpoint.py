@@ -61,8 +61,8 @@ class Checkpoints:
         after a kill or a power cut the newest checkpoint is readable.
 
         Raises:
-          tf.errors.OpError: the files cannot be written; the previous checkpoint stays.
-          OSError: likewise, such as on a full disk.
+          tf.errors.OpError: TensorFlow cannot write the files; the previous checkpoint stays.
+          OSError: the disk is full, for example; the previous checkpoint stays.
         """
         self._remove_partial_files()
         saves = _saves(self._directory)
@@ -157,11 +157,11 @@ def _readable_errors(path: pathlib.Path) -> Iterator[None]:
     # TensorFlow's readers raise any of these for a truncated file.
     except (tf.errors.OpError, IndexError, ValueError, AssertionError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".: ")
-        former = [save for save in _saves(path.parent) if save != path]
+        others = [save for save in _saves(path.parent) if save != path]
         files = ", ".join(sorted(file.name for file in path.parent.glob(f"{path.name}.*")))
         raise CheckpointError(
             f"the checkpoint {path} cannot be read because a file is damaged or missing "
-            f"({reason}): " + _way_out(path.parent, former, f"remove {files} and {_NAMES_FILE}")
+            f"({reason}): " + _way_out(path.parent, others, f"remove {files} and {_NAMES_FILE}")
         ) from None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from absl import flags
 
 from common.reporting.budget import Budget
+from common.reporting.user_error import UserError
 
 ENVIRONMENT = flags.DEFINE_string(
     "environment",
@@ -101,7 +102,7 @@ _RECORDED_ELSEWHERE = (
 )
 
 
-class UsageError(ValueError):
+class UsageError(UserError):
     """A flag or an environment that cannot be; the message is one line that names it."""
 
 

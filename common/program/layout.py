@@ -1,4 +1,4 @@
-"""Layouts: the processes that a run consists of. This module does not import TensorFlow."""
+"""Layouts, which describe the processes of a run. This module does not import TensorFlow."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -6,27 +6,35 @@ import importlib
 from typing import Any
 
 from common.cluster.topology import Job, Topology
+from common.reporting.user_error import UserError
 
 FlagValues = Mapping[str, Any]
 """Values of a layout's own flags, by name."""
 
 
-class LayoutError(ValueError):
-    """Flags or a cluster that a layout cannot have; one line that says what to do."""
+def imported(name: str) -> Any:
+    """Returns what "module:name" names; whatever the module imports is imported only now."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class LayoutError(UserError):
+    """Error of flags or a cluster that do not fit a layout; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Role(Job):
-    """A job of a layout, and what a task of it is.
+    """A job of a layout with everything that is needed to run its tasks.
 
     Attributes:
-      run: "module:function" of the process, called with a `common.roles.run_context.RunContext`.
-      local_tasks: how many a local run starts, given the values of the layout's flags.
-      threads: of a task, given the values of the layout's flags and the usable cores.
-      acts: whether its tasks share the paper's actors among them.
-      uses_gpu: whether a task may use a GPU; no other does.
-      outlives_keeper: whether a local run waits for its tasks after the run has been finished.
-      replay_share: the part of the replay memory that a task holds.
+      run: "module:function" that a task runs; the function gets a
+        `common.roles.run_context.RunContext`.
+      local_tasks: number of tasks in a local run, given the values of the layout's flags.
+      threads: threads of a task, given the values of the layout's flags and the usable cores.
+      acts: whether its tasks share the paper's actors.
+      uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
+      outlives_keeper: whether a local run waits for its tasks after the run is over.
+      replay_share: fraction of the replay memory that a task holds, from 0 to 1.
     """
 
     run: str = ""
@@ -38,25 +46,24 @@ class Role(Job):
     replay_share: Callable[[Topology], float] = lambda topology: 0.0
 
     def function(self) -> Callable[[Any], None]:
-        """Imports the function that a task runs, and with it TensorFlow."""
-        module, _, name = self.run.partition(":")
-        return getattr(importlib.import_module(module), name)
+        """Imports the function that a task runs, and TensorFlow with it."""
+        return imported(self.run)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The processes of a run and how they are connected.
+    """The processes of a run and their connections.
 
     Attributes:
-      name: for people.
-      roles: the one that keeps the run first: its counters, limits, checkpoints and files.
-      flags: names of the flags that programs of this layout have and others do not.
-      acting_flag: the one among them that says how many tasks share the actors, where the cluster
+      name: shown in messages.
+      roles: the roles. The first one keeps the run: its counters, limits, checkpoints and files.
+      flags: names of the flags that only programs of this layout have.
+      acting_flag: name of the flag among them that gives the number of acting tasks if the cluster
         does not list these tasks.
-      local_values: values of those flags in a local run, where the user gives none: a function of
-        the values given, the number of actors and the usable cores.
-      check: raises LayoutError if a run cannot have so many tasks, by job; jobs whose number is not
-        known are left out.
+      local_values: returns defaults of these flags in a local run, given the flags' values, the
+        number of actors and the usable cores.
+      check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
+        unknown number are missing from the mapping.
     """
 
     name: str
@@ -73,7 +80,7 @@ class Layout:
 
     @property
     def last_role(self) -> Role:
-        """The role whose end is the end of everything that a run does."""
+        """The role that ends last."""
         return next((role for role in self.roles if role.outlives_keeper), self.keeper)
 
     @property
@@ -85,32 +92,37 @@ class Layout:
         """Returns the role of a job.
 
         Raises:
-          LayoutError: there is none.
+          LayoutError: the layout has no such role.
         """
         for role in self.roles:
             if role.name == job:
                 return role
         names = ", ".join(role.name for role in self.roles)
         raise LayoutError(
-            f"--role={job} is not of this setting's layout, {self.name}: its roles are {names}"
+            f"--role={job} is not in this setting's layout, {self.name}: use one of {names}"
         )
 
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
-        """Returns the actors of one of the tasks that act, as evenly as possible.
+        """Returns the actors of an acting task; tasks share the actors as evenly as possible.
+
+        Args:
+          index: of the task, from 0.
+          tasks: number of acting tasks, 0 if it is unknown.
+          num_actors: number of actors in the whole run.
 
         Raises:
-          LayoutError: the number of tasks is not known, above the number of actors, or not above
-            the index.
+          LayoutError: the number of tasks is unknown, larger than the number of actors, or not
+            larger than the index.
         """
         job = self.acting_role.name
         if not tasks:
             raise LayoutError(
                 f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
-                "say how many processes share the actors"
+                "give the number of processes that share the actors"
             )
         if tasks > num_actors:
             raise LayoutError(
-                f"there are {tasks} tasks of {job} for --num_actors={num_actors}: have fewer, or "
+                f"there are {tasks} tasks of {job} for --num_actors={num_actors}: start fewer, or "
                 "raise --num_actors"
             )
         if index >= tasks:

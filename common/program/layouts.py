@@ -1,4 +1,4 @@
-"""The layouts of several papers, with their flags. This module does not import TensorFlow."""
+"""Layouts that several papers share, with their flags. This module does not import TensorFlow."""
 
 from collections.abc import Mapping
 
@@ -10,34 +10,34 @@ from common.replay.key_layout import MAX_SHARDS
 flags.DEFINE_integer(
     "actor_processes",
     None,
-    "Processes that share the actors among them; each evaluates the policies of its actors as one "
-    "batch. The same for all roles. Default: with --role=local one for every second core, or as "
-    "many as --replay_shards if that is more; else the actors that TF_CONFIG lists. Not in the "
+    "Processes that share the actors; each runs the policies of its actors as one batch. Give all "
+    "roles the same value. Default: with --role=local one for every second core, or as many as "
+    "--replay_shards if that is more; otherwise the number of actor tasks in TF_CONFIG. Not in the "
     "paper (a core for each actor).",
     lower_bound=1,
 )
 flags.DEFINE_integer(
     "learner_threads",
     None,
-    "Threads of the learner. Default: with --role=local the cores that the actor processes leave "
-    "over, else all: threads that wait for each other lose more to actors on their cores than they "
-    "gain. Not in the paper (a GPU).",
+    "Threads of the learner. Default: with --role=local the cores that the actor processes do not "
+    "use, because threads that share cores with actors slow each other down; otherwise all cores. "
+    "Not in the paper (a GPU).",
     lower_bound=1,
 )
 flags.DEFINE_enum(
     "replay",
     "process",
     ["process", "learner"],
-    "With --role=local, where the replay memory is: in a process of its own, as in the paper "
-    "(Ape-X section 3), or in the learner's, which saves the calls between them.",
+    "With --role=local, the place of the replay memory: a process of its own, as in the paper "
+    "(Ape-X section 3), or the learner's process, which saves the calls between the two.",
 )
 flags.DEFINE_integer(
     "replay_shards",
     1,
-    "With --role=local, processes that share the replay memory among them; each actor process adds "
-    "to one of them, the learner draws from all. They fill evenly only if as many actors, of equal "
-    "speed, add to each. Otherwise TF_CONFIG lists them. Not in the paper (one replay server, "
-    "Ape-X section 3).",
+    "With --role=local, processes that share the replay memory. Each actor process adds to one of "
+    "them; the learner samples from all. They fill evenly only if the same number of equally fast "
+    "actors adds to each. With other roles TF_CONFIG lists them. Not in the paper (one replay "
+    "server, Ape-X section 3).",
     lower_bound=1,
     upper_bound=MAX_SHARDS,
 )
@@ -57,11 +57,11 @@ def _replay_tasks(values: FlagValues) -> int:
 
 
 def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
-    """Gives the learner the cores that the actor processes leave over."""
+    """Returns defaults that give the learner the cores without an actor process."""
     if values["replay"] == "learner" and values["replay_shards"] > 1:
         raise LayoutError(
-            f"--replay_shards is {values['replay_shards']}, but with --replay=learner there is one "
-            "memory, in the learner's process: leave one of them out"
+            f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
+            "memory in the learner's process: drop one of the two flags"
         )
     processes = values["actor_processes"] or min(
         num_actors, max(cores // 2, values["replay_shards"])
@@ -74,9 +74,9 @@ def _check_shards(tasks: Mapping[str, int]) -> None:
     replays, processes = tasks.get("replay", 0), tasks.get("actor", 0)
     if processes and replays > processes:
         raise LayoutError(
-            f"there are {replays} replays, but each actor process adds to one of them and there "
-            f"are {processes}: have fewer replays (--replay_shards, or the replay tasks of "
-            "TF_CONFIG), or raise --actor_processes"
+            f"there are {replays} replay processes for {processes} actor processes, each of which "
+            "adds to one of them: lower --replay_shards (or the replay tasks in TF_CONFIG), or "
+            "raise --actor_processes"
         )
 
 
@@ -117,7 +117,7 @@ DISTRIBUTED = Layout(
     local_values=_local_values,
     check=_check_shards,
 )
-"""A learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
+"""Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
 
 ONE_PROCESS = Layout(
     "one process",
@@ -139,4 +139,4 @@ ONE_PROCESS = Layout(
         "learner_threads": values["learner_threads"] or cores
     },
 )
-"""A process that acts and learns in turns and keeps the replay, as DDPG does (D4PG section 4.1)."""
+"""Layout with one process that acts, stores and learns in turns, as in DDPG (D4PG section 4.1)."""

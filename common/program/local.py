@@ -1,4 +1,4 @@
-"""A run on this machine, as the person in front of it sees it."""
+"""A run on this machine: its processes, its progress line and its result."""
 
 import time
 
@@ -6,21 +6,24 @@ from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.processes import StopRequest
 from common.program.layout import Layout
-from common.reporting import csv_rows, result
+from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
 _STOP_SECONDS = 60.0
 _NEWS_SECONDS = 15.0
-"""A learner that writes a row every five seconds is busy otherwise, or down, when none came."""
+"""Age at which the last row is out of date. Rows come every five seconds unless the learner is down
+or busy with something else."""
+_IDLE_SECONDS = 30.0
+"""Actors that wait for the learner's credit still act more often."""
 _LAST_EVALUATION_SECONDS = 1800.0
-"""How long the run waits for roles that outlive its keeper."""
+"""Longest wait for roles that outlive the role that keeps the run."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
 class LocalRun:
-    """The processes of a run: starts them, shows their progress, stops them, prints the result."""
+    """Local run: starts processes, shows their progress, stops them and prints the result."""
 
     def __init__(
         self,
@@ -34,12 +37,12 @@ class LocalRun:
         """Prepares the run.
 
         Args:
-          directory: of the run.
-          layout: names the role that keeps the run, and those that outlive it.
-          limits: of the run.
+          directory: the run's directory.
+          layout: the run's layout.
+          limits: the run is over when it reaches one of them.
           min_replay_size: items in the replay before the first update.
-          title: agent and environment, for people.
-          stop: tells when the run is asked to stop.
+          title: names of agent and environment, to print.
+          stop: the request to stop the run.
         """
         self._directory = directory
         self._layout = layout
@@ -47,16 +50,20 @@ class LocalRun:
         self._min_replay_size = min_replay_size
         self._title = title
         self._stop = stop
-        row = csv_rows.last_row(directory.learner_csv)
+        row = csv_rows.last_row(directory.learner_csv, columns.PROGRESS)
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
         self._has_news = False
+        self._actor_steps, self._acted_at = 0, self._seen_at
 
     def run(self, cluster: LocalCluster) -> None:
-        """Returns when the run is over, or was stopped by a signal in good order.
+        """Runs the processes until the run is over or a stop is requested.
+
+        Args:
+          cluster: the processes, not started yet.
 
         Raises:
-          ClusterError: a role failed for good; the message ends with the last lines of its log.
+          ClusterError: a role failed for good. The message ends with the last lines of its log.
         """
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
@@ -75,7 +82,7 @@ class LocalRun:
         print(result.of(self._directory, self._title, finished), flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine) -> str | None:
-        """Waits for the end of the run; returns the failure that ended it, if one did."""
+        """Waits for the end of the run; returns the failure that ended it, or None."""
         last = [role.name for role in self._layout.roles if role.outlives_keeper]
         finished_at = None
         while not self._stop.wait(0.5):
@@ -95,21 +102,26 @@ class LocalRun:
         return None
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
-        row = csv_rows.last_row(self._directory.learner_csv)
+        row = csv_rows.last_row(self._directory.learner_csv, columns.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
             self._has_news = True
+            if row["actor_steps"] != self._actor_steps:
+                self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
         silence = time.monotonic() - self._seen_at
         elapsed = max(self._last_wall, 0.0) + silence
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
         is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running
         if row is not None and not is_fresh:
-            row |= dict.fromkeys(_SPEEDS)  # those of the last row are not those of this moment
+            row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
             if self._is_over(row, elapsed):
                 notes.append("waiting for the last evaluation")
             elif silence >= _NEWS_SECONDS:
                 notes.append(f"no news from the {keeper} for {silence:.0f}s")
+        idle = time.monotonic() - self._acted_at
+        if is_fresh and idle >= _IDLE_SECONDS:
+            notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
@@ -118,12 +130,12 @@ class LocalRun:
 
 
 def _has_ended(state: ProcessState) -> bool:
-    """Returns whether a role has done all there was to do."""
+    """Returns whether a process has finished its work."""
     return not state.running and state.exit_code == 0
 
 
 def _note(name: str, index: int, state: ProcessState) -> str:
-    """Returns words about a role's process; none if it has run from the start."""
+    """Returns a note about restarts of a process, "" if it has run without any."""
     down = "down" if not state.running and state.exit_code != 0 else ""
     times = f"restarted {state.restarts}x" if state.restarts else ""
     words = " and ".join(filter(None, [times, down]))

@@ -7,7 +7,6 @@ sets its threads before either reads them.
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
@@ -29,13 +28,11 @@ from common.config import Config, Settings
 from common.program import flags as flags_lib
 from common.program import resources
 from common.program.flags import UsageError
-from common.program.layout import FlagValues, Layout, LayoutError
-from common.program.local import LocalRun
+from common.program.layout import FlagValues, Layout, imported
 from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
-from common.reporting import result
 from common.reporting.command_line import exit_with, fail
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory
 
 _START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
@@ -58,7 +55,8 @@ class AgentProgram:
       num_actors_help: of that flag.
       layouts: that the settings may have.
       layout: the one that a configuration has.
-      require: raises ValueError, in one line, if the agent cannot act in such an environment.
+      require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
+        environment of a spec; without TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
       num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
@@ -73,7 +71,7 @@ class AgentProgram:
     num_actors_help: str
     layouts: tuple[Layout, ...]
     layout: Callable[[Any], Layout]
-    require: Callable[[Any], None]
+    require: str
     bytes_per_step: Callable[[Any, Any, Any], float]
     num_frames: int | None = None
 
@@ -154,7 +152,7 @@ def start(program: AgentProgram) -> None:
             _ROLES.get(flags_lib.ROLE.value, _run_role)(run)
         except ClusterError as error:
             fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
-        except (RunDirectoryError, UsageError, LayoutError) as error:
+        except UserError as error:
             fail(str(error))
         except KeyboardInterrupt:
             fail("interrupted twice: ended without waiting for a last checkpoint")
@@ -222,7 +220,10 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
     finally:
         logging.set_verbosity(verbosity)
     spec = EnvironmentSpec.of(environment)
-    _require(run.program.require, spec)
+    try:
+        imported(run.program.require)(spec)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     replay_bytes = 0
     if share:
         steps = getattr(run.config, "replay_capacity", 0)
@@ -235,13 +236,6 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
     return spec, replay_bytes
 
 
-def _require(condition: Callable[[Any], None], spec) -> None:
-    try:
-        condition(spec)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def _check_resources(run: _Run, replay_bytes: int) -> str:
     """Returns a line on what this machine has to hold; raises ClusterError if it cannot."""
     return resources.check(replay_bytes, run.directory.path, flags_lib.IGNORE_RESOURCES.value)
@@ -249,6 +243,9 @@ def _check_resources(run: _Run, replay_bytes: int) -> str:
 
 def _run_local(run: _Run) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
+    from common.program.local import LocalRun
+    from common.reporting import result
+
     stop = StopRequest().install()
     directory = run.directory
     local_run = LocalRun(
@@ -371,8 +368,7 @@ def _run_role(run: _Run) -> None:
         },
     }
     try:
-        module, _, name = run.program.agent_class.partition(":")
-        agent = getattr(importlib.import_module(module), name)(run.config, run.setting)
+        agent = imported(run.program.agent_class)(run.config, run.setting)
         credentials = Credentials(token, role.name, identity)
         _greet(partners, credentials)
         context = RunContext(
@@ -399,6 +395,8 @@ def _run_role(run: _Run) -> None:
     except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
+        from common.reporting import result
+
         print(result.of(run.directory, run.title, finished=True), flush=True)
     sys.exit(stop.exit_code)
 

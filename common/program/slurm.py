@@ -1,9 +1,9 @@
-"""The tasks of a Slurm step as the roles of a run.
+"""Assignment of the tasks of a Slurm step to the roles of a run.
 
     srun python -m binaries.d4pg --role=slurm --environment=... --workdir=...
 
-Each role of the layout gets as many tasks as in a local run, and the acting role all that are left.
-A token for all comes from the environment, see `common.cluster.token`.
+Each role of the layout gets as many tasks as in a local run; the acting role gets all others. The
+cluster's token comes from the environment; see `common.cluster.token`.
 """
 
 import os
@@ -13,19 +13,19 @@ from common.cluster.topology import Topology
 from common.program.layout import FlagValues, Layout
 
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
-"""A job's ports follow from its number, so that jobs on one node seldom meet; Linux gives those
-above to clients."""
+"""Ports per Slurm job and their range. The job's number selects its ports, so that jobs on the same
+node rarely collide. Linux assigns higher ports to clients."""
 
 
 def topology(layout: Layout, values: FlagValues) -> Topology:
-    """Returns this task's place, from the variables that Slurm sets.
+    """Returns the cluster and this process's task, from the variables that Slurm sets.
 
     Args:
-      layout: of the run.
-      values: of the layout's own flags.
+      layout: the run's layout.
+      values: values of the layout's own flags.
 
     Raises:
-      ClusterError: this is no Slurm step, or it has another number of tasks than the layout needs.
+      ClusterError: this is not a Slurm step, or its number of tasks does not fit the layout.
     """
     num_tasks = _number("SLURM_STEP_NUM_TASKS")
     acting = layout.acting_role
@@ -42,13 +42,14 @@ def topology(layout: Layout, values: FlagValues) -> Topology:
     job_number = _number("SLURM_JOB_ID")
     port = _FIRST_PORT + _PORTS * (job_number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
     local = _number("SLURM_LOCALID")
-    import tensorflow as tf  # takes seconds, so a mistake comes before
+    import tensorflow as tf  # takes seconds, so mistakes are reported first
 
     try:
         resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
             jobs={name: count for name, count in jobs.items() if count},
             port_base=port,
-            # It leaves out tasks that get no GPU, so each seems to get one; Slurm gives the real.
+            # The resolver drops tasks without a GPU, so it is told that each has one. Slurm itself
+            # assigns the real GPUs.
             gpus_per_node=num_tasks,
             gpus_per_task=1,
             auto_set_gpu=False,
@@ -56,19 +57,19 @@ def topology(layout: Layout, values: FlagValues) -> Topology:
         cluster = resolver.cluster_spec().as_dict()
     except (RuntimeError, ValueError) as error:
         raise ClusterError(f"Slurm's variables do not describe a step: {error}") from None
-    # Not by the resolver's rank: it sorts nodes by name, which need not be Slurm's order.
+    # The resolver's rank is no help: it sorts nodes by name, which need not be Slurm's order.
     own = f"{os.environ.get('SLURMD_NODENAME')}:{port + local}"
     for job, addresses in cluster.items():
         if own in addresses:
             return Topology(layout.roles, cluster, job, addresses.index(own))
     raise ClusterError(
-        f"this task would be {own}, which is none of the step's: SLURMD_NODENAME and SLURM_LOCALID "
-        "must be those that srun sets"
+        f"this task would be {own}, which does not belong to the Slurm step: keep the values of "
+        "SLURMD_NODENAME and SLURM_LOCALID that srun sets"
     )
 
 
 def _number(variable: str) -> int:
     text = os.environ.get(variable, "")
     if not text.isdigit():
-        raise ClusterError(f"{variable} is {text!r}, no number: start this with srun")
+        raise ClusterError(f"{variable} is {text!r}, not a number: start this program with srun")
     return int(text)

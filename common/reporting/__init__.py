@@ -1,1 +1,1 @@
-"""What a run leaves behind and shows: CSV rows, TensorBoard, progress, run record, curves."""
+"""The files of runs and what programs print: CSV rows, records, TensorBoard, progress, errors."""

@@ -27,6 +27,9 @@ ACTING = (
     "parameter_age_steps",
 )
 
+PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
+"""The columns of learner.csv that say how far a run is."""
+
 LIVES = ("first_actor", "last_actor")
 
 LEARNER = (

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import NoReturn
 
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +54,8 @@ def exit_with(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except errors as error:
-        fail(str(error))
+        is_of_a_file = isinstance(error, OSError) and error.filename
+        fail(f"{error.filename}: {error.strerror}" if is_of_a_file else str(error))
     sys.exit(code)
 
 

@@ -14,9 +14,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
 import numpy as np
 
-from common.reporting.errors import UserError
+from common.reporting.disk import disk_full
+from common.reporting.user_error import UserError
 
 if TYPE_CHECKING:
     import pandas
@@ -47,7 +49,7 @@ class CsvRows:
             pass
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Appends one row.
+        """Appends one row; skips it, with a warning, while the disk is full.
 
         Args:
           row: a scalar for each column, in any order: Python, NumPy or an eager tensor. None
@@ -55,15 +57,21 @@ class CsvRows:
 
         Raises:
           ValueError: a column is missing or unknown, or a value is no scalar or has a line break.
-          OSError: the row could not be written whole; the file is as it was before.
+          OSError: another error than a full disk. The file is as it was before.
         """
         if row.keys() != set(self._columns):
             missing = [name for name in self._columns if name not in row]
             unknown = [name for name in row if name not in self._columns]
             raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
-        with self._locked() as file:
-            _write_whole(file, self._path, line)
+        try:
+            with self._locked() as file:
+                _write_whole(file, self._path, line)
+        except OSError as error:
+            reason = disk_full(error)
+            if not reason:
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -89,10 +97,9 @@ class CsvRows:
             # Empty, or whoever made it died within the header.
             os.ftruncate(file, 0)
             _write_whole(file, self._path, self._header)
-        elif os.pread(file, 1, size - 1) != b"\n":
-            tail_start = max(0, size - _TAIL_BYTES)
-            tail = os.pread(file, _TAIL_BYTES, tail_start)
-            os.ftruncate(file, tail_start + tail.rindex(b"\n") + 1)
+        elif os.pread(file, 1, size - 1) != b"
+":
+            os.ftruncate(file, _line_break(file, size) + 1)
 
 
 def numbered_rows(
@@ -158,30 +165,61 @@ def read_numbers(
     return pandas.DataFrame(values, columns=list(columns), dtype=float)
 
 
-def last_row(path: str | os.PathLike) -> dict[str, Any] | None:
+def last_row(
+    path: str | os.PathLike, numbers: Sequence[str] = ()
+) -> dict[str, Any] | None:
     """Returns the last whole row, or None if there is none yet; reads only the file's two ends.
+
+    Args:
+      path: the file; a torn last line is left out.
+      numbers: columns that must hold numbers.
 
     Returns:
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
 
     Raises:
-      CsvError: the row has more or fewer cells than the header.
+      CsvError: the row has more or fewer cells than the header, or no number in one of `numbers`,
+        or the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
             header = _fields(file.readline().decode(errors="replace").rstrip("\n"))
-            after_header = file.tell()
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(after_header, size - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except FileNotFoundError:
+            end = _line_break(file.fileno(), os.fstat(file.fileno()).st_size)
+            begin = _line_break(file.fileno(), end)
+            line = os.pread(file.fileno(), end - begin - 1, begin + 1).decode(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    if not lines:
+    except OSError as error:
+        raise CsvError(
+            f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
+        ) from None
+    if begin < 0:
         return None
-    cells = _fields(lines[-1])
+    cells = _fields(line)
     if len(cells) != len(header):
-        raise CsvError(f"{path}: {len(cells)} cells for {len(header)} columns in the last line")
-    return {name: _value(cell) for name, cell in zip(header, cells)}
+        raise CsvError(
+            f"{path}: {len(cells)} cells for {len(header)} columns in the last line: remove the "
+            "line to go on from the row before it"
+        )
+    row = {name: _value(cell) for name, cell in zip(header, cells)}
+    for name in numbers:
+        if not isinstance(row.get(name), int | float):
+            raise CsvError(
+                f"{path}: {name} is {row.get(name)!r} in the last line, not a number: remove the "
+                "line to go on from the row before it, or give another --workdir"
+            )
+    return row
+
+
+def _line_break(file: int, end: int) -> int:
+    """Returns the position of the last line break before `end`, -1 if there is none."""
+    while end > 0:
+        begin = max(0, end - _TAIL_BYTES)
+        found = os.pread(file, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found
+        end = begin
+    return -1
 
 
 def _parsed(path: str | os.PathLike) -> tuple[list[str], list[tuple[int, list[str]]]]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from common.reporting.csv_rows import read_rows
-from common.reporting.errors import UserError
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 COLORS = (
     "#0072B2",  # blue

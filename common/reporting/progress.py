@@ -15,7 +15,7 @@ _BAR_WIDTHS = (24, 16, 10)
 
 
 class ProgressLine:
-    """What is left of a run, its speeds and its last evaluation, on one line redrawn in place.
+    """The rest of a run, its speeds and its last evaluation, on one line redrawn in place.
 
     A stream that is no terminal gets a whole line every 15 s instead. Of the budget's limits the
     line shows the one that the run is nearest to.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 
 from common.reporting.csv_rows import numbered_rows
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 DIRECTORY = Path(__file__).parents[2] / "results" / "reported"
 COLUMNS = ("paper", "source", "row", "column", "value", "unit")

@@ -1,6 +1,6 @@
 """The result of a run: its last evaluation and its learning curve."""
 
-from common.reporting import csv_rows
+from common.reporting import columns, csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
@@ -34,8 +34,8 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
 
     learner.csv says so, or run.json where the role that keeps the run writes no learner.csv.
     """
-    row = csv_rows.last_row(run.learner_csv)
+    row = csv_rows.last_row(run.learner_csv, columns.PROGRESS)
     if row is None:
         ended = {"outcome": "finished", "budget": limits.to_json()}
         return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
-    return limits.reached(row["wall_seconds"], row["actor_steps"], row["learner_steps"])
+    return limits.reached(*(row[name] for name in columns.PROGRESS))

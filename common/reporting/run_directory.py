@@ -14,7 +14,7 @@ from typing import Any
 from common.reporting import provenance
 from common.reporting.budget import Budget
 from common.reporting.differences import differences
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 
 class RunDirectoryError(UserError):
@@ -32,55 +32,31 @@ class RunDirectory:
 
     Args:
       path: the value of --workdir.
+
+    Attributes:
+      path: of the directory.
+      config_json: environment, seed, setting and hyperparameters of the run.
+      run_json: code, versions, machine, limits and times of each start.
+      learner_csv: the learner and the speeds of the run, a row every few seconds.
+      acting_csv: the episodes of the training actors.
+      lives_csv: the actors of each start of an actor process.
+      evaluator_csv: the evaluations.
+      checkpoints: directory of the checkpoints.
+      tensorboard: directory of TensorBoard's events.
+      logs: directory of ROLE-I.log for each process.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
-
-    @property
-    def config_json(self) -> Path:
-        """Hyperparameters, environment and seed of the run."""
-        return self.path / "config.json"
-
-    @property
-    def run_json(self) -> Path:
-        """The record of the run: code, versions, machine, limits and times of each start."""
-        return self.path / "run.json"
-
-    @property
-    def learner_csv(self) -> Path:
-        """The learner and the speeds of the run, a row every few seconds."""
-        return self.path / "learner.csv"
-
-    @property
-    def acting_csv(self) -> Path:
-        """The episodes of the training actors."""
-        return self.path / "acting.csv"
-
-    @property
-    def lives_csv(self) -> Path:
-        """The actors of each start of an actor process."""
-        return self.path / "lives.csv"
-
-    @property
-    def evaluator_csv(self) -> Path:
-        """The evaluations."""
-        return self.path / "evaluator.csv"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The directory of TensorBoard's events."""
-        return self.path / "tensorboard"
-
-    @property
-    def logs(self) -> Path:
-        """The directory of ROLE-I.log for each process."""
-        return self.path / "logs"
+        self.config_json = self.path / "config.json"
+        self.run_json = self.path / "run.json"
+        self.learner_csv = self.path / "learner.csv"
+        self.acting_csv = self.path / "acting.csv"
+        self.lives_csv = self.path / "lives.csv"
+        self.evaluator_csv = self.path / "evaluator.csv"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tensorboard"
+        self.logs = self.path / "logs"
 
     def open(self, config: Mapping[str, Any]) -> None:
         """Makes the directory for a run with this config, or checks that its run has this config.
@@ -119,9 +95,10 @@ class RunDirectory:
         """
         config = _read_json(self.config_json)
         if config is None:
-            raise RunDirectoryError(
-                f"{self.path} is no run directory, it has no config.json: name that of a run"
-            )
+            problem = f"there is no directory {self.path}"
+            if self.path.is_dir():
+                problem = f"{self.path} is no run directory, it has no config.json"
+            raise RunDirectoryError(f"{problem}: name that of a run")
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
         return config

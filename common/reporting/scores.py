@@ -34,7 +34,7 @@ def human_normalised(
 
 
 def summary(
-    scores: pandas.DataFrame, random: str = "Random", human: str = "Human", penalty: float = 0.0
+    scores: pandas.DataFrame, random: str = "Random", human: str = "Human"
 ) -> pandas.DataFrame:
     """Returns what the Reactor's tables 1 and 2 show of each agent, and the mean score.
 
@@ -42,16 +42,19 @@ def summary(
       scores: unit score, a score in every cell.
       random: the column with the scores of random play, which is ranked like the others.
       human: the column with the scores of a human, which is ranked too and whose Elo is 0.
-      penalty: of `ranking.elo`.
 
     Returns:
       By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
-      `mean_rank` (1 is best), `elo`.
+      `mean_rank` (1 is best), `elo` (nan if there is no finite maximum).
 
     Raises:
-      ValueError: as of `ranking.mean_rank` and `ranking.elo`.
+      ValueError: a score is missing.
     """
     ranking.require_complete(scores)
+    try:
+        elo = ranking.elo(ranking.wins(scores), anchor=human)
+    except ValueError:  # on few games an agent may win or lose all
+        elo = float("nan")
     normalised = human_normalised(scores, scores[random], scores[human])
     return pandas.DataFrame(
         {
@@ -59,6 +62,6 @@ def summary(
             "median": normalised.median(),
             "mean": normalised.mean(),
             "mean_rank": ranking.mean_rank(scores),
-            "elo": ranking.elo(ranking.wins(scores), anchor=human, penalty=penalty),
+            "elo": elo,
         }
     )

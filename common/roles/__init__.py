@@ -1,1 +1,1 @@
-"""The processes of a run, a file a role."""
+"""The processes of a run, one file per role."""

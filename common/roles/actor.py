@@ -1,4 +1,4 @@
-"""An actor process: several of the paper's actors, their policies evaluated as one batch."""
+"""The actor's process: several of the paper's actors, whose policies run as one batch."""
 
 import functools
 
@@ -17,9 +17,9 @@ from common.roles.run_context import CALL_SECONDS, RunContext
 
 
 def run(context: RunContext) -> None:
-    """Acts with the published policy until the run is over, or a stop is requested.
+    """Acts with the published policy until the run is over or a stop is requested.
 
-    A process that is started again continues with other random numbers than its former starts had.
+    After a restart, environments and exploration use other random numbers than before.
     """
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
@@ -71,7 +71,7 @@ def run(context: RunContext) -> None:
     loop = agent.acting_loop(actor, environments, sender.add, log.write)
     timesteps = 0
     while not stop.requested and not puller.finished:
-        puller.apply(actor.load)  # also without credit, or it would miss the end of the run
+        puller.apply(actor.load)  # even without credit, to notice the end of the run
         if not sender.has_credit():
             continue
         loop.step()

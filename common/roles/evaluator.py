@@ -1,4 +1,4 @@
-"""The evaluator's process: the published policy without exploration, again and again."""
+"""The evaluator's process: periodic evaluation of the published policy without exploration."""
 
 from collections.abc import Callable
 import time
@@ -20,15 +20,15 @@ from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.roles.run_context import RunContext
 
-_NEWS_SECONDS = 1.0
-"""Between questions to the learner about whether the run is over."""
+_POLL_SECONDS = 1.0
+"""Time between requests to the learner about whether the run is over."""
 
 
 def run(context: RunContext) -> None:
-    """Evaluates a snapshot every `evaluation_seconds`, and the run's final checkpoint.
+    """Evaluates a snapshot every `evaluation_seconds`, and finally the run's last checkpoint.
 
-    The policy is snapshotted and tested without exploration noise (D4PG section 4). When the run
-    is over, an evaluation that is under way is given up for that of the final checkpoint.
+    The policy acts without exploration noise (D4PG section 4). When the run ends, the evaluation in
+    progress is abandoned in favour of the last checkpoint's.
     """
     _Evaluator(context).run()
 
@@ -77,7 +77,7 @@ class _Evaluator:
             patience.renew()  # the episodes may have taken long
 
     def _status(self) -> LearnerStatus | None:
-        """Returns the learner's progress, None if it does not answer."""
+        """Returns the learner's progress, or None if it does not answer."""
         try:
             return self._client.latest()
         except ServiceUnavailableError as error:
@@ -91,8 +91,8 @@ class _Evaluator:
             return None
 
     def _make_interrupt(self) -> Callable[[], bool]:
-        """Returns a function that tells, at each step of an evaluation, whether to give it up."""
-        next_time = time.monotonic() + _NEWS_SECONDS
+        """Returns a function that says at each step of an evaluation whether to abandon it."""
+        next_time = time.monotonic() + _POLL_SECONDS
 
         def is_interrupted() -> bool:
             nonlocal next_time
@@ -101,16 +101,17 @@ class _Evaluator:
             if time.monotonic() < next_time:
                 return False
             status = self._status()
-            next_time = time.monotonic() + _NEWS_SECONDS
+            next_time = time.monotonic() + _POLL_SECONDS
             return status is not None and status.finished
 
         return is_interrupted
 
     def _final_checkpoint(self, is_over: bool) -> Snapshot | None:
-        """Returns the newest checkpoint if it is the run's final one, None if it is not.
+        """Returns the newest checkpoint if it is the run's last, otherwise None.
 
         Args:
-          is_over: whether the learner has said that the run is over; else its limits tell.
+          is_over: whether the learner said that the run is over. If not, the checkpoint is the last
+            one if it reaches the run's limits.
         """
         path, progress, counters = self._context.directory.checkpoints, _Steps(), SavedCounters()
         if not restore_newest(path, {"learner": progress, "progress": counters}):
@@ -131,13 +132,13 @@ class _Evaluator:
         return Snapshot(status, packing.pack(tuple(learner.actor_variables)).numpy())
 
     def _evaluate(self, snapshot: Snapshot, is_interrupted: Callable[[], bool]) -> None:
-        """Runs the episodes of a snapshot, and writes a row if it is not interrupted."""
+        """Runs the episodes of a snapshot and writes a row unless it is interrupted."""
         self._policy.load(snapshot.flat)
         context, status = self._context, snapshot.status
         episodes = context.evaluation_episodes
         returns = run_episodes(self._environments, self._policy, episodes, is_interrupted)
         if len(returns) < episodes:
-            logging.info("gave up the evaluation of learner step %d", status.learner_steps)
+            logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
             return
         frames = environments.frames_per_step(context.environment)
         self._rows.append(
@@ -158,7 +159,7 @@ class _Evaluator:
 
 
 class _Steps(tf.Module):
-    """The learner's count of updates alone, to be restored from a checkpoint."""
+    """The learner's step count alone, to be restored from a checkpoint."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A process that acts and learns in turns: no distributed layout (DDPG, D4PG's baseline)."""
+"""The process of a run without distribution, which acts and learns in turns (DDPG)."""
 
 from common.acting import episodes
 from common.agents.replay_agent import ReplayAgent
@@ -23,17 +23,17 @@ def _make_act(context: RunContext, replay: ReplayService, bookkeeping: Bookkeepi
 class InProcessActors:
     """Actors that use the learner's own parameters and add to its memory.
 
-    Whoever calls `step` decides how many steps an update gets.
+    The caller of `step` decides how many steps there are per update.
     """
 
     def __init__(self, context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping):
         """Starts an episode in each environment.
 
         Args:
-          context: of the run; its actors step together, as one batch.
-          replay: keeps what the actors add.
-          bookkeeping: gives the learner's parameters, taken every `agent.actor_period` steps, and
-            the run's clock.
+          context: of the run; all of its actors step together, as one batch.
+          replay: stores the actors' transitions.
+          bookkeeping: provides the run's clock, and the learner's parameters, which the actors copy
+            every `agent.actor_period` timesteps.
         """
         agent = context.agent
         assert isinstance(agent, ReplayAgent)
@@ -69,7 +69,7 @@ class InProcessActors:
         self._loop = agent.acting_loop(self._actor, environments, self._add, log.write)
 
     def step(self) -> None:
-        """Advances each environment by one timestep."""
+        """Advances every environment by one timestep."""
         if self._timesteps % self._agent.actor_period == 0:
             self._actor.load(self._bookkeeping.parameters().numpy())
         self._loop.step()

@@ -1,4 +1,4 @@
-"""The learner's process: updates beside a replay, until the run is over."""
+"""The learner's process: updates from a replay until the run is over."""
 
 from collections.abc import Callable
 import functools
@@ -17,11 +17,11 @@ from common.roles import replay
 from common.roles.run_context import RunContext
 
 Act = Callable[[], object]
-"""Advances the actors of this process by a timestep."""
+"""Function that advances the actors of this process by a timestep, or waits for other actors."""
 
 
 def run(context: RunContext) -> None:
-    """Learns until a limit is reached or a stop is requested, from the last checkpoint on."""
+    """Learns from the newest checkpoint on, until a limit is reached or a stop is requested."""
     learn(context)
 
 
@@ -29,17 +29,17 @@ def learn(
     context: RunContext,
     make_act: Callable[[RunContext, ReplayService, Bookkeeping], Act] | None = None,
 ) -> None:
-    """Runs the learner, and actors in turns with it if there are any in this process.
+    """Runs the learner, in turns with actors if this process has any.
 
     Args:
       context: of the run.
-      make_act: builds the actors of this process, which act whenever the updates have used up their
-        credit; None: actors have processes of their own.
+      make_act: builds the actors of this process, which act whenever the schedule allows no update;
+        None if actors have processes of their own.
     """
     agent, spec, topology, stop = context.agent, context.spec, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
     in_turns = make_act is not None
-    # Before the server: it seeds TensorFlow, which crashes a server that is there.
+    # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = agent.make_learner(spec, context.seed)
     server = context.server()
     memory: ReplayMemory
@@ -93,7 +93,7 @@ def learn(
     replay_learner.close()
     finished = not stop.requested
     if finished:
-        bookkeeping.save()  # before actors end: whoever resumes later would have none
+        bookkeeping.save()  # before the other roles end: a learner resumed later would lack them
         bookkeeping.publish(finished=True)
     bookkeeping.settle(memory.statistics)
     if disconnect is not None:
@@ -111,7 +111,7 @@ def learn(
 
 
 def _remote_memory(context: RunContext, agent: ReplayAgent) -> RemoteMemory | ShardedMemory:
-    """Returns the replay in other processes, its shards as one memory."""
+    """Returns the memory in other processes; several shards act as one memory."""
     shards = [
         RemoteMemory(context.client(address), agent.step_specs(context.spec))
         for address in context.topology.service(replay.JOB)

@@ -1,4 +1,4 @@
-"""The replay's process."""
+"""The replay's process: a service that stores the actors' items for the learner."""
 
 import time
 
@@ -8,17 +8,15 @@ from common.replay.service import ReplayService
 from common.roles.run_context import RunContext
 
 JOB = "replay"
-_FAREWELL_SECONDS = 50.0
-"""How long the replay stays for the learner's last question about what was accepted."""
+_LINGER_SECONDS = 50.0
+"""Longest wait for the learner's last request for the numbers of accepted items."""
 
 
 def run(context: RunContext) -> None:
-    """Serves a memory until the learner says that the run is over, or a stop is requested.
-
-    Each of several replay tasks serves a shard.
+    """Serves the memory, or a shard of it, until the run is over or a stop is requested.
 
     Raises:
-      ClusterError: nobody has added or sampled anything for too long.
+      PatienceError: nothing was added or sampled for too long.
     """
     agent, topology = context.agent, context.topology
     assert isinstance(agent, ReplayAgent)
@@ -35,9 +33,9 @@ def run(context: RunContext) -> None:
             patience.renew()
         before = statistics
         patience.check()
-    # Actors that end send their last transitions, and the learner counts them.
-    deadline = time.monotonic() + _FAREWELL_SECONDS
+    # The ending actors send their last transitions, and the learner counts them.
+    deadline = time.monotonic() + _LINGER_SECONDS
     while service.learner_present and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(0.5)  # it still waits for the reply
+    time.sleep(0.5)  # the learner still waits for its last reply
     server.close()

@@ -1,4 +1,4 @@
-"""The facts of a run that every role gets."""
+"""The facts about a run that every role gets."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -23,24 +23,24 @@ CALL_SECONDS = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class RunContext:
-    """A run, as one of its processes sees it.
+    """A run from the point of view of one of its processes.
 
     Attributes:
       agent: the paper's agent.
-      environment: its name, as given to `common.environments.make`.
+      environment: name of the environment; see `common.environments.make`.
       spec: of the environment.
-      topology: the cluster and this process's task in it.
-      credentials: presented with each call, and asked of callers.
-      directory: of the run.
+      topology: the cluster and the task of this process.
+      credentials: presented with each call, and required from callers.
+      directory: the run's directory.
       seed: of the run.
-      actors: the paper's actors in this process, none if it does not act.
-      num_actors: of the whole run.
-      limits: when the run is over.
+      actors: indices of the paper's actors in this process; empty if it does not act.
+      num_actors: number of actors in the whole run.
+      limits: the run is over when it reaches one of them.
       checkpoint_seconds: time between checkpoints.
-      evaluation_episodes: episodes of an evaluation.
+      evaluation_episodes: episodes per evaluation.
       evaluation_seconds: time between evaluations.
-      values: of the flags that the layout has for itself, by name.
-      stop: tells when the process is asked to end.
+      values: values of the layout's own flags, by name.
+      stop: the request to end this process.
     """
 
     agent: Agent
@@ -60,19 +60,19 @@ class RunContext:
     stop: StopRequest
 
     def client(self, address: str, timeout_seconds: float = CALL_SECONDS) -> rpc.Client:
-        """Returns a client of a partner."""
+        """Returns a client of the service at an address, with this process's credentials."""
         return rpc.Client(address, self.credentials, timeout_seconds)
 
     def watch(self, environments: EnvironmentBatch) -> WatchedBatch:
-        """Returns environments that are checked, and that end this process if they hang."""
+        """Returns environments that are checked, and end this process if a simulator hangs."""
         return WatchedBatch(environments, self.environment, _end_process)
 
     def server(self) -> rpc.Server:
-        """Returns a server at this task's address, which has not started yet."""
+        """Returns a server at this task's address that has not started yet."""
         return rpc.Server(self.topology.bind_address, self.credentials, self.topology.own_address)
 
 
 def _end_process(message: str) -> None:
-    """Ends this process from a thread, whatever the main thread does; it may be started again."""
+    """Ends this process from any thread with exit code 1, so that the launcher restarts it."""
     print(f"error: {message}", file=sys.stderr, flush=True)
     os._exit(1)

@@ -5,7 +5,7 @@ from fractions import Fraction
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected, largest_fall
 from common.experiments.median_reached import MedianReached
-from common.experiments.scaling import Proportional
+from common.experiments.scaling import ProportionalSpeed
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
 from reproductions.apex.curves import FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES
@@ -21,7 +21,7 @@ def _dqn(actors: int, capacity: str = "1m") -> str:
 
 
 def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
-    """Each beside the one before it."""
+    """Returns pairs of each name and the one before it."""
     return tuple(zip(names[1:], names))
 
 
@@ -51,7 +51,7 @@ def _above_baselines(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
-    """Against the best baseline whose training time table 1 has."""
+    """Compares Ape-X with the best baseline whose training time table 1 has."""
     columns = ["Training time", _NO_OP]
     others = evidence.reported.table("apex", "table 1")[columns].drop(index=_AGENT).dropna()
     best = others[_NO_OP].idxmax()
@@ -67,7 +67,7 @@ def _fraction_of_time(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _rates(evidence: Evidence) -> tuple[bool, str]:
-    """Section 4's rates are each other's products."""
+    """Compares section 4's rates with each other's products."""
 
     def dqn(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)
@@ -105,7 +105,7 @@ def _rates(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _replay_size(evidence: Evidence) -> tuple[bool, str]:
-    """Between removals the memory exceeds its limit by half of what comes in, on average."""
+    """Compares the size with the limit plus half of the items that arrive between removals."""
 
     def number(column):
         return evidence.reported.number("apex", "section 4.1", _AGENT, column)
@@ -212,7 +212,7 @@ CLAIMS = (
         "The speed of data generation scales linearly with the number of actors.",
         "figure 13",
         "figure 13",
-        Proportional(
+        ProportionalSpeed(
             {_dqn(actors): actors for actors in FIGURE_4_ACTORS}
             | {f"dqn_two_cores_{actors}_actors": actors for actors in FIGURE_13_TWO_CORES}
         ),

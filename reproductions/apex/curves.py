@@ -11,7 +11,7 @@ FIGURE_14_TRIED = {
     "dqn_lr0.00025": "dqn_replay_1m_lr0.00025",
     "dqn_uniform_lr6.25e-05": "dqn_uniform_replay_1m_lr6.25e-05",
 }
-"""What the caption says was tried and not kept: the beginnings of names, each with its setting."""
+"""Figure 14's learning rates that were tried and not kept: beginnings of names, with settings."""
 CAPACITIES = {
     "250k": "dqn_replay_250k",
     "500k": "dqn_replay_500k",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 import re
 
 from common.experiments.claims import Basis, Check, Claim, Evidence
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 _RECORD = "soak_apex_dqn"
 _COMMAND = "the command under Failures in reproductions/apex/README.md"

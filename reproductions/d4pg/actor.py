@@ -1,4 +1,4 @@
-"""D4PG, algorithm 1: the actor."""
+"""D4PG's actor (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README)."""
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from reproductions.d4pg.config import D4PGConfig
 
 
 class D4PGActor(ActorCriticActor):
-    """a = pi_theta(x) + epsilon N(0, I), clipped to the bounds (algorithm 1, actor, line 2).
+    """Actor with a = pi_theta(x) + epsilon N(0, I), clipped to the bounds (algorithm 1, line 2).
 
-    It needs its copy of Z_w for initial priorities: that is why algorithm 1 replicates w as well as
-    theta.
+    Initial priorities need its copy of Z_w, so algorithm 1 replicates w as well as theta.
     """
 
     def __init__(self, config: D4PGConfig, observation_size: int, action_size: int, seed: int):
@@ -27,9 +26,13 @@ class D4PGActor(ActorCriticActor):
         self._kind = critics.make_critic_kind(config, critic_seed)
 
     def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """By d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)), [M] float32 (eqs 15, 16).
+        """Returns priorities from d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)).
 
-        By the actor's online copy of (theta, w) as it was when each state was seen.
+        See equations 15 and 16. Z_w and pi are the actor's copies of the online networks as they
+        were when it observed each state.
+
+        Returns:
+          [M] float32, not negative.
         """
         distance = self._kind.initial_distance(
             transitions, transitions.extras_tm1["taken"], transitions.extras_t["bootstrap"]
@@ -38,7 +41,7 @@ class D4PGActor(ActorCriticActor):
 
 
 def make_noise(config: D4PGConfig, seed: int) -> noise.GaussianNoise | noise.OrnsteinUhlenbeckNoise:
-    """The exploration noise that a configuration names."""
+    """Returns the exploration noise of a configuration."""
     if config.noise == "ou":
         return noise.OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, seed)
     return noise.GaussianNoise(config.noise_sigma, seed)

@@ -52,7 +52,7 @@ _ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 
 
 def _dimensions(evidence: Evidence) -> tuple[bool, str]:
-    """Section 4.1's range beside table 1."""
+    """Compares section 4.1's range with table 1."""
     sizes = evidence.reported.table("d4pg", "table 1")["|X|"]
     said = [
         evidence.reported.number(

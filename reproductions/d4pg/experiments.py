@@ -65,7 +65,7 @@ MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 PROGRAM = Program("D4PG", "binaries.d4pg")
 
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
-"""What sections 4 to 4.3 change beyond the Control Suite."""
+"""The changes of sections 4 to 4.3 beyond the Control Suite."""
 _BEYOND = "_lr5e-05_batch512"
 _HUMANOID_PARKOUR = "_lr5e-05_batch512_atoms101"
 _NO_DDPG = tuple(name for name in settings.FIGURE_2 if name != "ddpg")

@@ -1,4 +1,4 @@
-"""D4PG, algorithm 1: the learner (Barth-Maron et al. 2018; equations as in the README)."""
+"""D4PG's learner (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README)."""
 
 import tensorflow as tf
 
@@ -14,7 +14,14 @@ from reproductions.d4pg.config import D4PGConfig
 def backup(
     transition: StoredTransition, target: ActorCritic, critic: critics.CriticKind, seed: tf.Tensor
 ) -> tf.Tensor:
-    """Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})), as the critic has it (eqs 9, 15)."""
+    """Returns Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})) (eqs 9, 15).
+
+    Args:
+      transition: B transitions.
+      target: the target networks (theta', w').
+      critic: computes Y in its own representation.
+      seed: [2] int32, for critics that draw samples.
+    """
     action = target.policy(transition.observation_t)
     outputs = target.critic(transition.observation_t, action)
     return critic.backup(transition.n_step_reward, transition.n_step_discount, outputs, seed)
@@ -23,11 +30,11 @@ def backup(
 def policy_loss(
     observation: tf.Tensor, networks: ActorCritic, critic: critics.CriticKind
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Descending this ascends E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
+    """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
     Returns:
-      A loss whose gradient in theta is that of equation 11 with its sign turned, and the mean of
-      E[Z_w] itself.
+      A loss whose gradient with respect to theta is that of equation 11 with the sign reversed, and
+      the mean of E[Z_w].
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation),
@@ -36,9 +43,10 @@ def policy_loss(
 
 
 class D4PGLearner(ActorCriticLearner):
-    """(theta, w), (theta', w'), both Adams, and the update of algorithm 1, lines 5 to 9.
+    """Learner with (theta, w), (theta', w'), two Adams, and algorithm 1's update (lines 5 to 9).
 
-    `seed` is of the samples that a mixture's backup takes; networks take TensorFlow's own.
+    `seed` determines the samples of a mixture's backup. Networks are initialised from TensorFlow's
+    global seed.
     """
 
     def __init__(self, config: D4PGConfig, observation_size: int, action_size: int, seed: int = 0):
@@ -52,16 +60,16 @@ class D4PGLearner(ActorCriticLearner):
         self._critic = critics.make_critic_kind(config)
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """One learner step on M transitions.
+        """Makes one learner step on B transitions.
 
         Returns:
-          The new priorities by d(Y_i, Z_w(x_i, a_i)) [B], not negative, and the METRICS.
+          New priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative, and metrics by name.
         """
         transition: StoredTransition = batch.steps
         weights = importance_weights(
             batch.probabilities, batch.size, self._config.importance_exponent
         )
-        # By the step, so that a resumed learner draws what an uncut one draws.
+        # From the step, so that a resumed learner draws the samples of an uninterrupted one.
         seed = tf.stack([self._seed, tf.cast(self.steps, tf.int32)])
         target = backup(transition, self.target_networks, self._critic, seed)
 
@@ -78,6 +86,6 @@ class D4PGLearner(ActorCriticLearner):
         return priorities, step.metrics(priorities, weights)
 
     def _policy_state(self, transition: StoredTransition) -> tf.Tensor:
-        """x_i, as algorithm 1 has it, or x_{i+N}."""
+        """Returns x_i, as in algorithm 1, or x_{i+N}."""
         first = self._config.policy_gradient_state == "first"
         return transition.observation_tm1 if first else transition.observation_t

@@ -1,4 +1,4 @@
-"""pi_theta and Z_w (D4PG figure 1, "standard networks")."""
+"""D4PG's policy pi_theta and critic Z_w (figure 1, "standard networks")."""
 
 import sonnet as snt
 
@@ -9,7 +9,7 @@ from reproductions.d4pg.config import D4PGConfig
 
 
 def make_networks(config: D4PGConfig, observation_size: int, action_size: int) -> ActorCritic:
-    """Builds both networks, with their variables (theta, w)."""
+    """Builds both networks and their variables (theta, w)."""
     policy = control.ControlPolicy(action_size, config.policy_sizes, config.layer_norm)
     torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm)
     critic = heads.Critic(torso, critics.make_critic_kind(config).head())
@@ -18,5 +18,5 @@ def make_networks(config: D4PGConfig, observation_size: int, action_size: int) -
 
 
 def make_optimizer(config: D4PGConfig) -> snt.Optimizer:
-    """Adam (section 3) with Sonnet's defaults for what the paper leaves open."""
+    """Returns Adam (section 3) with Sonnet's defaults for everything that the paper omits."""
     return snt.optimizers.Adam(config.learning_rate)

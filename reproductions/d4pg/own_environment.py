@@ -1,13 +1,15 @@
-"""An environment of one's own, trained by D4PG: a mass on a rail that has to reach the middle.
+"""Example of your own environment for D4PG: a mass on a rail that has to stop in the middle.
 
     python -m binaries.d4pg --environment=python:reproductions.d4pg.own_environment:make \
         --workdir=runs/point_mass --max_minutes=1
 
-To make yours, copy this file anywhere below the directory you start from, and name it so:
-`python:my_package.my_module:make`. What an agent needs is a `dm_env.Environment` whose observation
-is a float array, or a dict of them, and whose action is one float array with bounds of any size.
+To make yours, copy this file to a module below the directory in which you start the program, and
+pass `--environment=python:my_package.my_module:make`. D4PG needs a `dm_env.Environment` whose
+observation is a float array or a dict of float arrays, and whose action is a float array with any
+finite bounds.
 
-Best possible return: 86.88 (an episode has 100 steps, each gives at most 1; the way takes 30).
+The best possible return is 86.88: an episode has 100 steps with a reward of at most 1 each, and
+reaching the middle takes 30 of them.
 """
 
 import dm_env
@@ -22,20 +24,20 @@ BEST_RETURN = 86.88
 
 
 class PointMass(dm_env.Environment):
-    """Starts at rest 1 m left or right of the middle; each step's reward is 1 - |position|."""
+    """Mass that starts at rest 1 m left or right of the middle; the reward is 1 - |position|."""
 
     def __init__(self, seed: int):
-        # All randomness comes from the seed: each actor gets another one.
+        # All random numbers must come from the seed, which differs between actors.
         self._random = np.random.default_rng(seed)
         self._steps_left = 0
 
     def observation_spec(self):
-        """A dict here; a single array does as well."""
+        """Returns a dict of arrays; a single array works too."""
         number = specs.Array((1,), np.float32)
         return {"position": number, "velocity": number}
 
     def action_spec(self):
-        """The agent's [-1, 1] is mapped to these bounds."""
+        """Returns bounds in newton, to which the agent's actions in [-1, 1] are mapped."""
         return specs.BoundedArray((1,), np.float32, minimum=-MAX_FORCE, maximum=MAX_FORCE)
 
     def reset(self) -> dm_env.TimeStep:
@@ -46,7 +48,7 @@ class PointMass(dm_env.Environment):
         return dm_env.restart(self._observation())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Pushes for one step; the step after an episode's last one starts the next episode."""
+        """Applies a force for one step; after an episode's last step, starts the next episode."""
         if not self._steps_left:
             return self.reset()
         self._steps_left -= 1
@@ -58,21 +60,21 @@ class PointMass(dm_env.Environment):
         reward = 1 - abs(self._position)
         if self._steps_left:
             return dm_env.transition(reward, self._observation())
-        # Only the time is up: a truncation keeps the discount at 1, and values go on beyond it.
-        # Where an episode truly ends (fallen over, arrived): dm_env.termination.
+        # The time limit is no true end: a truncation keeps the discount at 1, so that the agent
+        # bootstraps. If the task itself ends (fallen over, arrived), return dm_env.termination.
         return dm_env.truncation(reward, self._observation())
 
     def _observation(self):
         return {"position": np.array([self._position]), "velocity": np.array([self._velocity])}
 
-    # The rest is for `binaries.evaluate --video` only and may be left out.
+    # The rest is optional and only for `binaries.evaluate --video`.
 
     def control_timestep(self) -> float:
-        """Length of a step in seconds, so that a video runs at the right speed."""
+        """Returns the length of a step in seconds, from which a video gets its speed."""
         return STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """The present state, uint8 [height, width, 3]."""
+        """Draws the present state: uint8 [height, width, 3]."""
         picture = np.full((height, width, 3), 255, np.uint8)
         picture[:, width // 2] = (180, 180, 180)
         x = int((self._position / RAIL_END + 1) / 2 * (width - 1))
@@ -82,5 +84,5 @@ class PointMass(dm_env.Environment):
 
 
 def make(seed: int) -> PointMass:
-    """What --environment names: called with a seed, once for each actor."""
+    """Returns an environment; `--environment` names this function, called once for each actor."""
     return PointMass(seed)

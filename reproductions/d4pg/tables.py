@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 import dataclasses
 
-import pandas
-
-from common.experiments.paper import Cell, Experiment
+from common.experiments.paper import Cell, Experiment, OwnNumbers
 from common.experiments.runs import KeptRun
 from common.reporting.reported import Reported
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
+class Sizes(OwnNumbers):
     """Sizes of actions and observations in the installed simulator.
 
     Attributes:
@@ -26,7 +24,7 @@ class Sizes:
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """See `OwnNumbers`."""
+        """Implements `OwnNumbers`."""
         # Imported here because only this table needs a simulator.
         from absl import logging
 
@@ -40,12 +38,3 @@ class Sizes:
             found[row, "|A|"] = Cell(environment.action_spec().shape[0])
             found[row, "|X|"] = Cell(environment.observation_spec().shape[0])
         return found
-
-    def summary(
-        self,
-        table: pandas.DataFrame,
-        experiment: Experiment,
-        runs: Sequence[KeptRun],
-        numbers: Reported,
-    ) -> None:
-        """See `OwnNumbers`."""

@@ -16,7 +16,7 @@ _OURS = ("Reactor ND", "Reactor", "Reactor 500m")
 
 
 def _derived(evidence: Evidence) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Table 5's scores, and table 2 for the same agents."""
+    """Returns table 5's scores, and table 2 for the same agents."""
     table_5 = evidence.reported.table("reactor", "table 5")
     return table_5, evidence.reported.table("reactor", "table 2").loc[table_5.columns]
 
@@ -35,7 +35,7 @@ def _medians(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _ranks(evidence: Evidence) -> tuple[bool, str]:
-    """Scores that are printed alike may have differed before they were rounded."""
+    """Compares ranks; scores that are printed alike may have differed before they were rounded."""
     table_5, table_2 = _derived(evidence)
     ours, printed = ranking.mean_rank(table_5).round(2), table_2[_RANK]
     exact = int(((ours - printed).abs() < 1e-9).sum())
@@ -67,13 +67,13 @@ def _elo(evidence: Evidence) -> tuple[bool, str]:
 
 
 def _differing(names, ours, printed, digits: str) -> str:
-    """The end of a sentence."""
+    """Returns the end of a sentence."""
     listed = [f"{name} {ours[name]:{digits}}, printed {printed[name]:{digits}}" for name in names]
     return f". Differing: {'; '.join(listed)}." if listed else "."
 
 
 def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, str]:
-    """Whether an agent is ahead of others by all three metrics of table 1 or 2."""
+    """Returns whether an agent is ahead of others by all three metrics of table 1 or 2."""
     table, words = evidence.reported.table("reactor", source), []
     own = {metric: evidence.reported.number("reactor", source, agent, metric) for metric in _SIGNS}
     for metric, sign in _SIGNS.items():
@@ -92,7 +92,7 @@ def _best(evidence: Evidence, source: str, agent: str, others) -> tuple[bool, st
 
 
 def _others(evidence: Evidence, source: str) -> list[str]:
-    """The agents of others; a human is none."""
+    """Returns the agents of other papers."""
     return [
         name
         for name in evidence.reported.table("reactor", source).index

@@ -13,7 +13,7 @@ _ACTIONS = {"Humanoid": 17, "Walker": 6}
 
 
 def _largest_divergences(evidence: Evidence) -> tuple[bool, str]:
-    """2 dA / sigma^2: both means at opposite corners of [-1, 1]^dA."""
+    """Compares with 2 dA / sigma^2, which has both means at opposite corners of [-1, 1]^dA."""
     sigma = evidence.reported.number(
         "refer", "section 5.1", "DDPG", "standard deviation of the exploration noise"
     )

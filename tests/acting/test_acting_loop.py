@@ -6,7 +6,7 @@ import pytest
 from common.acting.evaluate import environment_seeds, num_environments, run_episodes
 from common.acting.loop import ActingLoop
 from common.acting.n_step_adder import NStepAdder, concatenate
-from common.acting.policy import reset_rows
+from common.acting.policy import Policy, reset_rows
 from common.environments.batch import BatchedEnvironment
 
 
@@ -45,8 +45,14 @@ class Ladder(dm_env.Environment):
         return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
 
 
-class CountingPolicy:
-    """Recurrent: its state counts the steps of the episode, from 100; it acts on that."""
+class CountingPolicy(Policy):
+    """A recurrent policy: its state counts the steps of the episode from 100, and is its action."""
+
+    def load(self, flat):
+        raise NotImplementedError
+
+    def initial_state(self, num_environments):
+        return {"count": np.full((num_environments, 1), 100, np.float32)}
 
     def __call__(self, observation, state):
         count = state["count"]
@@ -54,32 +60,40 @@ class CountingPolicy:
         return count.copy(), {"count": count + 1}, {"count": count[:, 0].copy()}
 
 
-def initial_state(k):
-    return {"count": np.full((k, 1), 100, np.float32)}
+class Feedforward(Policy):
+    """A policy without a state."""
+
+    def load(self, flat):
+        raise NotImplementedError
+
+    def __call__(self, observation, state):
+        assert state == ()
+        return np.zeros((len(observation), 1), np.float32), (), {"twice": 2 * observation[:, 1]}
 
 
-def feedforward(observation, state):
-    assert state == ()
-    return np.zeros((len(observation), 1), np.float32), (), {"twice": 2 * observation[:, 1]}
+def run_loop(steps, environment, policy, encode=None, reward_clip=None):
+    """Returns the loop, its transitions and its episodes after so many steps."""
+    transitions, episodes = [], []
+    loop = ActingLoop(
+        environment,
+        policy,
+        NStepAdder(2, 2, 0.5, reward_clip),
+        transitions.append,
+        lambda *episode: episodes.append(episode),
+        encode,
+    )
+    for _ in range(steps):
+        loop.step()
+    return loop, concatenate(transitions), episodes
 
 
 def test_the_loop_hands_out_all_transitions_and_episodes():
     environment = BatchedEnvironment([Ladder([3], rung=1.0), Ladder([2, 5], rung=2.0)])
-    transitions, episodes = [], []
-    loop = ActingLoop(
-        environment,
-        feedforward,
-        NStepAdder(2, 2, 0.5),
-        transitions.append,
-        lambda *episode: episodes.append(episode),
-    )
-    for _ in range(9):
-        loop.step()
+    loop, got, episodes = run_loop(9, environment, Feedforward())
     # Environment 0: 3 steps, reset, 3 steps, reset, 1 step. Environment 1: 2, reset, 5, reset.
     assert loop.steps == 7 + 7
     assert sorted(episodes) == [(0, 3.0, 3), (0, 3.0, 3), (1, 4.0, 2), (1, 10.0, 5)]
 
-    got = concatenate(transitions)
     first = got.environment_index == 0
     np.testing.assert_array_equal(got.step[first], [0, 1, 2, 3, 4, 5])
     np.testing.assert_array_equal(
@@ -97,25 +111,14 @@ def test_the_loop_hands_out_all_transitions_and_episodes():
 
 def test_the_recurrent_state_starts_again_with_each_episode():
     environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5])])
-    transitions = []
-    loop = ActingLoop(
-        environment,
-        CountingPolicy(),
-        NStepAdder(2, 2, 0.5),
-        transitions.append,
-        lambda *episode: None,
-        initial_state=initial_state(2),
-    )
-    for _ in range(12):
-        loop.step()
-    got = concatenate(transitions)
+    _, got, _ = run_loop(12, environment, CountingPolicy())
     np.testing.assert_array_equal(got.action_tm1[:, 0], 100 + got.observation_tm1[:, 1])
     np.testing.assert_array_equal(got.extras_t["count"], 100 + got.observation_t[:, 1])
 
 
 def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
     environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5], rung=5.0)])
-    transitions, episodes, encoded = [], [], []
+    encoded = []
 
     def encode(observation):
         encoded.append(observation)
@@ -123,19 +126,9 @@ def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
         texts[:] = [row.tobytes() for row in observation]
         return texts
 
-    loop = ActingLoop(
-        environment,
-        feedforward,
-        NStepAdder(2, 2, 0.5, reward_clip=1.0),
-        transitions.append,
-        lambda *episode: episodes.append(episode),
-        encode=encode,
-    )
-    for _ in range(9):
-        loop.step()
+    _, got, episodes = run_loop(9, environment, Feedforward(), encode, reward_clip=1.0)
     assert len(encoded) == 9
     assert (1, 10.0, 2) in episodes  # returns are not clipped
-    got = concatenate(transitions)
     assert np.all(got.n_step_reward <= 1.5)
     for texts, extras in ((got.observation_tm1, got.extras_tm1), (got.observation_t, got.extras_t)):
         seen = np.array([np.frombuffer(text, np.float32) for text in texts])
@@ -154,27 +147,27 @@ def test_reset_rows_replaces_only_those_rows():
 def test_evaluation_counts_a_fixed_number_of_episodes_of_each_environment():
     # The first environment ends ten times as often; it gives no more episodes for that.
     environment = BatchedEnvironment([Ladder([1], rung=1.0), Ladder([10], rung=1.0)])
-    np.testing.assert_array_equal(run_episodes(environment, feedforward, 4), [1, 1, 10, 10])
+    np.testing.assert_array_equal(run_episodes(environment, Feedforward(), 4), [1, 1, 10, 10])
 
 
 @pytest.mark.parametrize("num_episodes, expected", [(1, [2]), (3, [2, 3, 4]), (5, [2, 2, 3, 3, 4])])
 def test_evaluation_gives_exactly_the_number_asked_for(num_episodes, expected):
     environment = BatchedEnvironment([Ladder([2]), Ladder([3]), Ladder([4])])
-    np.testing.assert_array_equal(run_episodes(environment, feedforward, num_episodes), expected)
+    np.testing.assert_array_equal(run_episodes(environment, Feedforward(), num_episodes), expected)
 
 
 def test_evaluation_starts_afresh_and_resets_the_state():
     environment = BatchedEnvironment([Ladder([3, 4]), Ladder([2, 5])])
     environment.reset()
     environment.step(np.zeros((2, 1), np.float32))
-    got = run_episodes(environment, CountingPolicy(), 4, initial_state(2))
+    got = run_episodes(environment, CountingPolicy(), 4)
     np.testing.assert_array_equal(got, [4, 3, 5, 2])
 
 
 def test_an_evaluation_that_is_stopped_gives_what_is_finished():
     environment = BatchedEnvironment([Ladder([2]), Ladder([5])])
     calls = iter([False] * 3 + [True])
-    returns = run_episodes(environment, feedforward, 4, is_stopped=lambda: next(calls))
+    returns = run_episodes(environment, Feedforward(), 4, is_stopped=lambda: next(calls))
     np.testing.assert_array_equal(returns, [2])
 
 
@@ -187,4 +180,4 @@ def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
 
 def test_no_episodes_are_refused():
     with pytest.raises(ValueError, match="num_episodes"):
-        run_episodes(BatchedEnvironment([Ladder([2])]), feedforward, 0)
+        run_episodes(BatchedEnvironment([Ladder([2])]), Feedforward(), 0)

@@ -5,18 +5,21 @@ import re
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
-from common.benchmarks import actor as actor_suite
-from common.benchmarks import cluster as cluster_suite
-from common.benchmarks import image_actor as image_actor_suite
-from common.benchmarks import image_learner as image_learner_suite
-from common.benchmarks import image_replay as image_replay_suite
-from common.benchmarks import learner as learner_suite
-from common.benchmarks import loops
-from common.benchmarks import replay as replay_suite
+from common.benchmarks import (
+    actor_suite,
+    cluster_suite,
+    image_actor_suite,
+    image_learner_suite,
+    image_replay_suite,
+    learner_suite,
+    loops,
+    replay_suite,
+)
 from common.benchmarks.report import Row
-from common.benchmarks.roles import Program, RoleProcess
+from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster.topology import Topology
+from common.environments.spec import EnvironmentSpec
+from common.program import layouts
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.d4pg.agent import D4PG
@@ -32,7 +35,9 @@ class Uncompiled(D4PG):
 
 
 def program(**config):
-    return Program("binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config)
+    return BenchmarkedProgram(
+        "binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config
+    )
 
 
 def check(rows, names):
@@ -43,7 +48,7 @@ def check(rows, names):
 
 
 def test_replay():
-    sizes = replay_suite.Sizes(capacity=8000, loops=16, samples=50, copied_bytes=2**20)
+    sizes = replay_suite.ReplaySizes(capacity=8000, loops=16, samples=50, copied_bytes=2**20)
     rows = replay_suite.measure(program(), sizes, repeats=1, with_peers=False)
     check(
         rows,
@@ -66,7 +71,7 @@ def test_replay():
 
 def test_replay_with_peers():
     pytest.importorskip("cpprb")
-    sizes = replay_suite.Sizes(capacity=4000, loops=16, samples=50, copied_bytes=2**20)
+    sizes = replay_suite.ReplaySizes(capacity=4000, loops=16, samples=50, copied_bytes=2**20)
     agent = program().make_agent(replay_capacity=4000, min_replay_size=1)
     _, memory, keys = replay_suite._bytes_per_raw_byte(agent, replay_suite.HUMANOID, sizes, "")
     rows = replay_suite._in_process(agent, memory, keys, sizes, repeats=2, with_peers=True)
@@ -95,10 +100,10 @@ def test_image_replay(monkeypatch):
         return Row(name, 1.0, "loops/s")
 
     monkeypatch.setattr(loops, "through_service", through_service)
-    sizes = image_replay_suite.Sizes(
+    sizes = image_replay_suite.ImageReplaySizes(
         capacity=1200, loops=2, service_loops=8, transitions=1000, games=4
     )
-    apex = Program("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)))
+    apex = BenchmarkedProgram("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)))
     rows = image_replay_suite.measure(apex, sizes, repeats=1, with_peers=False)
     check(
         rows,
@@ -123,7 +128,7 @@ def test_the_transition_has_628_bytes():
 
 
 def test_learner():
-    sizes = learner_suite.Sizes(items=2000, updates=8, actor_seconds=0.5)
+    sizes = learner_suite.LearnerSizes(items=2000, updates=8, actor_seconds=0.5)
     rows = learner_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
     check(
         rows,
@@ -138,8 +143,8 @@ def test_learner():
 
 
 def test_image_learner():
-    sizes = image_learner_suite.Sizes(items=40, games=2, updates=2)
-    apex = Program(
+    sizes = image_learner_suite.ImageLearnerSizes(items=40, games=2, updates=2)
+    apex = BenchmarkedProgram(
         "binaries.apex_dqn",
         lambda **fields: ApexDQN(DQNConfig(**fields)),
         {"batch_size": 8, "prefetch": 2},
@@ -149,7 +154,7 @@ def test_image_learner():
 
 
 def test_random_actions_of_a_game():
-    sizes = image_actor_suite.Sizes(environments=5)
+    sizes = image_actor_suite.ImageActorSizes(environments=5)
     spec = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
     actions = actor_suite._random_actions(sizes, spec)
     first, second = next(actions), next(actions)
@@ -170,7 +175,9 @@ def test_operations_of_the_update_are_those_of_the_equations():
 
 
 def test_actor_sends_what_it_makes(capsys):
-    sizes = actor_suite.Sizes("control:cartpole:swingup", environments=2, batch_steps=60, turns=1)
+    sizes = actor_suite.ActorSizes(
+        "control:cartpole:swingup", environments=2, batch_steps=60, turns=1
+    )
     rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
     check(rows, ["actor/cartpole_swingup", "actor/cartpole_swingup_wall"])
     assert rows[0].ratio < 1
@@ -181,7 +188,7 @@ def test_actor_sends_what_it_makes(capsys):
 
 
 def test_a_cluster_that_cannot_start_is_an_error_with_its_words():
-    sizes = cluster_suite.Sizes(environment="control:cartpole:swingpu")
+    sizes = cluster_suite.ClusterSizes(environment="control:cartpole:swingpu")
     with pytest.raises(RuntimeError, match="exit code 2.*swingpu"):
         cluster_suite.measure(program(), sizes, repeats=1)
 
@@ -190,7 +197,7 @@ def test_a_role_that_cannot_start_is_an_error_with_its_words():
     role = RoleProcess(
         program(),
         "replay",
-        Topology.local({"replay": 1}, "replay"),
+        Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1}),
         "a token of the tests",
         "control:cartpole:swingup",
         {"replay_capacity": 0},
@@ -211,6 +218,6 @@ def test_sizes_for_quick_are_smaller():
         image_actor_suite,
         cluster_suite,
     ):
-        quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.Sizes())
+        quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.FULL)
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
         assert all(q <= f for q, f in numbers) and any(q < f for q, f in numbers)

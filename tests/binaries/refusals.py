@@ -3,7 +3,7 @@
 import pytest
 
 from common.reporting.command_line import exit_with
-from common.reporting.errors import UserError
+from common.reporting.user_error import UserError
 
 
 def refusal(capsys, main, *flags):

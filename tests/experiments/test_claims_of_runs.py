@@ -14,8 +14,8 @@ from common.experiments.runs import KeptRuns
 from common.experiments.shares import EACH, MANY, MOST, SOME
 from common.reporting import reported
 from common.reporting.budget import Budget
-from common.reporting.errors import UserError
 from common.reporting.reported import Reported
+from common.reporting.user_error import UserError
 import reproductions
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE

@@ -8,7 +8,7 @@ from common.experiments.claims import Evidence, Verdict
 from common.experiments.median_reached import MedianReached
 from common.experiments.paper import RESULTS, Returns
 from common.experiments.runs import KeptRuns
-from common.experiments.scaling import Proportional
+from common.experiments.scaling import ProportionalSpeed
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions
@@ -113,6 +113,6 @@ def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, cores, ver
             speed=30.0 * actors**power,
             cores=cores,
         )
-    finding = Proportional(sizes).find(APEX, experiment, evidence)
+    finding = ProportionalSpeed(sizes).find(APEX, experiment, evidence)
     assert finding.verdict is verdict and f"power {power:.2f}" in finding.evidence
     assert ("Up to 256 shared 255 cores" in finding.evidence) == (cores == 255)

@@ -260,8 +260,8 @@ def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
 def test_a_speed_is_a_mean_over_time_not_over_rows():
     # A short row at the end, as a run leaves it when it stops.
     speeds = pandas.Series([10.0, 100.0, 100.0, 400.0], index=[30.0, 45.0, 58.0, 60.0])
-    assert selection.final_of("actor_steps_per_second").take(speeds) == pytest.approx(120)
-    assert selection.final_of("episode_return_mean").take(speeds) == 250
+    assert selection.final_of("actor_steps_per_second")[0](speeds) == pytest.approx(120)
+    assert selection.final_of("episode_return_mean")[0](speeds) == 250
 
 
 def test_captions_say_only_what_the_runs_have(tmp_path):

@@ -19,7 +19,7 @@ def curve(setting, level):
 
 def draw(path, *drawn, x_limit=300.0, y_limits=(0.0, 1000.0), caption="Some words."):
     axes = panels.Axes("wall_seconds", x_limit, "episode return", y_limits)
-    return panels.draw([panels.Part(drawn, axes)], "a title", caption, path)
+    return panels.draw([panels.PanelGroup(drawn, axes)], "a title", caption, path)
 
 
 def pixels_near(file, color):
@@ -67,7 +67,7 @@ def test_nothing_is_cut_off_at_the_edges(tmp_path):
 
 def part(setting, *titles, unit="wall_seconds"):
     drawn = tuple(panels.Panel(title, (curve(setting, 800),), 300) for title in titles)
-    return panels.Part(drawn, panels.Axes(unit, 300.0, "episode return"))
+    return panels.PanelGroup(drawn, panels.Axes(unit, 300.0, "episode return"))
 
 
 def placed(monkeypatch, tmp_path, *parts):

@@ -58,13 +58,3 @@ def make_environments(seed, count):
 def mean_return(policy):
     """Of 32 episodes on other seeds than those of training."""
     return run_episodes(make_environments(seed=1_000, count=32), policy, 32).mean()
-
-
-class RandomPolicy:
-    """Uniform actions."""
-
-    def __init__(self):
-        self._generator = np.random.default_rng(0)
-
-    def __call__(self, observation, state):
-        return self._generator.uniform(-1, 1, (len(observation), 1)).astype(np.float32), state, {}

@@ -1,6 +1,6 @@
-"""A D4PG learner alone on a frozen memory: cut and resumed, it goes on bit for bit as an uncut one.
+"""A D4PG learner on a frozen memory: cut and resumed, it goes on bit for bit as an uncut one.
 
-With prefetch, a memory behind real services, and draws that are ahead when the learner is cut.
+Nothing is drawn ahead here; a learner that draws ahead drops these draws when it is cut.
 """
 
 import contextlib
@@ -9,16 +9,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.agents.agent import EnvironmentSpec, schedule_for
 from common.cluster import rpc
 from common.cluster.topology import free_ports
+from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
 from common.replay.keys import transition_keys
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
-from common.roles.replay import make_memory
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -37,8 +34,7 @@ CONFIG = D4PGConfig(
     min_replay_size=ITEMS,
     replay_capacity=ITEMS,
 )
-NARROW, WIDE = EnvironmentSpec(3, 2), EnvironmentSpec(20_000, 2)
-"""A call's draw from the wide one takes two messages."""
+SPEC = EnvironmentSpec(3, 2)
 
 
 class Watched:
@@ -56,36 +52,45 @@ class Watched:
         return getattr(self._memory, name)
 
 
+class Uncompiled(D4PG):
+    """An agent without XLA, which takes longer to compile than all else here."""
+
+    jit_compile = False
+
+
 @dataclasses.dataclass
 class Place:
-    """Sizes of an environment, how many services have the memory (0: it is in the learner's
-    process), how many calls are drawn ahead, how and what learners update."""
+    """A learner's surroundings.
 
-    spec: EnvironmentSpec
-    shards: int = 0
-    prefetch: int = 0
+    Attributes:
+      services: how many share the memory; 0: it is in the learner's process.
+      updates_per_call: of the learner.
+      critic: kind of the critic.
+      agent_class: the agent.
+    """
+
+    services: int = 0
     updates_per_call: int = 1
-    jit_compile: bool = False
     critic: str = "categorical"
+    agent_class: type = Uncompiled
 
     def __post_init__(self):
-        self.agent = D4PG(
+        self.agent = self.agent_class(
             dataclasses.replace(CONFIG, updates_per_call=self.updates_per_call, critic=self.critic)
         )
 
     @contextlib.contextmanager
     def memory(self):
-        """Filled memories, and what a learner sees of them; they outlive each learner."""
-        memories = [make_memory(self.agent, self.spec, seed=0) for _ in range(max(1, self.shards))]
+        """Gives filled memories, and what a learner sees of them; they outlive each learner."""
+        memories = [self.agent.make_memory(SPEC, 0) for _ in range(max(1, self.services))]
         generator = np.random.default_rng(3)
-        size = self.spec.observation_size
-        steps = self.agent.step_specs(self.spec)._make(
+        steps = self.agent.step_specs(SPEC)._make(
             (
-                generator.normal(size=[ITEMS, size]),
+                generator.normal(size=[ITEMS, 3]),
                 generator.uniform(-1, 1, [ITEMS, 2]),
                 generator.normal(size=ITEMS),
                 generator.uniform(0.8, 1, ITEMS),
-                generator.normal(size=[ITEMS, size]),
+                generator.normal(size=[ITEMS, 3]),
             )
         )
         priorities = generator.uniform(1, 2, ITEMS).astype(np.float32)
@@ -103,64 +108,40 @@ class Place:
 
     @contextlib.contextmanager
     def _served(self, memory):
-        """What a learner sees of one of the memories."""
-        if not self.shards:
+        if not self.services:
             yield memory
             return
         server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         ReplayService(server, memory)
         server.start()
-        yield RemoteMemory(rpc.Client(server.address, TOKEN), self.agent.step_specs(self.spec))
+        yield RemoteMemory(rpc.Client(server.address, TOKEN), self.agent.step_specs(SPEC))
         server.close()
 
     def learners(self, count):
         """Equal ones, made before any server: their seeding of TensorFlow would crash it."""
-        return [self.agent.make_learner(self.spec, SEED) for _ in range(count)]
+        return [self.agent.make_learner(SPEC, SEED) for _ in range(count)]
 
-    def make(self, learner, memory, directory):
-        """What runs a learner, and what saves and restores both."""
-        loop = UpdateLoop(
-            learner.update, self.agent.updates_per_call, self.agent.batch_size, self.jit_compile
-        )
-        replay_learner = ReplayLearner(
-            memory, loop, learner.steps, schedule_for(self.agent), prefetch=self.prefetch, seed=SEED
-        )
-        state = {"learner": learner, "draw": replay_learner.saved_draws}
-        return replay_learner, Checkpoints(directory, state)
-
-    def run(self, learner, memory, directory, resumes, keeps_the_draws=True):
-        """Some calls, then a checkpoint; returns the keys and metrics of each call."""
+    def run(self, learner, memory, calls, directory=None, resumes=False):
+        """Makes some calls, then a checkpoint; returns the keys and metrics of each call."""
         watched = Watched(memory)
-        replay_learner, checkpoints = self.make(learner, watched, directory)
-        assert checkpoints.restore() == resumes
-        if not keeps_the_draws:
-            replay_learner.saved_draws.store([])
-        done = call(replay_learner, CALLS)
-        replay_learner.store()
-        checkpoints.save()
-        replay_learner.close()
-        return watched.learned, done
-
-    def run_uncut(self, learner, memory):
-        """As two runs, without a cut."""
-        watched = Watched(memory)
-        replay_learner, _ = self.make(learner, watched, "none")
-        done = call(replay_learner, 2 * CALLS)
-        replay_learner.close()
-        return watched.learned, done
+        replay_learner = self.agent.replay_learner(
+            learner, watched, SPEC, SEED, self.agent.schedule()
+        )
+        checkpoints = Checkpoints(directory, {"learner": learner}) if directory else None
+        if resumes:
+            assert checkpoints.restore()
+        metrics = [floats(replay_learner.step()) for _ in range(calls)]
+        if checkpoints:
+            checkpoints.save()
+        return watched.learned, metrics
 
 
-def call(replay_learner, count):
-    """Returns the metrics of so many calls."""
-    return [
-        {name: float(value) for name, value in replay_learner.step().items()}
-        | {"priority_lag": replay_learner.priority_lag}
-        for _ in range(count)
-    ]
+def floats(metrics):
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def priorities(memories):
-    """The masses of all items, and the totals."""
+    """Returns the masses of all items, and the totals."""
     samples = [memory.sample(20 * ITEMS, seed=1) for memory in memories]
     masses = {
         key: mass
@@ -174,25 +155,20 @@ def priorities(memories):
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(Place(NARROW), id="in process"),
-        pytest.param(Place(NARROW, critic="mixture"), id="its own samples"),
-        pytest.param(Place(NARROW, prefetch=3), id="three ahead in process"),
-        pytest.param(Place(NARROW, shards=1, prefetch=1, jit_compile=True), id="prefetched"),
-        pytest.param(Place(WIDE, shards=1, prefetch=1), id="prefetched in two messages"),
-        pytest.param(Place(NARROW, shards=1, prefetch=3), id="three ahead"),
-        pytest.param(Place(NARROW, shards=2, prefetch=3, updates_per_call=2), id="of two shards"),
+        pytest.param(Place(agent_class=D4PG, critic="mixture"), id="compiled, samples itself"),
+        pytest.param(Place(services=2, updates_per_call=2), id="of two shards"),
     ],
 )
 def test_goes_on_bit_for_bit(tmp_path, place):
     uncut, first, cut = place.learners(3)
     with place.memory() as (uncut_memories, uncut_view), place.memory() as (memories, cut_view):
         assert priorities(uncut_memories) == priorities(memories)
-        uncut_keys, uncut_done = place.run_uncut(uncut, uncut_view)
-        first_keys, first_done = place.run(first, cut_view, tmp_path, resumes=False)
-        second_keys, second_done = place.run(cut, cut_view, tmp_path, resumes=True)
+        uncut_keys, uncut_metrics = place.run(uncut, uncut_view, 2 * CALLS)
+        first_keys, first_metrics = place.run(first, cut_view, CALLS, tmp_path)
+        second_keys, second_metrics = place.run(cut, cut_view, CALLS, tmp_path, resumes=True)
 
         np.testing.assert_array_equal(first_keys + second_keys, uncut_keys)
-        assert first_done + second_done == uncut_done  # losses, priority lags
+        assert first_metrics + second_metrics == uncut_metrics
         assert int(cut.steps) == 2 * CALLS * place.updates_per_call
         variables = {variable.name for variable in cut.variables}
         assert any("moment" in name or "/m" in name for name in variables), variables
@@ -203,17 +179,3 @@ def test_goes_on_bit_for_bit(tmp_path, place):
         assert [one.statistics() for one in memories] == [
             one.statistics() for one in uncut_memories
         ]
-
-
-@pytest.mark.parametrize("prefetch", [1, 3])
-def test_without_the_draws_ahead_it_would_not_be_the_same(tmp_path, prefetch):
-    """What the test above can see: drawn anew, they follow priorities that are newer."""
-    place = Place(NARROW, shards=1, prefetch=prefetch)
-    uncut, first, cut = place.learners(3)
-    with place.memory() as (_, uncut_view), place.memory() as (_, cut_view):
-        uncut_keys, _ = place.run_uncut(uncut, uncut_view)
-        first_keys, _ = place.run(first, cut_view, tmp_path, resumes=False)
-        second_keys, _ = place.run(cut, cut_view, tmp_path, resumes=True, keeps_the_draws=False)
-        np.testing.assert_array_equal(first_keys, uncut_keys[:CALLS])
-        assert np.any(second_keys[0] != uncut_keys[CALLS])
-        assert any(np.any(a.numpy() != b.numpy()) for a, b in zip(cut.variables, uncut.variables))

@@ -98,19 +98,21 @@ def test_updates_in_one_call_are_those_of_as_many_calls(num_updates, jit_compile
         np.testing.assert_allclose(metrics["weight_max"], maximum, rtol=1e-6)
 
 
-def test_update_sees_probabilities_and_the_size_of_the_memory():
+def test_an_update_sees_probabilities_and_the_size_of_the_memory_and_may_put_out_any_nest():
     sample = make_sample(6)
     seen = []
 
     def update(batch):
         seen.append(batch)
-        return batch.probabilities, {"size": batch.size}
+        return {"p": batch.probabilities, "steps": batch.steps}, {"size": batch.size}
 
-    priorities, metrics = UpdateLoop(update, 3, 2, jit_compile=False)(sample)
-    np.testing.assert_allclose(priorities, sample.masses.numpy() / 80, rtol=1e-6)
-    assert priorities.dtype == tf.float32
+    outputs, metrics = UpdateLoop(update, 3, 2, jit_compile=False)(sample)
+    np.testing.assert_allclose(outputs["p"], sample.masses.numpy() / 80, rtol=1e-6)
+    assert outputs["p"].dtype == tf.float32
+    np.testing.assert_array_equal(outputs["steps"].x, sample.steps.x)  # [B, 3]
+    np.testing.assert_array_equal(outputs["steps"].y["value"], sample.steps.y["value"])
     assert float(metrics["size"]) == 40
-    assert isinstance(seen[0].steps, Steps)
+    assert isinstance(seen[0].steps, Steps) and isinstance(outputs["steps"], Steps)
 
 
 def test_traces_once():

@@ -395,6 +395,20 @@ def test_nests_keep_their_structure_and_dtypes():
     assert memory.signature.bytes_per_step == 16 + 1 + 6
 
 
+def test_columns_without_values():
+    """Neither their rows nor their tensors need any memory."""
+    for specs in ({"x": tf.TensorSpec([0], tf.float32)}, {"x": tf.TensorSpec([2, 0], tf.int32)}):
+        memory = make_memory(specs=specs)
+        spec = specs["x"]
+        steps = {"x": np.zeros([3, *spec.shape], spec.dtype.as_numpy_dtype)}
+        memory.insert(np.arange(3), steps, np.ones(3, np.float32))
+        found, read = memory.read([0, 1, 2, 3])
+        assert found.numpy().tolist() == [True] * 3 + [False]
+        assert read["x"].shape == [4, *spec.shape]
+        assert memory.sample(2, max_length=4).steps["x"].shape == [2, 4, *spec.shape]
+        memory.check()
+
+
 def test_in_a_graph_static_shapes_are_known():
     memory = make_memory(specs={"x": tf.TensorSpec([2], tf.float32)})
 

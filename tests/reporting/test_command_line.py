@@ -47,7 +47,7 @@ def test_the_exit_code_is_what_main_says(body, expected):
 
 
 def test_a_users_mistake_is_one_line():
-    body = "from common.reporting.errors import UserError; raise UserError('mend it')"
+    body = "from common.reporting.user_error import UserError; raise UserError('mend it')"
     assert run(body) == (2, "", "error: mend it\n")
 
 

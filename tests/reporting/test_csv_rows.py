@@ -114,6 +114,8 @@ def test_a_malformed_line_is_named(tmp_path):
     path.write_text("writer,number,text\n0,1,a\n0,2\n")
     with pytest.raises(CsvError, match="rows.csv: 2 cells for 3 columns in the last line"):
         last_row(path)
+    with pytest.raises(CsvError, match="cannot be read .Is a directory"):
+        last_row(tmp_path)
 
 
 def test_numbers_are_checked(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
-from common.reporting.errors import UserError
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 
 def _write_run(directory, evaluations: int) -> RunDirectory:

@@ -90,9 +90,11 @@ def test_a_malformed_record_is_named(tmp_path, text, words):
 
 def test_a_malformed_config_is_named(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    with pytest.raises(RunDirectoryError, match="is no run directory, it has no config.json"):
+    with pytest.raises(RunDirectoryError, match="there is no directory .*/run: name"):
         run.read_config()
     run.path.mkdir()
+    with pytest.raises(RunDirectoryError, match="is no run directory, it has no config.json: name"):
+        run.read_config()
     for text, words in (("{", "config.json:1: is not JSON"), ("[]", "is not the config of a run")):
         run.config_json.write_text(text)
         with pytest.raises(RunDirectoryError, match=words):

@@ -27,9 +27,12 @@ def test_references_of_other_games_do_not_matter_but_missing_ones_do():
 
 
 def test_summary():
-    summary = scores.summary(TABLE, penalty=0.1)
+    summary = scores.summary(TABLE)
     assert summary["games"].tolist() == [3, 3, 3]
     assert summary.loc["agent", ["median", "mean"]].tolist() == pytest.approx([0.5, 2.5 / 3])
     assert summary.loc["agent", "mean_rank"] == pytest.approx((2 + 1 + 3) / 3)
     assert summary.loc["Human", "elo"] == 0
     assert summary.loc["Human", "elo"] > summary.loc["agent", "elo"] > summary.loc["Random", "elo"]
+    # On two games random play loses all, so that no finite Elo separates it from the others.
+    summary = scores.summary(TABLE.head(2))
+    assert summary["elo"].isna().all() and summary.loc["agent", "mean"] == 1.25

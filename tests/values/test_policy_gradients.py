@@ -62,23 +62,23 @@ def test_ascends_q_through_the_policy_and_leaves_the_critic_alone():
 
 
 @pytest.mark.parametrize("dqda_clip, dqda", [(None, [[2.0, -0.3]]), (1.0, [[1.0, -0.3]])])
-def test_climbs_a_critic_that_is_held_fixed(dqda_clip, dqda):
+def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqda):
     action, w = tf.Variable([[0.5, 1.0]]), tf.Variable([2.0, -0.3])
 
     def value(a):
         return tf.linalg.matvec(a, w)
 
     with tf.GradientTape(persistent=True) as tape:
-        loss, q = policy_gradients.climb(action, value, dqda_clip)
+        loss, q = policy_gradients.dpg_loss(action, value, dqda_clip)
     np.testing.assert_allclose(q, 0.7)
     np.testing.assert_allclose(tape.gradient(loss, action), -np.array(dqda))
     assert tape.gradient(loss, w) is None
 
 
-def test_climbing_goes_by_the_mean_over_the_batch():
+def test_dpg_loss_is_a_mean_over_the_batch():
     action = tf.Variable(np.ones([4, 2]))
     with tf.GradientTape() as tape:
-        loss, q = policy_gradients.climb(action, lambda a: tf.reduce_sum(a, axis=1))
+        loss, q = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
     assert float(q) == 2
     np.testing.assert_allclose(tape.gradient(loss, action), np.full([4, 2], -0.25))
 

@@ -1,7 +1,5 @@
 // Kernels of the replay ops: they check the arguments and call the memory.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "arguments.h"
 #include "memory.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
@@ -252,28 +251,20 @@ class MemoryUserOp : public OpKernel {
   static absl::Status Keys(OpKernelContext* c, const char* name,
                            const Tensor** tensor) {
     TF_RETURN_IF_ERROR(Vector(c, name, tensor));
-    const auto keys = (*tensor)->vec<int64_t>();
-    for (int64_t i = 0; i < keys.size(); ++i) {
-      if (keys(i) < 0) {
-        return InvalidArgument(name, "[", i, "] must not be negative, is ",
-                               keys(i));
-      }
-    }
-    return absl::OkStatus();
+    return Checked(CheckKeys(name, (*tensor)->vec<int64_t>().data(),
+                             (*tensor)->NumElements()));
   }
 
   static absl::Status Priorities(OpKernelContext* c, int64_t expected,
                                  const Tensor** tensor) {
     TF_RETURN_IF_ERROR(Vector(c, "priorities", tensor, expected));
-    const auto values = (*tensor)->vec<float>();
-    for (int64_t i = 0; i < values.size(); ++i) {
-      if (!(std::isfinite(values(i)) &&
-            (values(i) >= 0 || values(i) == kUnknownPriority))) {
-        return InvalidArgument("priorities[", i, "] must be finite and not "
-                               "negative (or -1 for unknown), is ", values(i));
-      }
-    }
-    return absl::OkStatus();
+    return Checked(CheckPriorities((*tensor)->vec<float>().data(),
+                                   (*tensor)->NumElements()));
+  }
+
+  // Makes a status of what a check of arguments.h returns.
+  static absl::Status Checked(const std::string& wrong) {
+    return wrong.empty() ? absl::OkStatus() : InvalidArgument(wrong);
   }
 
   static absl::Status Known(int64_t distribution,
@@ -337,22 +328,15 @@ class InsertOp : public MemoryUserOp {
       OP_REQUIRES_OK(c, Vector(c, "item_lengths", &lengths, num_items));
     }
     OP_REQUIRES_OK(c, Priorities(c, num_items, &priorities));
-    const int64_t capacity = resource.memory->capacity();
     const int64_t hard_capacity = resource.memory->hard_capacity();
     OP_REQUIRES(c, num_steps <= hard_capacity,
                 InvalidArgument("step_keys: ", num_steps, " steps at once do "
                                 "not fit a capacity of ", hard_capacity));
-    for (int64_t i = 0; i < num_items && !all_one; ++i) {
-      const int32_t length = lengths->vec<int32_t>()(i);
-      OP_REQUIRES(c, length >= 1 && length <= capacity,
-                  InvalidArgument("item_lengths[", i, "] must be in [1, ",
-                                  capacity, "], is ", length));
-      // The key of an item's last step, key + length - 1, must not overflow.
-      const int64_t key = item_keys->vec<int64_t>()(i);
-      OP_REQUIRES(c, key <= std::numeric_limits<int64_t>::max() - (length - 1),
-                  InvalidArgument("item_keys[", i, "] + item_lengths[", i,
-                                  "] must be at most 2^63, they are ", key,
-                                  " and ", length));
+    if (!all_one) {
+      OP_REQUIRES_OK(c, Checked(CheckLengths(
+                            item_keys->vec<int64_t>().data(),
+                            lengths->vec<int32_t>().data(), num_items,
+                            resource.memory->capacity())));
     }
     OpInputList columns;
     OP_REQUIRES_OK(c, c->input_list("columns", &columns));

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -17,15 +18,7 @@ template <typename T>
 class LazyArray {
  public:
   explicit LazyArray(size_t size) : bytes_(size * sizeof(T)) {
-    if (bytes_ == 0) return;
-    void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-    constexpr size_t kHugePage = size_t{2} << 20;
-    if (bytes_ >= 2 * kHugePage) madvise(data, bytes_, MADV_HUGEPAGE);
-#endif
-    data_ = static_cast<T*>(data);
+    if (bytes_ > 0) data_ = static_cast<T*>(Map(bytes_));
   }
   LazyArray(LazyArray&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
@@ -33,7 +26,7 @@ class LazyArray {
   LazyArray(const LazyArray&) = delete;
   LazyArray& operator=(const LazyArray&) = delete;
   ~LazyArray() {
-    if (data_ != nullptr) munmap(data_, bytes_);
+    if (data_ != nullptr) Unmap(data_, bytes_);
   }
 
   T& operator[](size_t i) { return data_[i]; }
@@ -42,6 +35,28 @@ class LazyArray {
   const T* data() const { return data_; }
 
  private:
+#ifdef __SANITIZE_ADDRESS__
+  // The address sanitizer guards the ends of heap blocks, not of mappings.
+  static void* Map(size_t bytes) {
+    void* data = std::calloc(bytes, 1);
+    if (data == nullptr) throw std::bad_alloc();
+    return data;
+  }
+  static void Unmap(void* data, size_t) { std::free(data); }
+#else
+  static void* Map(size_t bytes) {
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    constexpr size_t kHugePage = size_t{2} << 20;
+    if (bytes >= 2 * kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+    return data;
+  }
+  static void Unmap(void* data, size_t bytes) { munmap(data, bytes); }
+#endif
+
   T* data_ = nullptr;
   size_t bytes_;
 };

@@ -253,6 +253,9 @@ bool Memory::Reserve(size_t n, int32_t* slots) {
 
 bool Memory::AddView(int32_t first, int32_t length) {
   const int64_t key = slots_[first].key;
+  if (length < 1 || key > std::numeric_limits<int64_t>::max() - (length - 1)) {
+    return false;
+  }
   for (int32_t t = 1; t < length; ++t) {
     if (index_.Find(key + t) == KeyIndex::kAbsent) return false;
   }

@@ -54,7 +54,8 @@ class Memory {
     std::vector<ColumnSource> columns;
   };
   // Items to insert. They may view steps of the same call and older ones.
-  // Without `lengths` each item views one step.
+  // Without `lengths` each item views one step. Priorities are those that
+  // CheckPriorities (arguments.h) takes.
   struct Items {
     size_t n;
     const int64_t* keys;
@@ -79,8 +80,8 @@ class Memory {
 
   Outcome Insert(const Steps& steps, const Items& items);
 
-  // Draws n items and copies the first `length` steps of each, padded with zeros
-  // and empty values after the end of a shorter item: columns[c] takes
+  // Draws n items and copies the first `length` >= 1 steps of each, padded with
+  // zeros and empty values after the end of a shorter item: columns[c] takes
   // n * length values. A seed other than 0 makes a generator for this draw and
   // leaves the memory's own generator as it is.
   Outcome Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
@@ -129,7 +130,8 @@ class Memory {
   // is no room.
   bool Reserve(size_t n, int32_t* slots);
   // Makes an item of the step in slot `first` and those with the next keys;
-  // returns false if one of them is missing.
+  // returns false if one of them is missing, the length is below 1, or the item
+  // passes the last key.
   bool AddView(int32_t first, int32_t length);
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);

@@ -42,6 +42,7 @@ void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
   char* row = rows_.data() + slot * row_bytes_;
   for (size_t c = 0; c < column_bytes_.size(); ++c) {
     const size_t bytes = column_bytes_[c];
+    if (bytes == 0) continue;  // Neither the row nor the values need exist.
     if (bytes == kVariable) {
       WriteBlock(row, columns[c].variable[i]);
     } else {
@@ -91,6 +92,7 @@ void Rows::CopyRow(int32_t slot, size_t i,
       slot == kNoSlot ? nullptr : rows_.data() + slot * row_bytes_;
   for (size_t c = 0; c < column_bytes_.size(); ++c) {
     const size_t bytes = column_bytes_[c];
+    if (bytes == 0) continue;
     if (bytes == kVariable) {
       const Block block = row == nullptr ? Block{} : Load<Block>(row);
       columns[c].variable(i, {block.data, block.size});

@@ -15,8 +15,7 @@ class Uniform : public Distribution {
  public:
   explicit Uniform(size_t max_slots) : slots_(max_slots), place_(max_slots) {}
 
-  void Insert(const int32_t* slots, const float* priorities,
-              size_t n) override {
+  void Insert(const int32_t* slots, const float*, size_t n) override {
     for (size_t i = 0; i < n; ++i) {
       place_[slots[i]] = static_cast<int32_t>(count_);
       slots_[count_++] = slots[i];

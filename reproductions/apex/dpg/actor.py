@@ -1,4 +1,4 @@
-"""Ape-X DPG: the actor (algorithm 1, appendix D)."""
+"""Ape-X DPG's actor (algorithm 1, appendix D)."""
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from reproductions.apex.dpg.config import DPGConfig
 
 
 class DPGActor(ActorCriticActor):
-    """a = pi(S, phi) + N(0, sigma^2 I), clipped to the bounds (eq 18), the same for all actors."""
+    """Actor with a = pi(S, phi) + N(0, sigma^2 I), clipped to the bounds (eq 18).
+
+    sigma is the same for all actors.
+    """
 
     def __init__(self, config: DPGConfig, observation_size: int, action_size: int, seed: int):
         super().__init__(
@@ -21,10 +24,13 @@ class DPGActor(ActorCriticActor):
         self._priority_floor = config.priority_floor
 
     def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """|R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)|, [M] float32 (eqs 13, 19).
+        """Returns |R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)| + floor (eqs 13, 19).
 
-        By the actor's online copy of (phi, psi) as it was when each state was seen, and raised by
-        their floor.
+        q and pi are the actor's copies of the online networks as they were when it observed each
+        state.
+
+        Returns:
+          [M] float32.
         """
         bootstrap = transitions.n_step_discount * transitions.extras_t["bootstrap"]
         errors = transitions.n_step_reward + bootstrap - transitions.extras_tm1["taken"]

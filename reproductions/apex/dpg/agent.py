@@ -30,7 +30,7 @@ class ApexDPG(ActorCriticAgent):
         self.prefetch = -(-config.prefetch // config.updates_per_call)
 
     def distributions(self):
-        """Returns sampling by p^alpha_sample or uniform, removal by p^alpha_evict or of the oldest."""
+        """Returns sampling by p^alpha_sample or uniform; removal by p^alpha_evict or by age."""
         sample = distributions.prioritized(self._config.priority_exponent)
         remove = distributions.Proportional(self._config.removal_exponent)
         if self._config.removal == "fifo":

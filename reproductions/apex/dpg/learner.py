@@ -1,4 +1,4 @@
-"""Ape-X DPG: the learner (Horgan et al. 2018, section 3.2; equations as in the README)."""
+"""Ape-X DPG's learner (Horgan et al. 2018, section 3.2; equations numbered as in the README)."""
 
 import tensorflow as tf
 
@@ -12,9 +12,16 @@ from reproductions.apex.dpg.config import DPGConfig
 def td_errors(
     transition: StoredTransition, networks: ActorCritic, target: ActorCritic
 ) -> tf.Tensor:
-    """delta_t = G_t - q(S_t, A_t, psi), [B] (eqs 15, 16); no gradient flows into G_t.
+    """Returns delta_t = G_t - q(S_t, A_t, psi), [B] (eqs 15, 16).
 
-    G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n}, phi^-), psi^-)
+        G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n}, phi^-), psi^-)
+
+    No gradient flows into G_t.
+
+    Args:
+      transition: B transitions.
+      networks: the online networks (phi, psi).
+      target: the target networks (phi^-, psi^-).
     """
     state = transition.observation_t
     bootstrap = target.critic(state, target.policy(state))
@@ -24,18 +31,18 @@ def td_errors(
 
 
 def critic_loss(errors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """1/B sum_k w_k 1/2 delta_k^2 (eqs 12, 16)."""
+    """Returns 1/B sum_k w_k 1/2 delta_k^2 (eqs 12, 16): errors [B], weights [B] -> scalar."""
     return tf.reduce_mean(weights * 0.5 * tf.square(errors))
 
 
 def policy_loss(
     observation: tf.Tensor, networks: ActorCritic, dqda_clip: float | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Descending this ascends q(S_t, pi(S_t, phi), psi), psi held fixed (eq 17).
+    """Returns a loss whose minimisation raises q(S_t, pi(S_t, phi), psi), psi held fixed (eq 17).
 
     Returns:
-      A loss whose gradient in phi is that of equation 17 with its sign turned and dq/da clipped
-      (appendix D), and the mean of q itself.
+      A loss whose gradient with respect to phi is that of equation 17 with the sign reversed and
+      dq/da clipped (appendix D), and the mean of q.
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation), lambda action: networks.critic(observation, action), dqda_clip
@@ -43,7 +50,7 @@ def policy_loss(
 
 
 class DPGLearner(ActorCriticLearner):
-    """(phi, psi), (phi^-, psi^-), both Adams, and algorithm 2's update."""
+    """Learner with (phi, psi), (phi^-, psi^-), two Adams, and algorithm 2's update."""
 
     def __init__(self, config: DPGConfig, observation_size: int, action_size: int):
         super().__init__(
@@ -55,10 +62,10 @@ class DPGLearner(ActorCriticLearner):
         self._config = config
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """One learner step on B transitions.
+        """Makes one learner step on B transitions.
 
         Returns:
-          The new priorities |delta| [B], raised by their floor (eqs 9, 19), and the METRICS.
+          New priorities |delta| + floor [B] (eqs 9, 19), and metrics by name.
         """
         transition: StoredTransition = batch.steps
         weights = prioritization.normalize_by_max(

@@ -1,4 +1,4 @@
-"""pi and q (appendix D)."""
+"""Ape-X DPG's policy pi and critic q (appendix D)."""
 
 import sonnet as snt
 import tensorflow as tf
@@ -11,10 +11,11 @@ _ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}
 
 
 def make_networks(config: DPGConfig, observation_size: int, action_size: int) -> ActorCritic:
-    """Builds both networks, with their variables (phi, psi).
+    """Builds both networks and their variables (phi, psi).
 
-    The critic: 400, tanh, 300, then a scalar; the policy: 300, tanh, 200, then the action. What
-    follows the second layer, and that the action enters with the observation, are not in the paper.
+    The critic has layers of 400, tanh, 300 and a scalar; the policy 300, tanh, 200 and the action.
+    The paper does not say what follows the second layer or where the action enters the critic; it
+    enters with the observation here.
     """
     activation = _ACTIVATIONS[config.activation]
     policy = control.ControlPolicy(action_size, config.policy_sizes, config.layer_norm, activation)
@@ -25,5 +26,5 @@ def make_networks(config: DPGConfig, observation_size: int, action_size: int) ->
 
 
 def make_optimizer(config: DPGConfig) -> snt.Optimizer:
-    """Adam (appendix D) with Sonnet's defaults for what the paper leaves open."""
+    """Returns Adam (appendix D) with Sonnet's defaults for everything that the paper omits."""
     return snt.optimizers.Adam(config.learning_rate)

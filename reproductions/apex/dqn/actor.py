@@ -1,4 +1,4 @@
-"""Ape-X DQN: the actors of a process, and the evaluator's policy (algorithm 1, section 4.1)."""
+"""Ape-X DQN's actors and evaluator (algorithm 1, section 4.1)."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,23 @@ from reproductions.apex.dqn.config import DQNConfig
 
 
 class DQNActor(ExploringPolicy):
-    """epsilon_i-greedy by its copy of q, with an epsilon of its own for each actor (eq 14).
+    """Epsilon-greedy policy for its copy of q, with a different epsilon_i for each actor (eq 14).
 
-    With each action it buffers two action values, of the action taken and the largest, from which
-    initial priorities are computed without running the network again (appendix F).
+    With each action it returns two action values as extras: of the action taken and the largest.
+    Initial priorities are computed from them without running the network again (appendix F).
     """
 
     def __init__(
         self, config: DQNConfig, spec: EnvironmentSpec, epsilons: Sequence[float], seed: int
     ):
-        """Makes the policy of K actors, one for each of the epsilons."""
+        """Makes the policy of K actors.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          epsilons: K probabilities, one for each actor.
+          seed: of the exploration.
+        """
         self._network = networks_lib.make_network(config, spec)
         self._q_values = tf.function(self._network)
         self._explore = epsilon_greedy.EpsilonGreedy(epsilons, seed)
@@ -32,22 +39,28 @@ class DQNActor(ExploringPolicy):
         self._shapes = packing.shapes(self._network.trainable_variables)
 
     def load(self, flat: np.ndarray) -> None:
-        """Takes over theta, [P] float32 in the order of the network's trainable_variables."""
+        """Loads theta, [P] float32 in the order of the network's trainable_variables."""
         values = packing.unpack(flat, self._shapes)
         for variable, value in zip(self._network.trainable_variables, values, strict=True):
             variable.assign(value)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """uint8 [K, H, W, C] -> actions int32 [K], state, buffered action values [K] each."""
+        """Acts on observations uint8 [K, H, W, C].
+
+        Returns:
+          action: int32 [K].
+          state: unchanged.
+          extras: action values float32 [K]: "q_taken" of the action, "q_max" the largest.
+        """
         q = self._q_values(observation).numpy()
         action = self._explore(q)
         taken = np.take_along_axis(q, action[:, np.newaxis], axis=1)[:, 0]
         return action, state, {"q_taken": taken, "q_max": q.max(axis=1)}
 
     def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """|R + gamma max_a q(S_{t+n}, a) - q(S_t, A_t)| and the floor, [M] float32 (eq 13).
+        """Returns |R + gamma max_a q(S_{t+n}, a) - q(S_t, A_t)| + floor, [M] float32 (eq 13).
 
-        By the copy of q of the time when each state was seen.
+        q is the actor's copy as it was when it observed each state.
         """
         bootstrap = transitions.n_step_discount * transitions.extras_t["q_max"]
         delta = transitions.n_step_reward + bootstrap - transitions.extras_tm1["q_taken"]
@@ -57,7 +70,15 @@ class DQNActor(ExploringPolicy):
 def make_actor(
     config: DQNConfig, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
 ) -> DQNActor:
-    """The policy of these of the run's actors."""
+    """Builds the policy of some of the run's actors.
+
+    Args:
+      config: hyperparameters.
+      spec: of the environment.
+      actors: indices of these actors.
+      num_actors: number of actors in the whole run.
+      seed: of the exploration.
+    """
     if config.epsilons:
         epsilons = [config.epsilons[actor % len(config.epsilons)] for actor in actors]
     else:
@@ -67,5 +88,5 @@ def make_actor(
 
 
 def make_evaluator(config: DQNConfig, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
-    """The policy that is evaluated; its few random actions repeat from one evaluator to another."""
+    """Builds the policy to evaluate; its few random actions are the same in every evaluator."""
     return DQNActor(config, spec, [config.evaluation_epsilon] * num_environments, seed=0)

@@ -1,4 +1,4 @@
-"""Ape-X DQN, algorithm 2: the learner (Horgan et al. 2018; equations as in the README)."""
+"""Ape-X DQN's learner (Horgan et al. 2018, algorithm 2; equations numbered as in the README)."""
 
 import tensorflow as tf
 
@@ -19,15 +19,20 @@ METRICS = (
     "importance_weight_mean",
     "gradient_norm",
 )
-"""What an update reports, with its columns in learner.csv."""
+"""Metrics of an update and their columns in learner.csv."""
 
 
 def td_targets(
     transition: StoredTransition, online: DuelingNetwork, target: DuelingNetwork
 ) -> tf.Tensor:
-    """G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B], without a gradient (eq 5).
+    """Returns G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B] (eq 5).
 
-    a* = argmax_a q(S_{t+n}, a, theta) (eq 4).
+    a* = argmax_a q(S_{t+n}, a, theta) (eq 4). No gradient flows into G_t.
+
+    Args:
+      transition: B transitions.
+      online: the network with theta.
+      target: the network with theta^-.
     """
     state = transition.observation_t
     return double_q.double_q_target(
@@ -39,12 +44,12 @@ def td_targets(
 
 
 def losses(errors: tf.Tensor) -> tf.Tensor:
-    """l_t = 1/2 delta_t^2 (eq 7): a square, whose gradient is the error itself, unbounded."""
+    """Returns l_t = 1/2 delta_t^2 (eq 7), not a Huber loss: its gradient delta_t is unbounded."""
     return 0.5 * tf.square(errors)
 
 
 class DQNLearner(tf.Module):
-    """theta, theta^-, centred RMSProp, and the update of algorithm 2, lines 5 to 8."""
+    """Learner with theta, theta^-, centred RMSProp, and algorithm 2's update (lines 5 to 8)."""
 
     def __init__(self, config: DQNConfig, spec: EnvironmentSpec):
         super().__init__()
@@ -60,14 +65,15 @@ class DQNLearner(tf.Module):
 
     @property
     def actor_variables(self) -> tuple:
-        """What the actors copy: the online theta."""
+        """Variables that the actors copy: the online theta."""
         return self.network.trainable_variables
 
     def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """One learner step on B transitions, whose observations are uint8 [B, H, W, C].
+        """Makes one learner step on B transitions with observations uint8 [B, H, W, C].
 
         Returns:
-          The new priorities |delta| and the floor [B] (eq 9), without the weights; the METRICS.
+          New priorities |delta| + floor [B] (eq 9), without importance weights, and metrics by
+          name.
         """
         transition: StoredTransition = batch.steps
         theta = self.network.trainable_variables

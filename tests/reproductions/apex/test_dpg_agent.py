@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec, schedule_for
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
-from common.roles.replay import make_memory
-from common.types import NStepTransitions
+from common.environments.spec import EnvironmentSpec
+from common.types import StoredTransition
 from common.values import prioritization
 from reproductions.apex.dpg.agent import ApexDPG, from_config
 from reproductions.apex.dpg.config import DPGConfig
@@ -28,33 +25,23 @@ def make_agent(**values):
         send_batch=1,
         updates_per_call=2,
     )
-    return ApexDPG(DPGConfig(**{**defaults, **values}))
+    agent = ApexDPG(DPGConfig(**{**defaults, **values}))
+    agent.jit_compile = False
+    return agent
 
 
-def make_steps(agent, size=4):
+def make_steps(size=4):
     generator = np.random.default_rng(0)
 
     def normal(*shape):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
-    return agent.steps(
-        NStepTransitions(
-            environment_index=np.zeros(size, np.int32),
-            step=np.arange(size),
-            observation_tm1=normal(3),
-            action_tm1=normal(2),
-            n_step_reward=normal(),
-            n_step_discount=normal(),
-            observation_t=normal(3),
-            extras_tm1={"taken": normal()},
-            extras_t={"bootstrap": normal()},
-        )
-    )
+    return StoredTransition(normal(3), normal(2), normal(), normal(), normal(3))
 
 
 def make_filled_memory(agent):
-    memory = make_memory(agent, SPEC, seed=1)
-    memory.insert(np.arange(4), make_steps(agent), PRIORITIES)
+    memory = agent.make_memory(SPEC, seed=1)
+    memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
 
@@ -96,17 +83,9 @@ def test_the_capacity_is_soft_and_removal_periodic(removal, left):
     """Every 4 learner steps, that is after every second call."""
     agent = make_agent(removal=removal, removal_period=4)
     memory = make_filled_memory(agent)
-    memory.insert(np.arange(4, 8), make_steps(agent), PRIORITIES)
+    memory.insert(np.arange(4, 8), make_steps(), PRIORITIES)
     learner = agent.make_learner(SPEC, seed=0)
-    loop = UpdateLoop(learner.update, agent.updates_per_call, agent.batch_size, False)
-    replay_learner = ReplayLearner(
-        memory,
-        loop,
-        learner.steps,
-        schedule_for(agent),
-        prefetch=0,
-        removal_period=agent.removal_period,
-    )
+    replay_learner = agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
     for size in (8, 4):
         assert replay_learner.step() is not None
         assert memory.statistics().items == size
@@ -122,11 +101,12 @@ def test_sixteen_batches_are_drawn_ahead_however_many_a_call_holds():
 
 
 def test_what_the_programs_ask_it_for():
-    agent = from_config({"n_step": 3, "policy_sizes": [30, 20]})
-    assert (agent.name, agent.setting, agent.n_step) == ("apex", "dpg", 3)
+    agent = from_config({"setting": "dpg_n3", "config": {"n_step": 3, "policy_sizes": [30, 20]}})
+    assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dpg_n3", 3)
     assert (agent.removal_period, agent.reward_clip, agent.num_copies) == (100, None, 1)
-    assert (agent.samples_per_insert, agent.single_process) == (None, False)
+    assert (agent.samples_per_insert, agent.num_frames) == (None, None)
+    assert ApexDPG(DPGConfig()).setting == "dpg"
     with pytest.raises(ValueError, match="discrete actions"):
         agent.require(SPEC._replace(is_discrete=True))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
-        from_config({"n_stp": 1})
+        from_config({"setting": "dpg", "config": {"n_stp": 1}})

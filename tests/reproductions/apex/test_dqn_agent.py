@@ -1,21 +1,14 @@
 """Ape-X DQN's actors, and the agent on a real memory: what is stored, drawn, weighted, removed."""
 
-import functools
-
-from absl import logging
 import dm_env
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.n_step_adder import NStepAdder
-from common.agents.agent import EnvironmentSpec, schedule_for
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
+from common.environments.spec import EnvironmentSpec
+from common.learning.replay_learner import UndecodableReplayError
 from common.networks import packing
-from common.replay import png
-from common.roles.replay import make_memory
-from common.types import NStepTransitions
+from common.types import NStepTransitions, StoredTransition
 from reproductions.apex.dqn.agent import ApexDQN, from_config
 from reproductions.apex.dqn.config import DQNConfig
 
@@ -53,8 +46,8 @@ def make_transitions(agent, size=4, seed=0):
 
 
 def make_filled_memory(agent):
-    memory = make_memory(agent, SPEC, seed=1)
-    memory.insert(np.arange(4), agent.steps(make_transitions(agent)), PRIORITIES)
+    memory = agent.make_memory(SPEC, seed=1)
+    memory.insert(np.arange(4), StoredTransition.of(make_transitions(agent)), PRIORITIES)
     return memory
 
 
@@ -80,39 +73,32 @@ def test_noise_fits_into_the_columns():
         assert longest <= getattr(specs, name).max_bytes < 2 * np.prod(SHAPE)
 
 
-def test_a_stored_image_that_is_none_is_named_and_not_learned_from(monkeypatch):
-    """With its column and its key."""
-    said = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+@pytest.mark.parametrize("damage", [lambda file: file[:-1], lambda file: b"no image"])
+def test_an_image_that_is_none_is_refused_at_insert(damage):
     agent = make_agent()
-    memory = make_memory(agent, SPEC, seed=1)
-    steps = agent.steps(make_transitions(agent))
-    steps.observation_t[3] = b"no image"
-    memory.insert(np.arange(100, 104), steps, np.array([1, 1, 1, 100], np.float32))
+    steps = StoredTransition.of(make_transitions(agent))
+    steps.observation_t[3] = damage(steps.observation_t[3])
+    memory = agent.make_memory(SPEC, seed=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="observation_t"):
+        memory.insert(np.arange(4), steps, PRIORITIES)
+    assert memory.statistics().items == 0
+
+
+def test_an_image_that_is_damaged_inside_ends_the_learner_in_one_line():
+    agent = make_agent()
+    memory, steps = agent.make_memory(SPEC, seed=1), StoredTransition.of(make_transitions(agent))
+    file = bytearray(steps.observation_t[3])
+    file[len(file) // 2] ^= 255
+    steps.observation_t[3] = bytes(file)
+    memory.insert(np.arange(4), steps, np.array([1e-6, 1e-6, 1e-6, 1], np.float32))
     replay_learner = make_replay_learner(agent, memory, agent.make_learner(SPEC, seed=0))
-    assert replay_learner.step() is not None
-    assert said == ["never learned from: observation_t of key 103 is no image: 8 bytes"]
-    assert 103 not in memory.sample(200).keys
-
-
-def test_images_of_another_environment_are_none_of_this_one():
-    """Also if all of them are: by their shape."""
-    agent = make_agent()
-    transposed = SPEC._replace(image_shape=(36, 72, 2))
-    with pytest.raises(png.UndecodableImageError, match=r"image of \[36, 36, 4\], must be of \[36"):
-        agent.decode(make_filled_memory(agent).read(np.arange(4))[1], transposed)
+    with pytest.raises(UndecodableReplayError, match="observation_t: cannot decode") as caught:
+        replay_learner.step()
+    assert "\n" not in str(caught.value)
 
 
 def make_replay_learner(agent, memory, learner):
-    return ReplayLearner(
-        memory,
-        UpdateLoop(learner.update, 1, agent.batch_size, agent.jit_compile),
-        learner.steps,
-        schedule_for(agent),
-        prefetch=0,
-        decode=functools.partial(agent.decode, spec=SPEC),
-        removal_period=agent.removal_period,
-    )
+    return agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
 
 
 def test_probabilities_are_of_the_paper():
@@ -127,7 +113,7 @@ def test_probabilities_are_of_the_paper():
 def test_the_capacity_is_soft_and_the_oldest_go_every_period():
     agent = make_agent(removal_period=2)
     memory = make_filled_memory(agent)
-    memory.insert(np.arange(4, 8), agent.steps(make_transitions(agent)), PRIORITIES)
+    memory.insert(np.arange(4, 8), StoredTransition.of(make_transitions(agent)), PRIORITIES)
     learner = agent.make_learner(SPEC, seed=0)
     replay_learner = make_replay_learner(agent, memory, learner)
     for size in (8, 4):
@@ -216,7 +202,7 @@ def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
 def test_rewards_are_clipped_before_they_are_summed():
     """3 steps of rewards 5, -0.5, -7 are 1 - 0.5 gamma - gamma^2."""
     agent = make_agent()
-    adder = NStepAdder(1, agent.n_step, agent.discount, reward_clip=agent.reward_clip)
+    adder = agent.make_adder(1)
     assert (agent.n_step, agent.reward_clip) == (3, 1.0)
     assert make_agent(reward_clip=0.0).reward_clip is None
     finished = None
@@ -234,16 +220,15 @@ def test_rewards_are_clipped_before_they_are_summed():
 
 
 def test_what_the_programs_ask_it_for():
-    agent = from_config({"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]})
-    assert (agent.name, agent.n_step, agent.num_copies) == ("apex", 5, 8)
+    config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
+    agent = from_config({"setting": "dqn_n5", "config": config})
+    assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dqn_n5", 5)
+    assert (agent.num_copies, agent.num_frames) == (8, 4)
     assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
-    assert (agent.samples_per_insert, agent.single_process, agent.jit_compile) == (
-        None,
-        False,
-        False,
-    )
+    assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
+    assert make_agent().setting == "dqn"
     agent.require(SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
         agent.require(EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
-        from_config({"n_stp": 1})
+        from_config({"setting": "dqn", "config": {"n_stp": 1}})

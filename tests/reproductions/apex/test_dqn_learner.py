@@ -9,11 +9,12 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.networks import packing
 from common.types import Batch, StoredTransition
 from reproductions.apex.dqn import learner as learner_lib
+from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
 
 B, A, N_MEM = 6, 3, 40  # batch, actions, items in the memory
@@ -157,7 +158,7 @@ def test_update_is_equations_4_to_12(beta):
         "importance_weight_mean": maths.weights.mean(),
         "gradient_norm": np.linalg.norm(gradient),
     }
-    assert tuple(metrics) == learner_lib.METRICS == tuple(expected)
+    assert tuple(metrics) == ApexDQN.metrics == tuple(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 

@@ -1,20 +1,11 @@
 """Tests of Ape-X DQN's settings."""
 
-from absl import flags
-from ml_collections import config_flags
+import dataclasses
+
 import pytest
 
-from common.program import setting_flags
 from reproductions.apex.dqn import settings
-from reproductions.apex.dqn.agent import ApexDQN
-from reproductions.apex.dqn.config import NUM_ACTORS, DQNConfig
-
-
-@pytest.mark.parametrize("setting", settings.SETTINGS)
-def test_a_setting_is_named_by_its_configuration(setting):
-    config = settings.SETTINGS.configuration(setting)
-    assert settings.SETTINGS.name_of(settings.SETTINGS.default, config) == setting
-    assert ApexDQN(config).setting == setting
+from reproductions.apex.dqn.config import NUM_ACTORS
 
 
 def test_the_default_is_the_papers():
@@ -31,7 +22,7 @@ def test_the_default_is_the_papers():
 
 def changed(setting):
     """What a setting changes of the default."""
-    return dict(settings.SETTINGS[setting])
+    return dict(settings.SETTINGS.overrides[setting])
 
 
 def test_the_studies_change_what_they_study():
@@ -48,56 +39,38 @@ def test_the_studies_change_what_they_study():
     assert changed("dqn_uniform") == {"priority_exponent": 0.0, "learning_rate": 0.00025}
     rates = {
         (bool(c.priority_exponent), c.learning_rate)
-        for c in map(settings.configuration, (*settings.FIGURE_14, *settings.FIGURE_14_TRIED))
+        for c in map(
+            settings.SETTINGS.configuration, (*settings.FIGURE_14, *settings.FIGURE_14_TRIED)
+        )
     }
     assert rates == {(p, rate) for p in (False, True) for rate in (6.25e-5, 0.00025)}
 
 
-def test_what_makes_another_algorithm_is_in_the_name_and_what_does_not_is_not():
-    config = DQNConfig(
-        n_step=5,
-        rescale_gradient=True,
-        epsilons=(0.1,),
-        precision="bfloat16",
-        min_replay_size=2_000,
-        samples_per_insert=8.0,
-        prefetch=2,
-        removal_period=10,
-    )
-    assert (
-        settings.SETTINGS.name_of(settings.SETTINGS.default, config)
-        == "dqn_bfloat16_n5_other_epsilons_rescaled"
-    )
-    values = {**settings.SETTINGS["dqn_two_cores"], "learning_rate": 3e-4}
-    assert settings.name_of(DQNConfig(**values)) == "dqn_two_cores_lr0.0003"
-    uniform = DQNConfig(priority_exponent=0.0, learning_rate=0.00025, importance_exponent=0.0)
-    assert settings.SETTINGS.name_of("dpg_uniform", uniform) == "dqn_uniform"
+@pytest.mark.parametrize(
+    "setting, changed, name",
+    [
+        (
+            "dqn_bfloat16",
+            {
+                "n_step": 5,
+                "rescale_gradient": True,
+                "epsilons": (0.1,),
+                "min_replay_size": 2_000,
+                "samples_per_insert": 8.0,
+                "prefetch": 2,
+                "removal_period": 10,
+            },
+            "dqn_bfloat16_n5_other_epsilons_rescaled",
+        ),
+        ("dqn_two_cores", {"learning_rate": 3e-4}, "dqn_two_cores_lr0.0003"),
+        ("dqn_ten_minutes", {"priority_exponent": 0.0}, "dqn_ten_minutes_alpha0"),
+    ],
+)
+def test_another_algorithm_has_another_name(setting, changed, name):
+    config = dataclasses.replace(settings.SETTINGS.configuration(setting), **changed)
+    assert settings.SETTINGS.name_of(setting, config) == name
 
 
 def test_small_settings_have_few_actors_and_the_papers_360():
     assert settings.num_actors("dqn") == 360
     assert {settings.num_actors(name) for name in settings.TWO_CORES} == {8}
-
-
-@pytest.mark.parametrize("setting", ["dqn", "dqn_six_epsilons", "dqn_replay_1m_copies8"])
-def test_a_flag_changes_one_value_of_a_setting(setting, monkeypatch):
-    argv = ["program", f"--setting={setting}", "--config.discount=0.9"]
-    monkeypatch.setattr("sys.argv", argv)
-    assert setting_flags._setting_in_command_line(settings.DEFAULT) == setting
-    values = flags.FlagValues()
-    config = config_flags.DEFINE_config_dataclass(
-        "config", settings.SETTINGS.configuration(setting), flag_values=values, sys_argv=argv
-    )
-    flags.DEFINE_string("setting", None, "", flag_values=values)
-    values(argv)
-    assert config.value == DQNConfig(**settings.SETTINGS[setting], discount=0.9)
-
-
-def test_epsilons_as_a_flag():
-    values = flags.FlagValues()
-    argv = ["program", "--config.epsilons=(0.4,0.1)"]
-    config = config_flags.DEFINE_config_dataclass(
-        "config", DQNConfig(), flag_values=values, sys_argv=argv
-    )
-    values(argv)
-    assert config.value.epsilons == (0.4, 0.1)

@@ -9,10 +9,10 @@ import tree
 from common import environments
 from common.acting import n_step_adder
 from common.acting.loop import ActingLoop
-from common.agents.agent import EnvironmentSpec
 from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch
+from common.types import Batch, StoredTransition
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg.actor import D4PGActor
@@ -53,12 +53,7 @@ def act(loop_steps, actor, config, environment=None):
     found = []
     adder = n_step_adder.NStepAdder(K, config.n_step, config.discount)
     loop = ActingLoop(
-        environment or make_batch_environment(),
-        actor,
-        adder,
-        found.append,
-        lambda *_: None,
-        actor.initial_state(K),
+        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
     )
     for _ in range(loop_steps):
         loop.step()
@@ -82,7 +77,7 @@ def test_initial_priorities_are_the_learners(length, critic):
     priorities = actor.initial_priorities(transitions)
     assert priorities.dtype == np.float32
     assert priorities.shape == ((40 - length) * K,)
-    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     size = len(priorities)
     uniform = Batch(steps, tf.fill([size], 1.0 / size), tf.constant(float(size)))
     expected, _ = learner.update(uniform)
@@ -98,7 +93,7 @@ def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     actor = D4PGActor(config, *sizes, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
     transitions = act(20, actor, config)
-    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     kind = critics.make_critic_kind(config)
     target = learner_lib.backup(steps, learner.networks, kind, tf.constant([0, 0]))
     outputs = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
@@ -125,7 +120,7 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     loop.step()
     (transitions,) = found
 
-    steps = tf.nest.map_structure(tf.constant, D4PG(config).steps(transitions))
+    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     kind = critics.make_critic_kind(config)
     target = learner_lib.backup(steps, new.networks, kind, tf.constant([0, 0]))
     expected = kind.distance(target, old.networks.critic(steps.observation_tm1, steps.action_tm1))

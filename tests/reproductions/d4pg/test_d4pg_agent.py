@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec, schedule_for
-from common.learning.replay_learner import ReplayLearner
-from common.learning.update_loop import UpdateLoop
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.roles.replay import make_memory
-from common.types import NStepTransitions, StoredTransition
+from common.types import StoredTransition
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.agent import D4PG, from_config
 from reproductions.d4pg.config import D4PGConfig
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
@@ -36,34 +33,24 @@ def make_config(**values):
     return D4PGConfig(**{**defaults, **values})
 
 
-def make_transitions(size=4):
+def make_steps(size=4):
     generator = np.random.default_rng(0)
 
     def normal(*shape):
         return generator.normal(size=(size, *shape)).astype(np.float32)
 
-    return NStepTransitions(
-        environment_index=np.zeros(size, np.int32),
-        step=np.arange(size),
-        observation_tm1=normal(3),
-        action_tm1=normal(2),
-        n_step_reward=normal(),
-        n_step_discount=np.full(size, 0.9, np.float32),
-        observation_t=normal(3),
-        extras_tm1={"taken": normal(11)},
-        extras_t={"bootstrap": normal(11)},
-    )
+    discounts = np.full(size, 0.9, np.float32)
+    return StoredTransition(normal(3), normal(2), normal(), discounts, normal(3))
 
 
 def make_filled_memory(agent):
-    memory = make_memory(agent, SPEC, seed=1)
-    memory.insert(np.arange(4), agent.steps(make_transitions()), PRIORITIES)
+    memory = agent.make_memory(SPEC, seed=1)
+    memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
 
-def test_a_stored_step_is_the_transition_without_the_actors_values():
-    agent = D4PG(make_config())
-    transitions = make_transitions()
+def test_a_stored_step_comes_back_as_it_was():
+    agent, transitions = D4PG(make_config()), make_steps()
     memory = make_filled_memory(agent)
     found, steps = memory.read(np.arange(4))
     assert np.all(found)
@@ -95,7 +82,7 @@ def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha)
 def test_removal_is_first_in_first_out():
     agent = D4PG(make_config())
     memory = make_filled_memory(agent)
-    steps = agent.steps(make_transitions())
+    steps = make_steps()
     memory.insert(np.arange(4, 6), tf.nest.map_structure(lambda c: c[:2], steps), PRIORITIES[:2])
     found, _ = memory.read(np.arange(6))
     assert found.numpy().tolist() == [False, False, True, True, True, True]
@@ -106,21 +93,14 @@ def test_removal_by_priority_prefers_the_smallest():
     agent = D4PG(make_config(removal="priority"))
     gone = np.zeros(4)
     for seed in range(300):
-        memory = make_memory(agent, SPEC, seed)
-        memory.insert(np.arange(4), agent.steps(make_transitions()), PRIORITIES)
-        step = tf.nest.map_structure(lambda c: c[:1], agent.steps(make_transitions()))
+        memory = agent.make_memory(SPEC, seed)
+        memory.insert(np.arange(4), make_steps(), PRIORITIES)
+        step = tf.nest.map_structure(lambda c: c[:1], make_steps())
         memory.insert(np.array([9]), step, PRIORITIES[:1])
         gone += ~memory.read(np.arange(4))[0].numpy()
     expected = PRIORITIES**-0.4 / np.sum(PRIORITIES**-0.4)
     assert gone.sum() == 300
     np.testing.assert_allclose(gone / 300, expected, atol=0.08)
-
-
-@pytest.mark.parametrize("value, limit", [(0.0, None), (64.0, 64.0)])
-def test_samples_per_insert_of_zero_is_no_limit(value, limit):
-    agent = D4PG(make_config(samples_per_insert=value))
-    assert agent.samples_per_insert == limit
-    assert schedule_for(agent).samples_per_insert == limit
 
 
 def test_new_priorities_are_the_learners_distances():
@@ -131,14 +111,14 @@ def test_new_priorities_are_the_learners_distances():
     agent = D4PG(config)
     memory = make_filled_memory(agent)
     learner = agent.make_learner(SPEC, seed=0)
-    steps = agent.steps(make_transitions())
+    steps = make_steps()
     kind = critics.make_critic_kind(config)
     target = learner_lib.backup(steps, learner.target_networks, kind, tf.constant([0, 0]))
     logits = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
     distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
 
-    loop = UpdateLoop(learner.update, 1, 64, jit_compile=False)
-    replay_learner = ReplayLearner(memory, loop, learner.steps, schedule_for(agent), prefetch=0)
+    agent.jit_compile = False
+    replay_learner = agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
     assert replay_learner.step() is not None
     assert int(memory.statistics().updated) == 64  # all four keys, many times
     sample = memory.sample(500)
@@ -152,3 +132,15 @@ def test_seed_gives_the_networks():
     )
     np.testing.assert_array_equal(first, again)
     assert np.any(first != other)
+
+
+def test_what_the_programs_ask_it_for():
+    config = {"n_step": 3, "policy_sizes": [30, 20], "samples_per_insert": 64.0}
+    agent = from_config({"setting": "d4pg_n3", "config": config})
+    assert (agent.paper, agent.setting, agent.n_step) == ("d4pg", "d4pg_n3", 3)
+    assert (agent.removal_period, agent.samples_per_insert) == (None, 64.0)
+    assert D4PG(D4PGConfig()).setting == "d4pg_prioritized_n5"
+    with pytest.raises(ValueError, match="discrete actions"):
+        agent.require(SPEC._replace(is_discrete=True))
+    with pytest.raises(KeyError, match="setting"):
+        from_config({"config": config})

@@ -13,6 +13,7 @@ import yaml
 
 from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
+from common.program import layouts
 from common.replay import footprint
 from reproductions.d4pg.config import D4PGConfig
 
@@ -95,7 +96,9 @@ def start(tmp_path):
 @pytest.mark.parametrize("pod", PODS)
 def test_each_pod_gets_its_place(pod, start):
     arguments, tf_config = json.loads(start(pod).stdout.readline())
-    place = Topology.from_environment({**variables(pod), "TF_CONFIG": tf_config})
+    place = Topology.from_environment(
+        layouts.DISTRIBUTED.roles, {**variables(pod), "TF_CONFIG": tf_config}
+    )
     role, _, index = pod.rpartition("-")
     assert (place.job, place.index) == (role, int(index))
     assert arguments == ["--flagfile=/etc/d4pg/run.flags", f"--role={role}"]

@@ -43,7 +43,7 @@ def test_the_best_return_is_what_the_docstring_says():
     assert np.max(np.abs(positions)) < own_environment.RAIL_END
     best = sum(timestep.reward for timestep in timesteps)
     assert round(best, 2) == own_environment.BEST_RETURN
-    assert f"Best possible return: {best:.2f}" in own_environment.__doc__
+    assert f"best possible return is {best:.2f}" in own_environment.__doc__
 
 
 def test_a_wall_stops_the_mass_and_the_next_step_begins_anew():
@@ -85,4 +85,6 @@ def test_d4pg_learns_it():
 
     assert mean_return() < 0.5 * THRESHOLD
     run.train(NUM_CALLS)
+    run.memory.check()
+    assert run.memory.statistics().sampled == int(run.learner.steps) * config.batch_size
     assert THRESHOLD < mean_return() <= own_environment.BEST_RETURN + 1e-3

@@ -1,8 +1,8 @@
-"""How fast the learner of Ape-X DQN is, with a prioritised memory in its own process.
+"""Speed of the learner of Ape-X DQN, with a prioritised memory in its own process.
 
-The network and the batch size as configured, on Pong as an untrained actor plays it. The memory
-holds PNG files; they are drawn and decoded in the background, `prefetch` batches ahead, and get the
-new priorities back, all of it part of what is timed. TensorFlow may use all cores.
+Network and batch size are as configured; the transitions are of Pong, played by untrained actors.
+The memory holds PNG files. They are drawn and decoded in the background, `prefetch` batches ahead,
+and get new priorities; all of this is timed. TensorFlow may use all cores.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import tensorflow as tf
 from common import environments
 from common.agents.replay_agent import ReplayAgent
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program
+from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.replay.memory import Memory
@@ -25,10 +25,13 @@ _PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much is measured; rates are independent of it.
+class ImageLearnerSizes:
+    """Amount of what is measured; rates do not depend on it.
 
-    items: in the memory, from so many games. updates: of each repeat.
+    Attributes:
+      items: transitions in the memory.
+      games: environments that they come from.
+      updates: updates of each repeat.
     """
 
     items: int = 5_000
@@ -36,14 +39,15 @@ class Sizes:
     updates: int = 8
 
 
-QUICK = Sizes(items=1_000, games=8, updates=2)
+FULL = ImageLearnerSizes()
+QUICK = ImageLearnerSizes(items=1_000, games=8, updates=2)
 
 
-def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+def measure(program: BenchmarkedProgram, sizes: ImageLearnerSizes, repeats: int) -> list[Row]:
     """Returns the rows of the image learner suite, updates a second in each precision.
 
     The peer makes the same updates of a learner of the same precision, always on one batch that is
-    decoded already: neither memory nor decoding nor another thread beside them.
+    decoded already, without a memory, decoding or another thread.
     """
     memory, spec = _filled_memory(program.make_agent(), sizes)
     say(f"filled a memory with {sizes.items} transitions of {_ENVIRONMENT}")
@@ -65,12 +69,12 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     ]
 
 
-def _rate_of(step: Callable[[], object], sizes: Sizes) -> Callable[[], float]:
+def _rate_of(step: Callable[[], object], sizes: ImageLearnerSizes) -> Callable[[], float]:
     return lambda: rate(step, sizes.updates)
 
 
-def _filled_memory(agent: ReplayAgent, sizes: Sizes) -> tuple[Memory, EnvironmentSpec]:
-    """A memory with what untrained actors do in so many games."""
+def _filled_memory(agent: ReplayAgent, sizes: ImageLearnerSizes) -> tuple[Memory, EnvironmentSpec]:
+    """Returns a memory with the transitions of untrained actors, and the environment's spec."""
     games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
     spec, actors = EnvironmentSpec.of(games), range(sizes.games)
     actor = agent.make_actor(spec, actors, sizes.games, seed=0)

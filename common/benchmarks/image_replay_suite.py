@@ -1,4 +1,4 @@
-"""How fast and how large the replay memory is with images.
+"""Speed and size of the replay memory with images.
 
 For the loop see `common.benchmarks.loops`. Transitions are those of Ape-X DQN in Pong under random
 actions: two stacks of four frames, uint8 [84, 84, 4] each, action, reward and discount. The columns
@@ -16,12 +16,13 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.agents.agent import Agent, EnvironmentSpec
+from common.agents.replay_agent import ReplayAgent
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
-from common.benchmarks.loops import INSERTED, SAMPLED, Batch
+from common.benchmarks.loops import INSERTED, SAMPLED, AddedBatch
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program
+from common.benchmarks.roles import BenchmarkedProgram
+from common.environments.spec import EnvironmentSpec
 from common.replay.memory import Bytes, Memory
 from common.types import StoredTransition
 
@@ -32,11 +33,15 @@ _CPPRB, _RAW = "cpprb 11", "raw"
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much is measured.
+class ImageReplaySizes:
+    """Amount of what is measured.
 
-    capacity: transitions; raw they take 1.1 GB, and as much again in the peer.
-    transitions: different ones, from so many games.
+    Attributes:
+      capacity: transitions in the memory; raw ones take 1.1 GB, and as much again in the peer.
+      loops: loops of each measurement in this process.
+      service_loops: loops of each measurement through the service.
+      transitions: different transitions.
+      games: environments that they come from.
     """
 
     capacity: int = 20_000
@@ -46,17 +51,20 @@ class Sizes:
     games: int = 16
 
 
-QUICK = Sizes(capacity=1000, loops=10, service_loops=16, transitions=1000, games=4)
+FULL = ImageReplaySizes()
+QUICK = ImageReplaySizes(capacity=1000, loops=10, service_loops=16, transitions=1000, games=4)
 
 
 class _Columns(NamedTuple):
-    """One kind of columns: their specs, and batches of _FILL transitions that fill a memory."""
+    """Specs of a kind of columns, and batches of _FILL transitions that fill a memory."""
 
     specs: StoredTransition
-    batches: Sequence[Batch]
+    batches: Sequence[AddedBatch]
 
 
-def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> list[Row]:
+def measure(
+    program: BenchmarkedProgram, sizes: ImageReplaySizes, repeats: int, with_peers: bool
+) -> list[Row]:
     """Returns the rows of the image replay suite."""
     agent = program.make_agent(
         replay_capacity=sizes.capacity, min_replay_size=1, batch_size=SAMPLED
@@ -110,8 +118,8 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     return rows
 
 
-def _play(agent: Agent, sizes: Sizes) -> tuple[np.ndarray, EnvironmentSpec]:
-    """Stacks of frames [T + n, K, 84, 84, 4] of K games from their beginning."""
+def _play(agent: ReplayAgent, sizes: ImageReplaySizes) -> tuple[np.ndarray, EnvironmentSpec]:
+    """Returns stacks of frames [T + n, K, 84, 84, 4] of K games from their beginning."""
     games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
     spec = EnvironmentSpec.of(games)
     rng = np.random.default_rng(0)
@@ -123,9 +131,9 @@ def _play(agent: Agent, sizes: Sizes) -> tuple[np.ndarray, EnvironmentSpec]:
 
 
 def _columns(
-    agent: Agent, stacks: np.ndarray, spec: EnvironmentSpec, sizes: Sizes
+    agent: ReplayAgent, stacks: np.ndarray, spec: EnvironmentSpec, sizes: ImageReplaySizes
 ) -> tuple[_Columns, _Columns]:
-    """The same transitions with PNG files and raw."""
+    """Returns the same transitions with PNG files and raw."""
     specs = agent.step_specs(spec)
     image = tf.TensorSpec(spec.image_shape, tf.uint8)
     raw_specs = StoredTransition(*(image if isinstance(one, Bytes) else one for one in specs))
@@ -142,16 +150,14 @@ def _columns(
             for one in (observations[: -agent.n_step], observations[agent.n_step :])
         )
         steps = StoredTransition(before, actions, rewards, discounts, after)
-        return _Columns(
-            specs,
-            [
-                Batch(
-                    tree.map_structure(lambda column: column[begin : begin + _FILL], steps),
-                    _priorities(_FILL),
-                )
-                for begin in range(0, count, _FILL)
-            ],
-        )
+
+        def batch(begin: int) -> AddedBatch:
+            rows = slice(begin, begin + _FILL)
+            return AddedBatch(
+                tree.map_structure(lambda column: column[rows], steps), _priorities(_FILL)
+            )
+
+        return _Columns(specs, [batch(begin) for begin in range(0, count, _FILL)])
 
     return columns(specs, files), columns(raw_specs, stacks)
 
@@ -161,9 +167,9 @@ def _priorities(count: int) -> np.ndarray:
 
 
 def _filled(
-    agent: Agent, columns: _Columns, sizes: Sizes
+    agent: ReplayAgent, columns: _Columns, sizes: ImageReplaySizes
 ) -> tuple[float, Memory, Callable[[int], np.ndarray]]:
-    """A full memory, what it adds to the process's resident memory a transition, and new keys."""
+    """Returns the resident bytes a transition of a full memory, the memory, and new keys."""
 
     def make() -> Memory:
         distributions, removal = agent.distributions()
@@ -178,9 +184,13 @@ def _filled(
 
 
 def _cpprb_loop(
-    agent: Agent, raw: _Columns, inserted: Batch, priorities: np.ndarray, sizes: Sizes
+    agent: ReplayAgent,
+    raw: _Columns,
+    inserted: AddedBatch,
+    priorities: np.ndarray,
+    sizes: ImageReplaySizes,
 ) -> Callable[[], None]:
-    """The loop on a full cpprb, without its compression."""
+    """Returns the loop on a full cpprb, without its compression."""
     exponent = agent.distributions()[0]["sample"].exponent
     peer = peers.Cpprb(sizes.capacity, list(inserted.steps), exponent)
     filling = itertools.cycle(raw.batches)
@@ -195,9 +205,9 @@ def _beside_cpprb(name: str, value: float, speeds: dict[str, float]) -> Row:
 
 
 def _codec(
-    agent: Agent, stacks: np.ndarray, spec: EnvironmentSpec, memory: Memory, repeats: int
+    agent: ReplayAgent, stacks: np.ndarray, spec: EnvironmentSpec, memory: Memory, repeats: int
 ) -> list[Row]:
-    """Images a second that the agent encodes and, of a sample, decodes."""
+    """Returns images a second that the agent encodes, and those that it decodes of a sample."""
     images, sample = stacks[-1], memory.sample(SAMPLED)
     encodes, decodes = 5, 1
     speeds = interleave(

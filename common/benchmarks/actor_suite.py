@@ -1,10 +1,10 @@
-"""How fast an actor is, beside the simulator that it cannot outrun.
+"""Speed of an actor, beside the simulator that it cannot outrun.
 
-Everything that an actor's process does except to write CSV rows and pull parameters: simulator,
-networks, exploration, n-step transitions, initial priorities, and sending, in the background, to
-the replay role in another process on the loopback. All environments step in lockstep in one
-process, with one thread for BLAS and TensorFlow. Here it is D4PG's, with a humanoid; that of Ape-X
-DQN is in `image_actor.py`.
+The loop has everything that an actor's process does except to write CSV rows and pull parameters:
+simulator, networks, exploration, n-step transitions, initial priorities, and sending, in the
+background, to the replay role in another process on the loopback. All environments step in lockstep
+in one process, with one thread for BLAS and TensorFlow. This suite measures D4PG's actor with a
+humanoid, `image_actor_suite.py` that of Ape-X DQN.
 """
 
 from collections.abc import Iterator
@@ -18,29 +18,33 @@ import numpy as np
 from common import environments
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
-from common.agents.agent import EnvironmentSpec
 from common.benchmarks.report import Row, interleave, say
-from common.benchmarks.roles import Program, RoleProcess
+from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import EnvironmentBatch
+from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from common.replay.service import RemoteMemory
 
 _NOISE = 0.3
-"""Of random continuous actions: an untrained policy's, so that simulators have the same to do."""
+"""Standard deviation of random continuous actions, as an untrained policy's actions have it."""
 
 _CAPACITY = 100_000
-"""Of the replay, which only takes what comes."""
+"""Capacity of the replay, which is only added to."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much is measured: batch steps of each turn, in so many environments.
+class ActorSizes:
+    """Amount of what is measured.
 
-    Turns are short and there are several a repeat, so that a change of load meets both sides.
+    Attributes:
+      environment: its name.
+      environments: how many step as one batch.
+      batch_steps: steps of the batch in a turn.
+      turns: turns of each side in a repeat; short ones, so that a change of load meets both sides.
     """
 
     environment: str = "control:humanoid:run"
@@ -49,22 +53,21 @@ class Sizes:
     turns: int = 4
 
 
-QUICK = Sizes(environments=4, batch_steps=50, turns=1)
+FULL = ActorSizes()
+QUICK = ActorSizes(environments=4, batch_steps=50, turns=1)
 
 
-def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+def measure(program: BenchmarkedProgram, sizes: ActorSizes, repeats: int) -> list[Row]:
     """Returns the rows of the actor suite, "actor/humanoid_run" for control:humanoid:run.
 
-    The first counts the CPU seconds of this process, the sending thread's and those of TensorFlow's
-    RPC among them; "..._wall" those of the clock. The peer is a second batch of the same
-    environments in this process, with random actions and nothing else.
+    The first divides by the CPU seconds of this process, which include the sending thread and
+    TensorFlow's RPC; "..._wall" divides by those of the clock. The peer is a second batch of the
+    same environments in this process, with random actions and nothing else.
     """
     name = "actor/" + sizes.environment.partition(":")[2].replace(":", "_")
     agent = program.make_agent()
-    topology, token = (
-        Topology.local(layouts.DISTRIBUTED.roles, {"replay": 1}),
-        token_lib.new_token(),
-    )
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
+    token = token_lib.new_token()
     config = {"replay_capacity": _CAPACITY}
     with RoleProcess(program, "replay", topology, token, sizes.environment, config) as role:
         client = rpc.Client(topology.address("replay"), token)
@@ -103,9 +106,9 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
 
 
 class _Watch:
-    """Steps a batch of environments and keeps both rates of each turn."""
+    """A timer of the steps of a batch, which keeps both rates of each turn."""
 
-    def __init__(self, sizes: Sizes, step):
+    def __init__(self, sizes: ActorSizes, step):
         self._sizes = sizes
         self._step = step
         self._rates: list[tuple[float, float]] = []
@@ -134,11 +137,11 @@ class _Watch:
         return self._median(1)
 
 
-def _make_batch(sizes: Sizes) -> EnvironmentBatch:
+def _make_batch(sizes: ActorSizes) -> EnvironmentBatch:
     return environments.make_batch(sizes.environment, range(sizes.environments))
 
 
-def _random_actions(sizes: Sizes, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
+def _random_actions(sizes: ActorSizes, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
     if spec.is_discrete:
         generator = np.random.default_rng(0)
         actions = generator.integers(spec.action_size, size=(64, sizes.environments))

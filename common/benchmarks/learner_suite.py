@@ -1,8 +1,8 @@
-"""How fast a learner with a prioritised memory in its own process is.
+"""Speed of a learner with a prioritised memory in its own process.
 
-The learner of the paper, its networks and batch size as configured, for a walker: observation 24,
-action 6, float32. The memory holds 200,000 random transitions, samples by p^alpha and gets the new
-priorities back, both part of what is timed. TensorFlow may use all cores.
+Networks and batch size are as configured, for a walker: observation 24, action 6, float32. The
+memory holds 200,000 random transitions, samples by p^alpha and gets new priorities; both are timed.
+TensorFlow may use all cores.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import tree
 
 from common.agents.replay_agent import ReplayAgent
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program, RoleProcess
+from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.parameters import ParameterService
@@ -35,10 +35,13 @@ _PEER = "XLA loop on one fixed batch"
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much is measured; rates are independent of it.
+class LearnerSizes:
+    """Amount of what is measured; rates do not depend on it.
 
-    updates: of each repeat. actor_seconds: of each repeat with actors; 0 leaves those rows out.
+    Attributes:
+      items: transitions in the memory.
+      updates: updates of each repeat.
+      actor_seconds: time of each repeat with actors; 0 leaves those rows out.
     """
 
     items: int = 200_000
@@ -46,10 +49,11 @@ class Sizes:
     actor_seconds: float = 5.0
 
 
-QUICK = Sizes(items=20_000, updates=32, actor_seconds=1.0)
+FULL = LearnerSizes()
+QUICK = LearnerSizes(items=20_000, updates=32, actor_seconds=1.0)
 
 
-def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+def measure(program: BenchmarkedProgram, sizes: LearnerSizes, repeats: int) -> list[Row]:
     """Returns the rows of the learner suite."""
     agent = program.make_agent(min_replay_size=1)
     learner = agent.make_learner(WALKER, seed=0)
@@ -71,12 +75,16 @@ def _fill(agent: ReplayAgent, memory: memory_lib.Memory, items: int) -> None:
 
 
 def _alone(
-    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory, sizes: Sizes, repeats: int
+    agent: ReplayAgent,
+    learner: Learner,
+    memory: memory_lib.Memory,
+    sizes: LearnerSizes,
+    repeats: int,
 ) -> tuple[list[Row], ReplayLearner]:
-    """Updates a second with nothing beside: in calls of the configured number, and one by one.
+    """Returns updates a second with nothing beside, in calls of the configured number and of one.
 
     The peer makes the same updates of the same learner, the configured number of them inside one
-    XLA program, always on one batch: neither memory nor Python between them. The limit is the rate
+    XLA program, always on one batch, without a memory or Python between them. The limit is the rate
     at which XLA multiplies [256, 400] by [400, 300] in a loop, over the operations of the update's
     matrix products alone.
     """
@@ -111,7 +119,7 @@ def _alone(
 def _replay_learner(
     agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory, num_updates: int
 ) -> ReplayLearner:
-    """As the learner's process makes it for a memory of its own: no drawing ahead."""
+    """Returns the loop of a learner's process with a memory of its own: nothing is drawn ahead."""
     loop = UpdateLoop(learner.update, num_updates, agent.batch_size, agent.jit_compile)
     return ReplayLearner(memory, loop, learner.steps, agent.schedule())
 
@@ -128,7 +136,7 @@ def _fixed_batch_loop(
     batch = _batch(agent, memory)
     n = agent.updates_per_call
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=agent.jit_compile)
     def run(batch: Batch) -> tf.Tensor:
         def body(i, total):
             priorities, _ = learner.update(batch)
@@ -143,7 +151,7 @@ def _fixed_batch_loop(
 
 @tf.function(jit_compile=True)
 def _products(left: tf.Tensor, right: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Multiplies `count` times; each product depends on the one before, so that none is saved."""
+    """Multiplies `count` times; each product depends on the one before, so XLA can drop none."""
 
     def body(i, last):
         return i + 1, tf.matmul(left + 1e-9 * last[:, :1], right)
@@ -157,7 +165,7 @@ def _products_per_second() -> float:
 
 
 def _operations(agent: ReplayAgent, learner: Learner) -> int:
-    """Multiplications and additions in the matrix products of one update, from its graph."""
+    """Counts multiplications and additions in the matrix products of one update, by its graph."""
 
     def spec(column: tf.TensorSpec) -> tf.TensorSpec:
         return tf.TensorSpec([agent.batch_size, *column.shape], column.dtype)
@@ -179,25 +187,23 @@ def _operations(agent: ReplayAgent, learner: Learner) -> int:
 
 
 def _with_actors(
-    program: Program,
+    program: BenchmarkedProgram,
     agent: ReplayAgent,
     learner: Learner,
     memory: memory_lib.Memory,
     replay_learner: ReplayLearner,
-    sizes: Sizes,
+    sizes: LearnerSizes,
     repeats: int,
     alone: Row,
 ) -> list[Row]:
-    """Both sides at once: the learner as before, and an actor role in another process.
+    """Returns the rows of both sides at once: the learner as before, and an actor's process.
 
     The actor role acts in all of the paper's actors on the same cores, adds to this process's
     memory as fast as it can, and pulls the parameters that the learner publishes after each call.
     The peers are the learner alone, earlier in the same run, and nothing.
     """
-    topology, token = (
-        Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1}),
-        token_lib.new_token(),
-    )
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1})
+    token = token_lib.new_token()
     server = rpc.Server(topology.bind_address, token)
     ReplayService(server, memory)
     variables = tuple(learner.actor_variables)

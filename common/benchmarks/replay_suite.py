@@ -1,4 +1,4 @@
-"""How fast and how large the replay memory is.
+"""Speed and size of the replay memory.
 
 For the loop see `common.benchmarks.loops`. Transitions are those of the humanoid, float32:
 observation 67, action 21, reward, discount, next observation 67, together 628 bytes; the memory
@@ -16,12 +16,13 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agents.agent import Agent, EnvironmentSpec
+from common.agents.replay_agent import ReplayAgent
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
-from common.benchmarks.loops import INSERTED, SAMPLED, Batch
+from common.benchmarks.loops import INSERTED, SAMPLED, AddedBatch
 from common.benchmarks.report import Row, interleave, rate, say
-from common.benchmarks.roles import Program
+from common.benchmarks.roles import BenchmarkedProgram
+from common.environments.spec import EnvironmentSpec
 from common.replay import memory as memory_lib
 
 HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
@@ -33,8 +34,15 @@ _CPPRB, _NUMPY = "cpprb 11", "NumPy sum tree"
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """How much is measured; rates are independent of the counts, but not of the capacity."""
+class ReplaySizes:
+    """Amount of what is measured; rates depend on the capacity, not on the counts.
+
+    Attributes:
+      capacity: transitions in the memory.
+      loops: loops of each measurement.
+      samples: draws of each measurement of latency.
+      copied_bytes: size of the array that is copied for the limit.
+    """
 
     capacity: int = 1_000_000
     loops: int = 1000
@@ -42,10 +50,13 @@ class Sizes:
     copied_bytes: int = 2**28
 
 
-QUICK = Sizes(capacity=20_000, loops=100, samples=200, copied_bytes=2**24)
+FULL = ReplaySizes()
+QUICK = ReplaySizes(capacity=20_000, loops=100, samples=200, copied_bytes=2**24)
 
 
-def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> list[Row]:
+def measure(
+    program: BenchmarkedProgram, sizes: ReplaySizes, repeats: int, with_peers: bool
+) -> list[Row]:
     """Returns the rows of the replay suite."""
     agent = program.make_agent(replay_capacity=sizes.capacity, min_replay_size=1)
     limit = _copying_loops(agent, sizes, repeats)
@@ -72,22 +83,22 @@ def measure(program: Program, sizes: Sizes, repeats: int, with_peers: bool) -> l
     return rows
 
 
-def _batch(agent: Agent, spec: EnvironmentSpec, size: int) -> Batch:
-    """Random transitions and raw priorities."""
+def _batch(agent: ReplayAgent, spec: EnvironmentSpec, size: int) -> AddedBatch:
+    """Returns random transitions and raw priorities."""
     rng = np.random.default_rng(0)
     steps = tree.map_structure(
         lambda column: rng.random((size, *column.shape), np.float32), agent.step_specs(spec)
     )
-    return Batch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
+    return AddedBatch(steps, rng.uniform(0.1, 1.0, size).astype(np.float32))
 
 
 def _bytes_per_raw_byte(
-    agent: Agent, spec: EnvironmentSpec, sizes: Sizes, suffix: str
+    agent: ReplayAgent, spec: EnvironmentSpec, sizes: ReplaySizes, suffix: str
 ) -> tuple[Row, memory_lib.Memory, Callable[[int], np.ndarray]]:
-    """Resident memory of the process that filling a memory adds.
+    """Returns the row of the resident memory that filling adds, the memory, and new keys.
 
-    Divided by what its transitions hold: 628 bytes each, with suffix "_52" cartpole's 52. The rest
-    is keys, the index, two distributions (proportional and first in, first out).
+    The row divides by the bytes of the transitions: 628 each, with suffix "_52" cartpole's 52. The
+    rest is keys, the index and two distributions (proportional, and first in, first out).
     """
     batch = _batch(agent, spec, _FILL)
     agent.make_memory(spec, seed=0).insert(np.arange(_FILL), *batch)  # what the first use loads
@@ -101,11 +112,11 @@ def _bytes_per_raw_byte(
     return Row(f"replay/bytes_per_raw_byte{suffix}", value, "B/B"), memory, keys
 
 
-def _copying_loops(agent: Agent, sizes: Sizes, repeats: int) -> float:
-    """The limit by bytes: loops/s if a loop were nothing but the copying of its 306 rows.
+def _copying_loops(agent: ReplayAgent, sizes: ReplaySizes, repeats: int) -> float:
+    """Returns the limit by bytes: loops/s if a loop only copied its 306 rows.
 
-    At the speed of one NumPy copy of a large array, front to back, in one thread. Rows are read at
-    random, so this is never reached.
+    The speed is that of one NumPy copy of a large array, front to back, in one thread. Rows are
+    read at random, so it is never reached.
     """
     source = np.ones(sizes.copied_bytes, np.uint8)
     target = np.zeros_like(source)
@@ -117,13 +128,18 @@ def _copying_loops(agent: Agent, sizes: Sizes, repeats: int) -> float:
 
 
 def _in_process(
-    agent: Agent, memory: memory_lib.Memory, keys, sizes: Sizes, repeats: int, with_peers: bool
+    agent: ReplayAgent,
+    memory: memory_lib.Memory,
+    keys,
+    sizes: ReplaySizes,
+    repeats: int,
+    with_peers: bool,
 ) -> list[Row]:
-    """Loops a second through `Memory`, one thread; peers do the same loops in turn with ours.
+    """Returns loops a second through `Memory` in one thread, in turn with the peers' loops.
 
-    Ours gets tensors, as from the service and the learner, and new keys as a NumPy array; the row
-    "_from_arrays" gets NumPy arrays throughout, as the peers do, and pays for turning seven of them
-    into tensors a loop.
+    Ours gets tensors, as from the service and the learner, and new keys as a NumPy array. The row
+    "_from_arrays" gets NumPy arrays throughout, as the peers do, and converts seven of them into
+    tensors in each loop.
     """
     batch = _batch(agent, HUMANOID, INSERTED)
     columns = memory.signature.flatten(batch.steps)
@@ -162,15 +178,15 @@ def _in_process(
 
 
 def _under_adds(
-    agent: Agent, memory: memory_lib.Memory, keys, sizes: Sizes, repeats: int
+    agent: ReplayAgent, memory: memory_lib.Memory, keys, sizes: ReplaySizes, repeats: int
 ) -> list[Row]:
-    """99th percentile of the time that `Memory.sample(256)` takes while another thread adds.
+    """Returns the 99th percentile of the time of `Memory.sample(256)` while another thread adds.
 
-    The adding thread runs a graph that inserts 50 transitions again and again for some 100 ms. From
-    call to call it holds Python's lock for half a millisecond, which calls shorter than that would
-    show instead of the memory's own waits; the row "_from_python" is of a thread that calls
-    `Memory.insert`. The row "_scheduling" compares with a thread that takes square roots in NumPy:
-    what of it is the scheduler's. "_added" says how much was added meanwhile, by the graph.
+    The adding thread runs a graph that inserts 50 transitions again and again for some 100 ms.
+    Between calls it holds Python's lock for half a millisecond; shorter calls would show that
+    instead of the memory's own waits. In the row "_from_python" the thread calls `Memory.insert`.
+    The row "_scheduling" compares with a thread that takes square roots in NumPy, which shows the
+    scheduler's part. The row "_added" has the transitions that the graph added meanwhile.
     """
     batch = _batch(agent, HUMANOID, INSERTED)
 
@@ -190,7 +206,9 @@ def _under_adds(
     def add_from_python() -> None:
         memory.insert(keys(INSERTED), *tensors)
 
-    def compute(roots=np.ones(100_000)) -> None:
+    roots = np.ones(100_000)
+
+    def compute() -> None:
         np.sqrt(roots, out=roots)
 
     def latency() -> float:

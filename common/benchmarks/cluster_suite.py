@@ -1,9 +1,9 @@
-"""Whether roles that are started one by one are as fast as those of the local launcher.
+"""Speed of a run whose roles are started one by one, beside that of the local launcher.
 
-Both run the same on this machine, in turns: learner, replay, one actor process and the evaluator,
-once as `--role=local` starts them and once as separate programs that find each other through
-TF_CONFIG. The speeds are those that learner.csv reports, from the second row with updates on, since
-the first one holds the compilation. The evaluator has nothing to do before the end.
+Both ways run the same on this machine, in turns: learner, replay, one actor process and the
+evaluator, once started by `--role=local` and once as separate programs that find each other through
+TF_CONFIG. The speeds are those of learner.csv, from the second row with updates on, since the first
+one holds the compilation. The evaluator has nothing to do before the end.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,13 @@ import sys
 import tempfile
 
 from common.benchmarks.report import Row, say
-from common.benchmarks.roles import Program, flag_text, last_words, role_variables, start_process
+from common.benchmarks.roles import (
+    BenchmarkedProgram,
+    flag_text,
+    last_words,
+    role_variables,
+    start_process,
+)
 from common.cluster import token as token_lib
 from common.cluster.topology import Topology
 from common.program import layouts
@@ -28,11 +34,15 @@ _END_SECONDS = 180.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes:
-    """What is run.
+class ClusterSizes:
+    """A run.
 
-    seconds: of each run, from the start of its learner, filling and compilation included.
-    samples_per_insert: holds learner and actors to a ratio, as the quickstart does; 0 does not.
+    Attributes:
+      environment: its name.
+      seconds: length of each run from the start of its learner, filling and compilation included.
+      num_actors: the paper's actors, in one process.
+      min_replay_size: transitions before the first update.
+      samples_per_insert: the ratio that holds learner and actors together; 0: none.
     """
 
     environment: str = "control:cartpole:swingup"
@@ -42,10 +52,11 @@ class Sizes:
     samples_per_insert: float = 64.0
 
 
-QUICK = Sizes(seconds=40.0, num_actors=4, min_replay_size=1000)
+FULL = ClusterSizes()
+QUICK = ClusterSizes(seconds=40.0, num_actors=4, min_replay_size=1000)
 
 
-def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
+def measure(program: BenchmarkedProgram, sizes: ClusterSizes, repeats: int) -> list[Row]:
     """Returns the rows of the cluster suite."""
     ways = {"separate": _start_separately, "local": _start_local}
     speeds = {(way, name): [] for way in ways for name in _SPEEDS}
@@ -69,7 +80,9 @@ def measure(program: Program, sizes: Sizes, repeats: int) -> list[Row]:
     ]
 
 
-def _run(program: Program, sizes: Sizes, start, directory: pathlib.Path) -> dict[str, float]:
+def _run(
+    program: BenchmarkedProgram, sizes: ClusterSizes, start, directory: pathlib.Path
+) -> dict[str, float]:
     """Runs to the end and returns the medians of the speeds."""
     workdir = directory / "run"
     with contextlib.ExitStack() as stack:
@@ -92,7 +105,7 @@ def _run(program: Program, sizes: Sizes, start, directory: pathlib.Path) -> dict
     }
 
 
-def _command(program: Program, sizes: Sizes, workdir: pathlib.Path) -> list[str]:
+def _command(program: BenchmarkedProgram, sizes: ClusterSizes, workdir: pathlib.Path) -> list[str]:
     config = {
         "min_replay_size": sizes.min_replay_size,
         "samples_per_insert": sizes.samples_per_insert,
@@ -127,10 +140,8 @@ def _start_local(
 def _start_separately(
     command: list[str], directory: pathlib.Path, stack: contextlib.ExitStack
 ) -> dict[str, subprocess.Popen]:
-    topology, token = (
-        Topology.local(layouts.DISTRIBUTED.roles, dict.fromkeys(_ROLES, 1)),
-        token_lib.new_token(),
-    )
+    topology = Topology.local(layouts.DISTRIBUTED.roles, dict.fromkeys(_ROLES, 1))
+    token = token_lib.new_token()
     return {
         role: _start(
             [*command, f"--role={role}"],

@@ -1,0 +1,16 @@
+"""The launcher and the first steps of a role import neither TensorFlow nor NumPy."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "numpy", "pandas", "matplotlib")
+
+
+@pytest.mark.parametrize("module", ["binaries.d4pg", "binaries.apex_dqn", "binaries.apex_dpg"])
+def test_a_program_is_light(module):
+    """NumPy reads its number of threads once, when it is imported: a role sets it before."""
+    code = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,442 @@
+// Hostile operations on the C++ core of the replay memory, for the sanitizers.
+//
+//   hostile_operations [operations] [operations of each thread]
+//
+// `make sanitize` builds and runs it. In the first part one thread calls many
+// memories of all kinds, with fixed seeds. In the second part four threads call
+// the same memory at once. Both check the answers: a copied step has the values
+// of its key, counters fit together, and Memory::CheckInvariants finds nothing.
+// Exits with code 1 at the first violation; else prints the counts in one line.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "memory.h"
+
+namespace replay {
+namespace {
+
+constexpr int64_t kLastKey = std::numeric_limits<int64_t>::max();
+constexpr int32_t kLongest = std::numeric_limits<int32_t>::max();
+constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::atomic<int64_t> refused, nothing_to_sample, no_room;
+
+void Require(bool condition, const char* message) {
+  if (condition) return;
+  std::fprintf(stderr, "hostile_operations: violated: %s\n", message);
+  std::_Exit(1);
+}
+
+// Rows to insert, or to copy to. The values of a step follow from its key.
+class Values {
+ public:
+  static constexpr size_t kFixedBytes = 13;  // Odd: rows are packed.
+
+  // Columns are of kFixedBytes, kVariable or 0 bytes.
+  Values(const std::vector<size_t>& column_bytes, size_t n)
+      : column_bytes_(column_bytes),
+        fixed_(n * kFixedBytes, '?'),
+        variable_(n, "?") {}
+
+  // Gives row i the values of a step.
+  void Set(size_t i, int64_t key) {
+    std::memcpy(&fixed_[i * kFixedBytes], Fixed(key).data(), kFixedBytes);
+    variable_[i] = Variable(key);
+  }
+
+  void RequireStep(size_t i, int64_t key) const {
+    Require(Has(i, Fixed(key), Variable(key)),
+            "a step has the values of its key");
+  }
+
+  void RequireEmpty(size_t i) const {
+    Require(Has(i, std::string(kFixedBytes, '\0'), ""),
+            "an absent step has no values");
+  }
+
+  std::vector<ColumnSource> Sources() const {
+    std::vector<ColumnSource> sources(column_bytes_.size());
+    for (size_t c = 0; c < sources.size(); ++c) {
+      if (column_bytes_[c] == kVariable) {
+        sources[c].variable.assign(variable_.begin(), variable_.end());
+      } else if (column_bytes_[c] > 0) {
+        sources[c].fixed = fixed_.data();
+      }
+    }
+    return sources;
+  }
+
+  std::vector<ColumnTarget> Targets() {
+    std::vector<ColumnTarget> targets(column_bytes_.size());
+    for (size_t c = 0; c < targets.size(); ++c) {
+      if (column_bytes_[c] == kVariable) {
+        targets[c].variable = [this](size_t i, std::string_view value) {
+          variable_[i] = value;
+        };
+      } else if (column_bytes_[c] > 0) {
+        targets[c].fixed = fixed_.data();
+      }
+    }
+    return targets;
+  }
+
+ private:
+  static std::string Fixed(int64_t key) {
+    std::string value(kFixedBytes, '!');
+    std::memcpy(value.data(), &key, sizeof(key));
+    return value;
+  }
+
+  static std::string Variable(int64_t key) {
+    const uint64_t number = static_cast<uint64_t>(key);
+    return std::string(number % 40, static_cast<char>('a' + number % 26));
+  }
+
+  bool Has(size_t i, std::string_view fixed, std::string_view variable) const {
+    for (const size_t bytes : column_bytes_) {
+      if (bytes == kVariable && variable_[i] != variable) return false;
+      if (bytes == kFixedBytes &&
+          std::memcmp(&fixed_[i * kFixedBytes], fixed.data(), bytes) != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const std::vector<size_t>& column_bytes_;
+  std::vector<char> fixed_;
+  std::vector<std::string> variable_;
+};
+
+// The arguments of a memory, and the keys that it gets.
+struct Setup {
+  size_t capacity, hard_capacity;
+  std::vector<size_t> column_bytes;
+  std::vector<DistributionSpec> distributions;
+  size_t removal;
+  int64_t first_key;
+
+  size_t num_keys() const { return 2 * hard_capacity + 10; }
+  // Under a positive exponent no item of priority 0 is ever drawn.
+  bool can_remove_all() const { return distributions[removal].exponent <= 0; }
+};
+
+// A caller of random operations with random arguments.
+class Caller {
+ public:
+  // `alone`: no other thread calls the memory.
+  Caller(const Setup& setup, Memory& memory, bool alone, uint64_t seed)
+      : setup_(setup), memory_(memory), alone_(alone), rng_(seed) {}
+
+  void Call(size_t operations) {
+    for (size_t i = 0; i < operations; ++i) {
+      has_bad_values_ = OneIn(5);
+      const size_t kind = Below(1000);
+      if (kind < 400) {
+        Insert();
+      } else if (kind < 600) {
+        Sample();
+      } else if (kind < 800) {
+        Update();
+      } else if (kind < 900) {
+        Read();
+      } else if (kind < 998) {
+        RemoveToFit();
+      } else {
+        Check();
+      }
+    }
+  }
+
+  void Check() {
+    const std::string wrong = memory_.CheckInvariants();
+    Require(wrong.empty(), wrong.c_str());
+    const Memory::Statistics statistics = memory_.statistics();
+    Require(statistics.inserted - statistics.removed == statistics.items &&
+                0 <= statistics.items && statistics.items <= statistics.steps &&
+                statistics.steps <= Size(setup_.hard_capacity) &&
+                statistics.held_bytes >= 0,
+            "the counters fit together");
+  }
+
+ private:
+  void Insert() {
+    const std::vector<int64_t> keys =
+        Keys(OneIn(20) ? setup_.hard_capacity + Below(3) : Below(12));
+    const std::vector<int64_t> item_keys = OneIn(2) ? keys : Keys(Below(12));
+    const size_t num_items = item_keys.size();
+    const std::vector<float> priorities = Priorities(num_items);
+    std::vector<int32_t> lengths;
+    bool bad_lengths = false;
+    for (const int64_t key : item_keys) {
+      lengths.push_back(Length());
+      bad_lengths |= IsBad(key, lengths.back());
+    }
+    if (RefusesKeys(keys) || RefusesKeys(item_keys) ||
+        RefusesPriorities(priorities)) {
+      return;
+    }
+    // The memory takes lengths as they come, and refuses bad items by itself.
+    Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
+                         setup_.capacity),
+            bad_lengths);
+    Values values(setup_.column_bytes, keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) values.Set(i, keys[i]);
+    const Memory::Outcome outcome = memory_.Insert(
+        {keys.size(), keys.data(), values.Sources()},
+        {num_items, item_keys.data(), OneIn(3) ? nullptr : lengths.data(),
+         priorities.data()});
+    no_room += outcome == Memory::Outcome::kNoRoom;
+    Require(outcome == Memory::Outcome::kOk || !alone_ ||
+                !setup_.can_remove_all() ||
+                keys.size() > setup_.hard_capacity,
+            "there is room for as many steps as the memory holds");
+  }
+
+  void Sample() {
+    const size_t distribution = Below(setup_.distributions.size());
+    const size_t n = OneOf<size_t>({0, 1, 7, 64});
+    const size_t length = OneOf<size_t>({1, 1, 3, 40});
+    std::vector<int64_t> keys(n);
+    std::vector<double> masses(n);
+    std::vector<int32_t> lengths(n);
+    double total_mass;
+    int64_t count;
+    memory_.Mass(distribution, &total_mass, &count);
+    const bool has_mass = total_mass > 0;
+    Values values(setup_.column_bytes, n * length);
+    const Memory::Outcome outcome = memory_.Sample(
+        distribution, n, length, Below(3), keys.data(), masses.data(),
+        lengths.data(), &total_mass, &count, values.Targets());
+    Require((outcome == Memory::Outcome::kOk) == has_mass || !alone_,
+            "a memory of some mass can be sampled");
+    if (outcome != Memory::Outcome::kOk) {
+      ++nothing_to_sample;
+      return;
+    }
+    Require(std::isfinite(total_mass) && count > 0, "the total is finite");
+    for (size_t i = 0; i < n; ++i) {
+      Require(masses[i] > 0 && masses[i] <= total_mass && lengths[i] > 0,
+              "drawn items have mass and length");
+      for (size_t t = 0; t < length; ++t) {
+        if (Size(t) < lengths[i]) {
+          values.RequireStep(i * length + t, keys[i] + Size(t));
+        } else {
+          values.RequireEmpty(i * length + t);
+        }
+      }
+    }
+  }
+
+  void Update() {
+    const std::vector<int64_t> keys = Keys(Below(40));
+    const std::vector<float> priorities = Priorities(keys.size());
+    if (RefusesKeys(keys) || RefusesPriorities(priorities)) return;
+    const int64_t missing =
+        memory_.UpdatePriorities(keys.data(), priorities.data(), keys.size());
+    Require(0 <= missing && missing <= Size(keys.size()),
+            "no more keys are missing than were given");
+  }
+
+  void Read() {
+    const std::vector<int64_t> keys = Keys(Below(20));
+    const auto found = std::make_unique<bool[]>(keys.size());
+    Values values(setup_.column_bytes, keys.size());
+    memory_.Read(keys.data(), keys.size(), found.get(), values.Targets());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Require(!found[i] || keys[i] >= 0, "negative keys are absent");
+      if (found[i]) {
+        values.RequireStep(i, keys[i]);
+      } else {
+        values.RequireEmpty(i);
+      }
+    }
+  }
+
+  void RemoveToFit() {
+    memory_.RemoveToFit();
+    Require(!alone_ || !setup_.can_remove_all() ||
+                memory_.statistics().steps <= Size(setup_.capacity),
+            "RemoveToFit leaves as many steps as the capacity");
+  }
+
+  std::vector<int64_t> Keys(size_t n) {
+    std::vector<int64_t> keys;
+    const bool consecutive = !OneIn(4);
+    for (size_t i = 0; i < n; ++i) {
+      if (IsBadTurn()) {
+        keys.push_back(OneOf<int64_t>({-1, -2, -kLastKey - 1}));
+      } else if (consecutive && i > 0 && keys.back() < kLastKey) {
+        keys.push_back(keys.back() + 1);
+      } else {
+        keys.push_back(setup_.first_key + Size(Below(setup_.num_keys())));
+      }
+    }
+    return keys;
+  }
+
+  std::vector<float> Priorities(size_t n) {
+    std::vector<float> priorities;
+    for (size_t i = 0; i < n; ++i) {
+      priorities.push_back(
+          IsBadTurn() ? OneOf({kNan, kInfinity, -kInfinity, -2.0f, -0.5f})
+                      : OneOf({1.0f, 0.5f, 2e-7f, 0.0f, -0.0f, kLargest,
+                               kSmallest, kUnknownPriority}));
+    }
+    return priorities;
+  }
+
+  int32_t Length() {
+    const int32_t capacity = static_cast<int32_t>(setup_.capacity);
+    if (IsBadTurn()) {
+      return OneOf({0, -1, -kLongest - 1, kLongest, capacity + 1});
+    }
+    return OneIn(10) ? capacity : std::min(capacity, OneOf({1, 2, 3, 4}));
+  }
+
+  bool IsBad(int64_t item_key, int32_t length) const {
+    const uint64_t last_key = static_cast<uint64_t>(item_key) + length - 1;
+    return length < 1 || length > Size(setup_.capacity) ||
+           last_key > static_cast<uint64_t>(kLastKey);
+  }
+
+  bool RefusesKeys(const std::vector<int64_t>& keys) {
+    bool bad = false;
+    for (const int64_t key : keys) bad |= key < 0;
+    return Refuses(CheckKeys("keys", keys.data(), keys.size()), bad);
+  }
+
+  bool RefusesPriorities(const std::vector<float>& priorities) {
+    bool bad = false;
+    for (const float priority : priorities) {
+      bad |= !(0 <= priority && priority <= kLargest) &&
+             priority != kUnknownPriority;
+    }
+    return Refuses(CheckPriorities(priorities.data(), priorities.size()), bad);
+  }
+
+  // Returns `bad`. Requires that a check has refused bad arguments, and no
+  // others; `line` is what it returned.
+  static bool Refuses(const std::string& line, bool bad) {
+    Require(line.empty() != bad, "bad arguments, and no others, are refused");
+    refused += bad;
+    return bad;
+  }
+
+  static int64_t Size(size_t n) { return static_cast<int64_t>(n); }
+
+  bool IsBadTurn() { return has_bad_values_ && OneIn(8); }
+  size_t Below(size_t n) { return rng_() % n; }
+  bool OneIn(size_t n) { return Below(n) == 0; }
+  template <typename T>
+  T OneOf(std::initializer_list<T> choices) {
+    return choices.begin()[Below(choices.size())];
+  }
+
+  const Setup& setup_;
+  Memory& memory_;
+  const bool alone_;
+  std::mt19937_64 rng_;
+  bool has_bad_values_ = false;
+};
+
+// Calls a memory from several threads at once; adds its counters to `totals`.
+void Attack(const Setup& setup, size_t num_threads, size_t operations,
+            uint64_t seed, Memory::Statistics& totals) {
+  Memory memory(setup.capacity, setup.hard_capacity, setup.column_bytes,
+                setup.distributions, setup.removal, seed);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < num_threads; ++i) {
+    threads.emplace_back([&, i] {
+      Caller(setup, memory, num_threads == 1, seed + i).Call(operations);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Caller(setup, memory, true, seed).Check();
+  const Memory::Statistics statistics = memory.statistics();
+  totals.inserted += statistics.inserted;
+  totals.duplicates += statistics.duplicates;
+  totals.incomplete += statistics.incomplete;
+  totals.unviewed += statistics.unviewed;
+  totals.removed += statistics.removed;
+  totals.sampled += statistics.sampled;
+  totals.updated += statistics.updated;
+  totals.missing += statistics.missing;
+}
+
+void AttackAll(size_t operations, size_t operations_of_each) {
+  constexpr size_t kOperationsOfMemory = 1000, kThreads = 4;
+  const std::vector<DistributionSpec> distributions = {
+      {"fifo", 0.0},         {"uniform", 0.0},      {"proportional", -7.0},
+      {"proportional", 0.0}, {"proportional", 0.6}, {"proportional", 7.0}};
+  const std::vector<std::vector<size_t>> columns = {
+      {Values::kFixedBytes, kVariable, 0, Values::kFixedBytes},
+      {kVariable, Values::kFixedBytes},
+      {Values::kFixedBytes},
+      {0}};
+  const std::vector<std::pair<size_t, size_t>> capacities = {
+      {1, 1}, {1, 2}, {5, 5}, {30, 45}, {200, 400}};
+  Memory::Statistics totals = {};
+  uint64_t seed = 0;
+  for (size_t done = 0; done < operations; done += kOperationsOfMemory) {
+    std::mt19937_64 rng(++seed);
+    const auto [soft, hard] = capacities[rng() % capacities.size()];
+    Setup setup = {soft, hard, columns[rng() % columns.size()], distributions,
+                   rng() % distributions.size(), 0};
+    // Every other memory gets the last keys there are.
+    if (seed % 2 == 0) setup.first_key = kLastKey - (setup.num_keys() - 1);
+    Attack(setup, 1, std::min(operations - done, kOperationsOfMemory), seed,
+           totals);
+  }
+  for (const size_t removal : {0, 1, 2}) {
+    Attack({30, 45, columns[0], distributions, removal, 0}, kThreads,
+           operations_of_each / 3, ++seed, totals);
+  }
+  const auto print = [](const char* name, int64_t count) {
+    std::printf(" %s %lld,", name, static_cast<long long>(count));
+  };
+  std::printf("hostile operations: %zu alone, %zu in each of %zu threads;",
+              operations, operations_of_each, kThreads);
+  print("inserted", totals.inserted);
+  print("duplicates", totals.duplicates);
+  print("incomplete", totals.incomplete);
+  print("unviewed", totals.unviewed);
+  print("removed", totals.removed);
+  print("sampled", totals.sampled);
+  print("updated", totals.updated);
+  print("missing", totals.missing);
+  print("refused", refused);
+  print("nothing to sample", nothing_to_sample);
+  std::printf(" no room %lld\n", static_cast<long long>(no_room));
+}
+
+}  // namespace
+}  // namespace replay
+
+int main(int argc, char** argv) {
+  alarm(300);  // A broken memory may search for ever.
+  const auto argument = [&](int i, size_t otherwise) {
+    return argc > i ? std::strtoull(argv[i], nullptr, 10) : otherwise;
+  };
+  replay::AttackAll(argument(1, 200000), argument(2, 15000));
+}

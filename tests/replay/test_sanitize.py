@@ -1,0 +1,45 @@
+"""A short `make sanitize`: hostile operations under the sanitizers of addresses and UB."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = "build/sanitize/address"
+
+
+def run(*command, **options):
+    # A make that runs the tests must not hand its flags to the make that builds the program.
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The program that `make sanitize` runs; skips where the compiler has no such sanitizers."""
+    compiler = os.environ.get("CXX", "g++")
+    for tool in ("make", compiler):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} on the PATH")
+    probe = str(tmp_path_factory.mktemp("probe") / "probe")
+    flags = ("-fsanitize=address,undefined", "-xc++", "-", "-o", probe)
+    built = run(compiler, *flags, input="int main() {}\n")
+    if built.returncode or run(probe).returncode:
+        pytest.skip(f"{compiler} has no address sanitizer here: {built.stderr.strip()[:200]}")
+    made = run("make", PROGRAM)
+    assert made.returncode == 0, made.stderr
+    return PROGRAM
+
+
+def test_hostile_operations_leave_the_memory_whole(program):
+    ended = run(program, "20000", "1500")
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stdout.splitlines()
+    counts = re.findall(r"([a-z][a-z ]*) (\d+)", line.partition(";")[2])
+    assert len(counts) == 11 and all(int(count) for _, count in counts), line
