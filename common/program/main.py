@@ -33,6 +33,7 @@ from common.program.setting_flags import define_config
 from common.replay.key_layout import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 _START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""

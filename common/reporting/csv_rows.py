@@ -97,8 +97,7 @@ class CsvRows:
             # Empty, or whoever made it died within the header.
             os.ftruncate(file, 0)
             _write_whole(file, self._path, self._header)
-        elif os.pread(file, 1, size - 1) != b"
-":
+        elif os.pread(file, 1, size - 1) != b"\n":
             os.ftruncate(file, _line_break(file, size) + 1)
 
 
@@ -165,9 +164,7 @@ def read_numbers(
     return pandas.DataFrame(values, columns=list(columns), dtype=float)
 
 
-def last_row(
-    path: str | os.PathLike, numbers: Sequence[str] = ()
-) -> dict[str, Any] | None:
+def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, Any] | None:
     """Returns the last whole row, or None if there is none yet; reads only the file's two ends.
 
     Args:
