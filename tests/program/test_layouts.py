@@ -43,9 +43,9 @@ def test_a_run_of_one_process():
 @pytest.mark.parametrize(
     "given, words",
     [
-        ({"replay_shards": 2, "actor_processes": 1}, "there are 2 replays.*--actor_processes"),
-        ({"replay_shards": 5}, "there are 5 replays.*there are 4"),
-        ({"replay_shards": 2, "replay": "learner"}, "--replay_shards is 2.*leave one of them out"),
+        ({"replay_shards": 2, "actor_processes": 1}, "2 replay.* 1 actor.*--actor_processes"),
+        ({"replay_shards": 5}, "5 replay.* 4 actor"),
+        ({"replay_shards": 2, "replay": "learner"}, "--replay_shards is 2.*--replay=learner"),
     ],
 )
 def test_a_local_run_that_cannot_be(given, words):
