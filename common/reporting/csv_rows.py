@@ -273,9 +273,8 @@ def _write_whole(file: int, path: Path, line: bytes) -> None:
     """Writes the whole line or nothing: removes the part that a full disk let through."""
     size = os.fstat(file).st_size
     try:
-        written = os.write(file, line)
+        while line:  # a full disk takes a part of the line first, and tells only the next call
+            line = line[os.write(file, line) :]
     except OSError as error:
-        raise OSError(error.errno, f"cannot append a row: {error.strerror}", str(path)) from error
-    if written < len(line):
         os.ftruncate(file, size)
-        raise OSError(f"cannot append a row to {path}: is the disk full?")
+        raise OSError(error.errno, f"cannot append a row: {error.strerror}", str(path)) from error
