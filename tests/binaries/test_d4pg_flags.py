@@ -82,7 +82,10 @@ def assert_refused(result, *words):
         ([CARTPOLE, "--num_actor=2"], ["num_actor", "num_actors"]),
         ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
         ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
-        ([CARTPOLE, "--num_actors=2", "--replay_shards=3"], ["3 replay", "2 actor"]),
+        (
+            [CARTPOLE, "--num_actors=2", "--replay_shards=3"],
+            ["3 replay processes", "2 actor processes"],
+        ),
         (
             [CARTPOLE, "--replay=learner", "--replay_shards=2"],
             ["--replay_shards is 2", "--replay=learner"],

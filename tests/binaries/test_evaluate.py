@@ -2,58 +2,48 @@
 
 import dataclasses
 import json
-import os
-import pathlib
 import re
 import subprocess
 import sys
 
+from forked import forked
+from launched import ROOT
 import pytest
+from refusals import refusal
 
 from binaries import evaluate
+from common import environments
+from common.environments import atari_suite
+from common.environments.spec import EnvironmentSpec
+from common.learning.checkpoint import Checkpoints
+from common.reporting.run_directory import RunDirectory
+from reproductions.apex.dqn.agent import ApexDQN
+from reproductions.apex.dqn.config import DQNConfig
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
 
-ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
-
-
-def start(*flags, **variables):
-    kept = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "binaries.evaluate", *map(str, flags)],
-        cwd=ROOT,
-        text=True,
-        env={**kept, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def assert_refused(process, *words):
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 2 and out == "", (out, err)
-    lines = err.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("error: "), err
-    for word in words:
-        assert word in lines[0], err
+SECONDS = 120
+"""Patience with a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def workdirs(tmp_path_factory):
     """A run of each environment as a program leaves it, before the first update."""
-    from common import environments
-    from common.agents.agent import EnvironmentSpec
-    from common.learning.checkpoint import Checkpoints
-    from common.reporting.run_directory import RunDirectory
-    from reproductions.d4pg.agent import D4PG
-    from reproductions.d4pg.config import D4PGConfig
-
     config = D4PGConfig(policy_sizes=(16, 8), critic_sizes=(16, 8))
     made = {}
     for name in (OWN, "control:cartpole:swingup"):
         run = RunDirectory(tmp_path_factory.mktemp("runs") / "run")
-        run.open({"paper": "d4pg", "environment": name, "config": dataclasses.asdict(config)})
+        run.open(
+            {
+                "paper": "d4pg",
+                "setting": "a_setting",
+                "environment": name,
+                "config": dataclasses.asdict(config),
+            }
+        )
         spec = EnvironmentSpec.of(environments.make(name, 0))
-        learner = D4PG(config).make_learner(spec, seed=0)
+        learner = D4PG(config, "a_setting").make_learner(spec, seed=0)
         Checkpoints(run.checkpoints, {"learner": learner}).save()
         made[name] = run.path
     return made
@@ -61,23 +51,17 @@ def workdirs(tmp_path_factory):
 
 def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, capsys):
     """In this process, where half an hour can be 10 steps."""
-    from common import environments
-    from common.agents.agent import EnvironmentSpec
-    from common.environments import atari_suite
-    from common.learning.checkpoint import Checkpoints
-    from common.reporting.run_directory import RunDirectory
-    from reproductions.apex.dqn import agent as agent_lib
-
-    run = RunDirectory(tmp_path / "run")
-    run.open({"paper": "apex", "agent": "apex_dqn", "environment": "atari:pong", "config": {}})
-    spec = EnvironmentSpec.of(environments.make("atari:pong", 0))
-    learner = agent_lib.from_config({}).make_learner(spec, seed=0)
+    run, config = RunDirectory(tmp_path / "run"), DQNConfig()
+    agent = {"paper": "apex", "agent": "apex_dqn", "setting": "a_setting"}
+    run.open({**agent, "environment": "atari:pong", "config": dataclasses.asdict(config)})
+    spec = EnvironmentSpec.of(environments.make("atari:pong", 0, frames=ApexDQN.num_frames))
+    learner = ApexDQN(config, "a_setting").make_learner(spec, seed=0)
     Checkpoints(run.checkpoints, {"learner": learner}).save()
     monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 0)
     monkeypatch.setattr(atari_suite, "EVALUATION_FRAMES", 40)
     result = tmp_path / "result.json"
     arguments = evaluate._arguments([f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
-    evaluate._evaluate(arguments, evaluate._agent_module(run.path))
+    evaluate._evaluate(arguments, evaluate._agent_module(arguments))
 
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("return 0.0 +- 0.0 (min 0.0, max 0.0, 11 episodes): ")
@@ -115,10 +99,13 @@ def contents(directory):
 def test_result_video_and_json(workdirs, tmp_path):
     workdir, video, result = workdirs[OWN], tmp_path / "own.gif", tmp_path / "own.json"
     before = contents(workdir)
-    out, err = start(
-        f"--workdir={workdir}", "--episodes=3", f"--video={video}", f"--json={result}"
-    ).communicate(timeout=200)
-    assert err == ""
+    flags = (f"--workdir={workdir}", "--episodes=3", "--seed=5")
+    with forked() as start:
+        programs = [
+            start(tmp_path / f"{index}.log", "binaries.evaluate", *flags, *more)
+            for index, more in enumerate([(f"--video={video}", f"--json={result}"), ()])
+        ]
+        assert [program.wait(SECONDS) for program in programs] == [0, 0]
     returned = json.loads(result.read_text())
     returns = returned["episode_returns"]
     # The policy begins near zero, so the mass hardly moves.
@@ -126,10 +113,11 @@ def test_result_video_and_json(workdirs, tmp_path):
     assert len(returns) == 3 and all(-20 < value < 20 for value in returns)
     mean, std = sum(returns) / 3, returned["episode_return_std"]
     assert returned["episode_return_mean"] == pytest.approx(mean)
-    first, second = out.splitlines()
+    imported, first, second = programs[0].output.splitlines()
+    assert imported.startswith("importing ") and imported.endswith(f"for {OWN}")
     assert first == (
         f"return {mean:.1f} +- {std:.1f} (min {min(returns):.1f}, max {max(returns):.1f}, 3 "
-        f"episodes): d4pg_prioritized_n5 on {OWN} after 0 learner steps"
+        f"episodes): a_setting on {OWN} after 0 learner steps"
     )
     assert re.fullmatch(
         rf"video {video}: 101 frames, one every 50 ms, \d+\.\d MB, an episode of return "
@@ -137,34 +125,34 @@ def test_result_video_and_json(workdirs, tmp_path):
         second,
     )
     assert video.read_bytes().startswith(b"GIF89a")
+    assert programs[1].output.splitlines() == [imported, first]  # the same seed
     assert contents(workdir) == before
 
 
-def test_the_same_seed_gives_the_same_result_and_no_egl_gives_one_line(workdirs, tmp_path):
-    flags = [f"--workdir={workdirs[OWN]}", "--episodes=2", "--seed=5"]
+def test_without_egl_a_video_is_one_line(workdirs, tmp_path):
     video = tmp_path / "cartpole.gif"
-    # All at once: most of the time is TensorFlow's start.
-    same = [start(*flags), start(*flags)]
-    without_egl = start(
-        f"--workdir={workdirs['control:cartpole:swingup']}",
-        f"--video={video}",
-        __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent",
-    )
-    outputs = [process.communicate(timeout=200) for process in same]
-    assert outputs[0] == outputs[1] and outputs[0][0].startswith("return ")
-    assert_refused(without_egl, "cannot draw with MUJOCO_GL=egl", "apt-get install libegl1")
+    with forked() as start:
+        program = start(
+            *(tmp_path / "log", "binaries.evaluate", f"--video={video}"),
+            f"--workdir={workdirs['control:cartpole:swingup']}",
+            __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent",
+        )
+        assert program.wait(SECONDS) == 2
+    (line,) = program.output.splitlines()
+    for words in ("error: ", "cannot draw with MUJOCO_GL=egl", "apt-get install libegl1"):
+        assert words in line
     assert not video.exists()
 
 
-def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path):
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate.processes, "limit_threads", lambda _: pytest.fail("TensorFlow"))
     workdir = f"--workdir={workdirs[OWN]}"
     for name, config in (("cut", "{"), ("list", "[]"), ("other", '{"paper": "ape_x"}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(config)
     mine = tmp_path / "mine.gif"
     mine.write_text("mine")
-    cases = [
+    for flags, words in (
         ([], ["--workdir"]),
         ([f"--workdir={tmp_path}/absent"], ["no directory", "absent"]),
         ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
@@ -179,8 +167,24 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path):
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
         ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),
         ([workdir, "--vido=x.gif"], ["--vido"]),
-    ]
-    running = [start(*flags, PYTHONPATH=str(tmp_path)) for flags, _ in cases]
-    for process, (_, words) in zip(running, cases):
-        assert_refused(process, *words)
+    ):
+        line = refusal(capsys, evaluate.main, *flags)
+        for word in words:
+            assert word in line
     assert mine.read_text() == "mine"
+
+
+def test_code_from_a_run_directory_has_to_be_trusted(workdirs, monkeypatch, capsys):
+    run = RunDirectory(workdirs[OWN].parent / "theirs")
+    run.open({"paper": "d4pg", "environment": "python:theirs_env:make"})
+    (run.path / "theirs_env.py").write_text("")
+    monkeypatch.chdir(run.path)
+    line = refusal(capsys, evaluate.main, f"--workdir={run.path}")
+    assert str(run.path / "theirs_env") in line and "--trust_environment" in line
+    arguments = evaluate._arguments([f"--workdir={run.path}", "--trust_environment"])
+    assert evaluate._agent_module(arguments) == "reproductions.d4pg.agent"
+
+
+def test_its_import_needs_no_tensorflow():
+    code = "import sys, binaries.evaluate; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
