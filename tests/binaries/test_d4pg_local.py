@@ -20,7 +20,7 @@ from common.reporting.csv_rows import read_rows
 
 MIN_SIZE = 1000
 FLAGS = (
-    "--environment=control:cartpole:swingup",
+    "--environment=python:reproductions.d4pg.own_environment:make",
     "--num_actors=2",
     "--actor_processes=1",
     "--learner_threads=1",
@@ -124,7 +124,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     assert f"resumed at learner step {stopped_at}" in run.log("learner"), err
     result, picture = out.splitlines()
     assert re.fullmatch(
-        rf"finished: evaluator return \d+\.\d \+- .* {limit:,} learner steps", result
+        rf"finished: evaluator return -?\d+\.\d \+- .* {limit:,} learner steps", result
     )
     assert picture == f"learning curve {run.workdir / 'learning_curve.png'}"
     assert (run.workdir / "learning_curve.png").read_bytes().startswith(b"\x89PNG")

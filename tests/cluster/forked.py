@@ -25,6 +25,10 @@ _PRELOADED = [
 ]
 
 
+_SERVER = {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+"""Of the process that is forked: no thread, which a fork would lose, and no words of its import."""
+
+
 class Program:
     """A program that was started.
 
@@ -38,14 +42,8 @@ class Program:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)  # matters before the first fork only
         self._process = context.Process(target=_become, args=(log, module, arguments, variables))
-        former = os.environ.get("OPENBLAS_NUM_THREADS")
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no thread, which a fork would lose
-        try:
+        with _environment(_SERVER):
             self._process.start()
-        finally:
-            del os.environ["OPENBLAS_NUM_THREADS"]
-            if former is not None:
-                os.environ["OPENBLAS_NUM_THREADS"] = former
 
     @property
     def output(self):
@@ -89,6 +87,20 @@ def forked():
             if program.runs:
                 program.stop(signal.SIGKILL)
                 program.wait(30)
+
+
+@contextlib.contextmanager
+def _environment(variables):
+    former = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in former.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _become(log, module, arguments, variables):

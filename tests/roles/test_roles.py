@@ -16,7 +16,7 @@ from common.reporting.csv_rows import last_row, read_rows
 BATCH, RATIO, MIN_SIZE, UPDATES_PER_CALL, SEND_BATCH, STEPS = 32, 4, 200, 4, 50, 500
 OPEN_ELEMENTS = 5  # transitions of an actor whose n = 5 steps are not complete
 FLAGS = (
-    "--environment=control:cartpole:swingup",
+    "--environment=python:reproductions.d4pg.own_environment:make",
     "--num_actors=2",
     "--actor_processes=2",
     "--learner_threads=1",

@@ -1,0 +1,96 @@
+"""Ape-X DQN in its roles, two actors and two shards of a replay, through the death of a shard."""
+
+import re
+import signal
+
+from by_hand import RunByHand
+from forked import forked
+from launched import ROOT
+import pytest
+
+from common.replay.memory import Statistics
+from common.reporting.csv_rows import read_rows
+
+FLAGS = (
+    "--environment=python:sides_task:make_long",
+    "--num_actors=4",
+    "--actor_processes=2",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=2",
+    "--config.batch_size=16",
+    "--config.min_replay_size=400",
+    "--config.replay_capacity=3000",
+    "--config.samples_per_insert=4",
+    "--config.send_batch=20",
+    "--config.actor_period=20",
+    "--config.target_period=50",
+    "--config.prefetch=4",
+)
+PATHS = {"PYTHONPATH": str(ROOT / "tests/learning")}
+SECONDS = 150
+"""Patience with a busy machine."""
+
+
+def run_by_hand(start, workdir, **counts):
+    return RunByHand(start, workdir, "binaries.apex_dqn", FLAGS, **counts)
+
+
+def statistics(client):
+    return Statistics.of(client.call("replay_statistics"))
+
+
+@pytest.mark.timeout(900)
+def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
+    with forked() as start:
+        run = run_by_hand(start, tmp_path / "run", learner=1, replay=2)
+        tasks = [("learner", 0), ("replay", 0), ("replay", 1), ("actor", 0), ("actor", 1)]
+        programs = {task: run.start(*task, **PATHS) for task in tasks}
+        first, second = (run.client("replay", shard) for shard in range(2))
+        for client in (first, second):
+            client.wait_until_available(SECONDS)
+        checkpoint = run.workdir / "checkpoints" / "checkpoint"
+        run.wait_for(
+            lambda: (
+                statistics(first).sampled
+                and statistics(second).sampled
+                and checkpoint.exists()
+                and run.acting() is not None
+                and set(run.acting()["actor"]) == {0, 1, 2, 3}
+            ),
+            SECONDS,
+            "draws from both shards, an episode of each actor, a checkpoint",
+        )
+        kept = statistics(first)
+        programs["replay", 1].stop(signal.SIGKILL)
+        assert programs["replay", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["replay", 1] = run.start("replay", 1, **PATHS)
+        second = run.client("replay", 1)
+        second.wait_until_available(SECONDS)
+        run.wait_for(lambda: statistics(second).sampled, SECONDS, "draws from the new shard")
+        assert statistics(first).inserted > kept.inserted > 0  # the other one went on
+        saved_at = checkpoint.stat().st_mtime_ns
+        run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another save")
+        for program in programs.values():
+            program.stop()
+        for program in programs.values():
+            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
+            assert "Traceback" not in program.output
+        run.check_files()
+        run.check_accounts(in_order=2)
+
+        # It goes on to its end with the memory in the learner, which draws and decodes ahead there.
+        rows_before = len(read_rows(run.workdir / "learner.csv"))
+        limit = run.learner("learner_steps") + 300
+        run = run_by_hand(start, run.workdir, learner=1)
+        ending = [
+            run.start(role, 0, f"--max_learner_steps={limit}", **PATHS)
+            for role in ("learner", "actor", "evaluator")
+        ]
+        run.ends(ending, SECONDS)
+    result = rf"^finished: evaluator return .* {limit:,} learner steps$"
+    assert re.search(result, ending[-1].output, re.M), ending[-1].output
+    assert read_rows(run.workdir / "learner.csv")["priority_lag_steps"][rows_before:].max() > 1
+    run.check_files()
+    run.check_accounts(in_order=3)
