@@ -222,6 +222,9 @@ class LocalCluster:
             elif now >= one.restart_at:
                 with self._lock:
                     one.restarts += 1
+                    if one.exit_code == 0:
+                        how, _ = self._end_of(one)
+                        self._events.append(f"{how} though the run goes on: restart")
                 self._spawn(one)
             return
         if one.popen is None or one.is_done:

@@ -12,7 +12,7 @@ from common.types import NStepTransitions
 
 def run(context: RunContext) -> None:
     """Acts and learns until a limit is reached or a stop is requested."""
-    learner.learn(context, _make_act)
+    learner.run(context, _make_act)
 
 
 def _make_act(context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping) -> learner.Act:

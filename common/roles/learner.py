@@ -20,16 +20,13 @@ Act = Callable[[], object]
 """Function that advances the actors of this process by a timestep, or waits for other actors."""
 
 
-def run(context: RunContext) -> None:
-    """Learns from the newest checkpoint on, until a limit is reached or a stop is requested."""
-    learn(context)
-
-
-def learn(
+def run(
     context: RunContext,
     make_act: Callable[[RunContext, ReplayService, Bookkeeping], Act] | None = None,
 ) -> None:
-    """Runs the learner, in turns with actors if this process has any.
+    """Learns from the newest checkpoint on, until a limit is reached or a stop is requested.
+
+    Actors of this process act in turns with the learner.
 
     Args:
       context: of the run.
