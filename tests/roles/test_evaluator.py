@@ -174,7 +174,7 @@ def run(tmp_path, monkeypatch):
         lambda name, seeds, **options: BatchedEnvironment([UntilAction() for _ in seeds]),
     )
     monkeypatch.setattr(evaluator, "ParameterClient", Asking)
-    monkeypatch.setattr(evaluator, "_NEWS_SECONDS", 0.1)
+    monkeypatch.setattr(evaluator, "_POLL_SECONDS", 0.1)
     run = Run(tmp_path / "run")
     yield run
     run.context.stop.request()
