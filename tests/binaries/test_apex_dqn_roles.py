@@ -69,7 +69,8 @@ def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
         second = run.client("replay", 1)
         second.wait_until_available(SECONDS)
         run.wait_for(lambda: statistics(second).sampled, SECONDS, "draws from the new shard")
-        assert statistics(first).inserted > kept.inserted > 0  # the other one went on
+        more = f"{kept.inserted} and more in the shard that went on"
+        run.wait_for(lambda: statistics(first).inserted > kept.inserted > 0, SECONDS, more)
         saved_at = checkpoint.stat().st_mtime_ns
         run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another save")
         for program in programs.values():
