@@ -75,7 +75,7 @@ def test_processes_run_log_and_stop(tmp_path):
     assert states["actor", 3].exit_code == -signal.SIGTERM
     assert log.read_text() == "out\nerr\nsaved\n"
     assert cluster.failure() is None
-        assert all("though the run goes on" in event for event in cluster.take_events())
+    assert all("though the run goes on" in event for event in cluster.take_events())
     cluster.stop()  # once more does no harm
 
 
