@@ -91,7 +91,9 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
     if suite != "python" or spec is None:
         return
     folders = spec.submodule_search_locations
-    path = pathlib.Path(next(iter(folders)) if folders else spec.origin or "", *modules).resolve()
+    path = pathlib.Path(next(iter(folders)) if folders else spec.origin or "", *modules)
+    files = (path / "__init__.py", path.with_suffix(".py"))
+    path = next((file for file in files if file.is_file()), path).resolve()
     if path.is_relative_to(arguments.workdir.resolve()) and not arguments.trust_environment:
         fail(
             f"the run's environment {environment} would import code from the run directory, {path}:"

@@ -74,8 +74,10 @@ class WatchedBatch:
 
     def _checked(self, function: Callable[..., dm_env.TimeStep], *args) -> dm_env.TimeStep:
         self._busy_since = time.monotonic()
-        timestep = function(*args)
-        self._busy_since = None
+        try:
+            timestep = function(*args)
+        finally:
+            self._busy_since = None
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
         self._check("reward", timestep.reward)

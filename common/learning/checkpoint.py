@@ -76,6 +76,7 @@ class Checkpoints:
             self._write_names(kept)
         except (tf.errors.OpError, OSError):
             _remove(path)
+            self._remove_partial_files()
             raise
         for save in saves[: max(0, len(saves) + 1 - self._keep)]:
             _remove(save)
@@ -90,7 +91,7 @@ class Checkpoints:
         os.replace(temporary, self._directory / _NAMES_FILE)
 
     def _remove_partial_files(self) -> None:
-        """Removes the temporary directories of saves that were killed."""
+        """Removes the temporary directories of saves that were killed or failed."""
         for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
             shutil.rmtree(partial, ignore_errors=True)
 

@@ -183,6 +183,8 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
             header = _fields(file.readline().decode(errors="replace").rstrip("\n"))
             end = _line_break(file.fileno(), os.fstat(file.fileno()).st_size)
             begin = _line_break(file.fileno(), end)
+            if begin < 0:
+                return None
             line = os.pread(file.fileno(), end - begin - 1, begin + 1).decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -190,8 +192,6 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
         raise CsvError(
             f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
         ) from None
-    if begin < 0:
-        return None
     cells = _fields(line)
     if len(cells) != len(header):
         raise CsvError(
@@ -273,9 +273,8 @@ def _write_whole(file: int, path: Path, line: bytes) -> None:
     """Writes the whole line or nothing: removes the part that a full disk let through."""
     size = os.fstat(file).st_size
     try:
-        written = os.write(file, line)
+        while line:  # a full disk takes a part of the line first, and tells only the next call
+            line = line[os.write(file, line) :]
     except OSError as error:
-        raise OSError(error.errno, f"cannot append a row: {error.strerror}", str(path)) from error
-    if written < len(line):
         os.ftruncate(file, size)
-        raise OSError(f"cannot append a row to {path}: is the disk full?")
+        raise OSError(error.errno, f"cannot append a row: {error.strerror}", str(path)) from error

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -174,15 +177,68 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
     assert mine.read_text() == "mine"
 
 
-def test_code_from_a_run_directory_has_to_be_trusted(workdirs, monkeypatch, capsys):
-    run = RunDirectory(workdirs[OWN].parent / "theirs")
-    run.open({"paper": "d4pg", "environment": "python:theirs_env:make"})
-    (run.path / "theirs_env.py").write_text("")
-    monkeypatch.chdir(run.path)
-    line = refusal(capsys, evaluate.main, f"--workdir={run.path}")
-    assert str(run.path / "theirs_env") in line and "--trust_environment" in line
-    arguments = evaluate._arguments([f"--workdir={run.path}", "--trust_environment"])
+MARKS = """
+import pathlib
+pathlib.Path(__file__).with_suffix(".imported").touch()
+from reproductions.d4pg.own_environment import make
+"""
+
+
+@pytest.mark.parametrize(
+    "name, inside", [("sent.code.task", "task"), ("sent.code", "__init__"), ("mine.task", "task")]
+)
+def test_code_inside_the_run_directory_is_refused_before_its_import(
+    tmp_path, monkeypatch, capsys, name, inside
+):
+    """A run that somebody sent, unpacked where evaluate is started; `mine.task` is a link to it."""
+    source = tmp_path / f"sent/code/{inside}.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(MARKS)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/task.py").symlink_to(source)
+    environment = f"python:{name}:make"
+    (tmp_path / "sent/config.json").write_text(
+        json.dumps({"paper": "d4pg", "environment": environment})
+    )
+    before = contents(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    line = refusal(capsys, evaluate.main, f"--workdir={tmp_path}/sent")
+    assert all(word in line for word in (str(source), environment, "--trust_environment"))
+    assert contents(tmp_path) == before
+    arguments = evaluate._arguments([f"--workdir={tmp_path}/sent", "--trust_environment"])
     assert evaluate._agent_module(arguments) == "reproductions.d4pg.agent"
+    assert capsys.readouterr().err == f"importing {source} for {environment}\n"
+
+
+def test_code_outside_of_the_run_directory_needs_no_trust_and_is_named(
+    workdirs, monkeypatch, capsys
+):
+    monkeypatch.chdir(ROOT)
+    arguments = evaluate._arguments([f"--workdir={workdirs[OWN]}"])
+    for name in (OWN, "control:cartpole:swingup", "python:no_such_package_here:make"):
+        evaluate._check_trust(name, arguments)
+    file = pathlib.Path(ROOT, "reproductions/d4pg/own_environment.py").resolve()
+    assert capsys.readouterr().err == f"importing {file} for {OWN}\n"
+
+
+def test_trusted_code_is_named_then_imported(workdirs, tmp_path):
+    run, environment = tmp_path / "sent", "python:sent.task:make"
+    shutil.copytree(workdirs[OWN], run)
+    (run / "task.py").write_text(MARKS)
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "environment": environment}))
+    done = subprocess.run(
+        [sys.executable, "-m", "binaries.evaluate", f"--workdir={run}", "--episodes=1"]
+        + ["--trust_environment"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.stderr == f"importing {run}/task.py for {environment}\n"
+    assert done.stdout.startswith("return ") and (run / "task.imported").exists()
 
 
 def test_its_import_needs_no_tensorflow():

@@ -1,5 +1,6 @@
 import contextlib
 import gc
+import os
 import socket
 import threading
 import time
@@ -254,6 +255,25 @@ def test_roles_start_in_any_order_and_survive_a_restart():
     client.wait_until_available(30.0)
     assert client.call("count", [tf.constant(5, tf.int64)], 10.0) == 5
     service.server.close()
+
+
+def num_threads():
+    """The threads of this process, also those of TensorFlow and gRPC."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_waiting_for_a_service_that_is_away_takes_no_threads(service, tmp_path):
+    """TensorFlow's own client keeps six threads for each try, for good."""
+    rpc.Client(service.server.address, TOKEN).call("pair", [[1.0]])  # starts the lasting ones
+    before = num_threads()
+    for address in (free_address(), f"unix:{tmp_path}/replay-0"):
+        kept, clients = rpc.Client(address, TOKEN), []
+        for _ in range(20):
+            clients.append(rpc.Client(address, TOKEN))
+            for client in (kept, clients[-1]):
+                with pytest.raises(ServiceUnavailableError):
+                    client.call("count", [tf.constant(1, tf.int64)], 0.3)
+    assert num_threads() <= before
 
 
 def test_a_port_in_use_is_one_line(service):

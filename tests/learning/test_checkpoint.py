@@ -1,5 +1,7 @@
 """Tests of common.learning.checkpoint, with a learner that has all kinds of state: D4PG's."""
 
+import os
+import pathlib
 import re
 import shutil
 
@@ -187,6 +189,74 @@ def test_a_save_that_fails_leaves_the_former_one(tmp_path, monkeypatch, when):
     monkeypatch.undo()
     checkpoints.save()
     assert newest(tmp_path).name == "ckpt-2" and contents(tmp_path).keys() > before.keys()
+
+
+@pytest.mark.parametrize("left", [[], ["data"], ["data", "index"]], ids=str)
+def test_a_full_disk_in_the_middle_of_a_save_leaves_the_former_one(tmp_path, monkeypatch, left):
+    counter = tf.Variable(7)
+    checkpoints = Checkpoints(tmp_path, {"counter": counter})
+    checkpoints.save()
+    before = contents(tmp_path)
+
+    def write(self, path, *arguments, **options):
+        for kind in left:
+            shard = "-00000-of-00001" if kind == "data" else ""
+            pathlib.Path(f"{path}.{kind}{shard}").write_bytes(b"half")
+        pathlib.Path(f"{path}_temp").mkdir()
+        pathlib.Path(f"{path}_temp", "part-00000-of-00001").write_bytes(b"half")
+        raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", write)
+    counter.assign(8)
+    for _ in range(3):
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="No space left"):
+            checkpoints.save()
+        assert contents(tmp_path) == before and newest(tmp_path).name == "ckpt-1"
+        assert not list(tmp_path.glob("*_temp*"))  # it would keep the disk full
+    assert Checkpoints(tmp_path, {"counter": counter}).restore() and int(counter) == 7
+    monkeypatch.undo()
+    counter.assign(9)
+    checkpoints.save()
+    assert newest(tmp_path).name == "ckpt-2"
+    assert Checkpoints(tmp_path, {"counter": counter}).restore() and int(counter) == 9
+
+
+def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
+    """Whatever their numbers are, and nothing else goes."""
+    for name in ("ckpt-9_temp", "ckpt-1_temp", "ckpt-12_temp_ab12"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-00000-of-00001").write_bytes(b"half")
+    others = [tmp_path / "mine_temp", tmp_path / "ckpt-notes.txt"]
+    for path in others:
+        path.write_text("mine")
+    Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
+    assert not list(tmp_path.glob("ckpt-*_temp*")) and newest(tmp_path).name == "ckpt-1"
+    assert all(path.read_text() == "mine" for path in others)
+
+
+def test_a_save_is_on_the_disk_before_it_is_named(tmp_path, monkeypatch):
+    """Each file is synced, then the name in `checkpoint` is replaced in one step."""
+    checkpoints = Checkpoints(tmp_path, {"counter": tf.Variable(1)})
+    checkpoints.save()
+    names, events = (tmp_path / NAMES).read_bytes(), []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor):
+        events.append(pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        assert (tmp_path / NAMES).read_bytes() == names
+        sync(descriptor)
+
+    def noted_replace(source, target):
+        assert pathlib.Path(target) == tmp_path / NAMES and newest(tmp_path).name == "ckpt-1"
+        events.append("replace")
+        replace(source, target)
+        assert newest(tmp_path).name == "ckpt-2"
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    checkpoints.save()
+    assert events[-1] == "replace"
+    assert {DATA, INDEX, ".checkpoint", tmp_path.name} <= set(events)
 
 
 def contents(directory):

@@ -66,16 +66,14 @@ class Place:
       services: how many share the memory; 0: it is in the learner's process.
       updates_per_call: of the learner.
       critic: kind of the critic.
-      agent_class: the agent.
     """
 
     services: int = 0
     updates_per_call: int = 1
     critic: str = "categorical"
-    agent_class: type = Uncompiled
 
     def __post_init__(self):
-        self.agent = self.agent_class(
+        self.agent = Uncompiled(
             dataclasses.replace(CONFIG, updates_per_call=self.updates_per_call, critic=self.critic)
         )
 
@@ -155,7 +153,7 @@ def priorities(memories):
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(Place(agent_class=D4PG, critic="mixture"), id="compiled, samples itself"),
+        pytest.param(Place(critic="mixture"), id="samples itself"),
         pytest.param(Place(services=2, updates_per_call=2), id="of two shards"),
     ],
 )

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import os
 import resource
@@ -118,6 +119,32 @@ def test_a_malformed_line_is_named(tmp_path):
         last_row(tmp_path)
 
 
+def test_a_last_row_without_the_numbers_asked_for_is_one_line(tmp_path):
+    path = tmp_path / "learner.csv"
+    for row, name, found in (
+        ("0,many,a", "number", "'many'"),
+        ("0,,a", "number", "None"),
+        (",,", "writer", "None"),
+        ("0,1,a", "frames", "None"),  # a column that the file does not have
+    ):
+        path.write_text(f"writer,number,text\n0,1,a\n{row}\n")
+        with pytest.raises(CsvError, match=f"{name} is {found} in the last line") as caught:
+            last_row(path, [name])
+        message = str(caught.value)
+        assert str(path) in message and "remove the line" in message and "\n" not in message
+    path.write_text("writer,number,text\n0,,a\n")
+    assert last_row(path, ["writer"]) == {"writer": 0, "number": None, "text": "a"}
+
+
+@pytest.mark.parametrize("whole", ["", "0,1,a\n"], ids=["no row", "a row before"])
+def test_a_last_line_torn_over_many_blocks_is_left_out_and_repaired(tmp_path, whole):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 200_000}")
+    assert last_row(path) == ({"writer": 0, "number": 1, "text": "a"} if whole else None)
+    CsvRows(path, COLUMNS).append({"writer": 0, "number": 2, "text": "b"})
+    assert path.read_text() == f"writer,number,text\n{whole}0,2,b\n"
+
+
 def test_numbers_are_checked(tmp_path):
     path = tmp_path / "rows.csv"
     assert list(read_numbers(path, ["number"])) == ["number"] and read_numbers(path, ["a"]).empty
@@ -145,7 +172,42 @@ def test_torn_header_is_written_anew(tmp_path):
     assert last_row(path) is None
 
 
-def test_full_disk_leaves_the_file_as_it_was(tmp_path):
+@pytest.mark.parametrize("taken", [0, 5], ids=["at once", "in the middle of the row"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO], ids=errno.errorcode.get)
+def test_a_full_disk_skips_the_row_and_another_error_is_raised(tmp_path, monkeypatch, taken, code):
+    path, write = tmp_path / "rows.csv", os.write
+    rows = CsvRows(path, COLUMNS)
+    rows.append({"writer": 0, "number": 1, "text": "a"})
+    before = path.read_bytes()
+    parts = [taken] if taken else []
+
+    def fail(file, data):
+        if parts:
+            return write(file, data[: parts.pop()])
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "write", fail)
+    row = {"writer": 0, "number": 2, "text": "skipped"}
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="cannot append a row: .*rows.csv") as caught:
+            rows.append(row)
+        assert caught.value.errno == code
+    else:
+        rows.append(row)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    rows.append({"writer": 0, "number": 3, "text": "b"})
+    assert read_rows(path)["number"].tolist() == [1, 3]
+
+
+def test_a_row_is_written_whole_where_the_system_takes_it_in_parts(tmp_path, monkeypatch):
+    rows, write = CsvRows(tmp_path / "rows.csv", COLUMNS), os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
+    rows.append({"writer": 0, "number": 1, "text": "whole"})
+    assert last_row(tmp_path / "rows.csv") == {"writer": 0, "number": 1, "text": "whole"}
+
+
+def test_a_file_that_may_not_grow_stays_as_it_was(tmp_path):
     path = tmp_path / "rows.csv"
     rows = CsvRows(path, COLUMNS)
     rows.append({"writer": 0, "number": 1, "text": "a"})

@@ -96,6 +96,13 @@ def bytes_of(text):
     return int(text[:-2]) * {"Mi": 2**20, "Gi": 2**30}[text[-2:]]
 
 
+def test_each_role_has_a_memory_limit():
+    for spec in SETS.values():
+        given = container(spec)["resources"]
+        request, limit = (bytes_of(given[kind]["memory"]) for kind in ("requests", "limits"))
+        assert PROCESS_BYTES < request <= limit
+
+
 def test_the_memory_holds_the_replay():
     assert -(-NUM_ACTORS // SETS["actor"]["replicas"]) == 8
     environment = environments.make(run_flags()["environment"], 0)

@@ -189,14 +189,37 @@ def test_the_parts_fit_together(role):
     assert secret["defaultMode"] == 0o440
 
 
+def test_only_pods_of_the_run_reach_the_roles_at_their_port():
+    """A podSelector without a namespaceSelector means pods of the policy's own namespace."""
+    policy = item("NetworkPolicy", "d4pg")["spec"]
+    run = {"podSelector": {"matchLabels": {"app": "d4pg"}}}
+    port = item("Service", "d4pg")["spec"]["ports"][0]["port"]
+    assert policy == {
+        **run,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [run], "ports": [{"protocol": "TCP", "port": port}]}],
+    }
+    for spec in SETS.values():
+        assert spec["template"]["metadata"]["labels"].items() >= {("app", "d4pg")}
+
+
+@pytest.mark.parametrize("role", SETS)
+def test_each_role_has_a_memory_limit(role):
+    """A call from a stranger can then end the role at most, not its machine."""
+    for container in SETS[role]["template"]["spec"]["containers"]:
+        given = container["resources"]
+        request, limit = (bytes_of(given[kind]["memory"]) for kind in ("requests", "limits"))
+        assert PROCESS_BYTES < request <= limit
+
+
+def bytes_of(text):
+    return int(text[:-2]) * {"Mi": 2**20, "Gi": 2**30}[text[-2:]]
+
+
 def test_the_memory_holds_the_replay():
     assert run_flags()["environment"] == "control:humanoid:run"
     bytes_per_step = footprint.control_bytes_per_step(None, EnvironmentSpec(67, 21), None)
     need = PROCESS_BYTES + D4PGConfig().replay_capacity * bytes_per_step
     given = SETS["replay"]["template"]["spec"]["containers"][0]["resources"]
-    units = {"Mi": 2**20, "Gi": 2**30}
-    request, limit = (
-        int(given[kind]["memory"][:-2]) * units[given[kind]["memory"][-2:]]
-        for kind in ("requests", "limits")
-    )
+    request, limit = (bytes_of(given[kind]["memory"]) for kind in ("requests", "limits"))
     assert need <= request <= limit < 3 * need
