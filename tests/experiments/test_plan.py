@@ -132,7 +132,7 @@ def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, con
         (
             "learner.csv",
             "wall_seconds,actor_steps,learner_steps\n1,2,many\n",
-            ["last whole line", "learner_steps is 'many'"],
+            ["learner_steps is 'many' in the last line", "remove the line"],
         ),
     ],
 )
