@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from common.cluster.processes import StopRequest, usable_cores
-from common.experiments.campaign import ATTEMPTS, Block, Campaign, read_blocks, slots_of, table
+from common.experiments.campaign import ATTEMPTS, Campaign, ListedRuns, read_list, slots_of, table
 from common.experiments.execute import execute
 from common.experiments.paper import RESULTS
 from common.reporting.command_line import Parser, exit_with, fail
@@ -63,7 +63,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _carry_out(blocks: list[Block], arguments: argparse.Namespace) -> int:
+def _carry_out(blocks: list[ListedRuns], arguments: argparse.Namespace) -> int:
     """Makes the runs to do and returns the exit code."""
     slots = slots_of(arguments.cores, arguments.alone)
     arguments.runs.mkdir(parents=True, exist_ok=True)
@@ -91,9 +91,7 @@ def _say(line: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Shows the state of the runs or makes them; returns the exit code."""
     arguments = _arguments(argv)
-    blocks, notes = read_blocks(
-        arguments.list, [arguments.runs, arguments.kept], reproductions.paper
-    )
+    blocks, notes = read_list(arguments.list, [arguments.runs, arguments.kept], reproductions.paper)
     for note in notes:
         _say(note)
     if arguments.status:

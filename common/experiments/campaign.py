@@ -32,7 +32,7 @@ class CampaignError(UserError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class ListedRuns:
     """A line of a list.
 
     Attributes:
@@ -48,9 +48,9 @@ class Block:
     is_alone: bool
 
 
-def read_blocks(
+def read_list(
     path: pathlib.Path, roots: Sequence[pathlib.Path], paper: Callable[[str], Paper]
-) -> tuple[list[Block], list[str]]:
+) -> tuple[list[ListedRuns], list[str]]:
     """Reads a list of runs.
 
     Args:
@@ -84,7 +84,7 @@ def _block(
     cells: Mapping[str, str],
     roots: Sequence[pathlib.Path],
     paper: Callable[[str], Paper],
-) -> Block:
+) -> ListedRuns:
     if set(cells) != set(COLUMNS) or None in cells.values():
         raise CampaignError(f"it does not have {len(COLUMNS)} cells")
     of = paper(cells["paper"])
@@ -108,7 +108,7 @@ def _block(
         cells["settings"].split() or None,
         int(cells["seeds"] or 0) or None,
     )
-    return Block(where, plan, tuple(cells["claims"].split()), cells["alone"] == "yes")
+    return ListedRuns(where, plan, tuple(cells["claims"].split()), cells["alone"] == "yes")
 
 
 def slots_of(cores: int, alone: bool) -> tuple[Slot, ...]:
@@ -142,7 +142,7 @@ class Campaign(LiveLine, Observer):
 
     def __init__(
         self,
-        blocks: Sequence[Block],
+        blocks: Sequence[ListedRuns],
         kept: pathlib.Path,
         num_slots: int,
         stream: TextIO | None = None,
@@ -161,7 +161,7 @@ class Campaign(LiveLine, Observer):
                 self._claims[place] = tuple(dict.fromkeys(claims))
         states = {place: run.status.state for place, run in self._runs.items()}
         self._finished = {place for place in states if states[place] is State.FINISHED}
-        self._running: Sequence[PlannedRun] = ()
+        self._running: list[PlannedRun] = []
         self._shown_at = 0.0
         self.unkept: list[str] = []
         super().__init__(stream)
@@ -178,13 +178,14 @@ class Campaign(LiveLine, Observer):
 
     def begins(self, planned: PlannedRun, is_resumed: bool) -> None:
         """See base class."""
+        self._running.append(planned)
         if not self.is_live:
-            self._running = [*self._running, planned]
             self.print(self.line(None))
 
     def ends(self, planned: PlannedRun) -> None:
         """See base class."""
         place = planned.directory
+        self._forget(planned)
         self._finished.add(place)
         of = self._plans[place]
         for plan in {id(plan): plan for plan in self._plans.values()}.values():
@@ -194,12 +195,13 @@ class Campaign(LiveLine, Observer):
 
     def fails(self, failure: Failure, is_retried: bool) -> None:
         """See base class."""
+        self._forget(failure.run)
         again = "; it is tried once more" if is_retried else ""
         self.print(f"failed: {failure.run.name}: {failure.reason}{again}")
 
     def watches(self, running: Sequence[PlannedRun]) -> None:
         """See base class."""
-        self._running = running
+        self._running = list(running)
         if time.monotonic() - self._shown_at >= _SECONDS_BETWEEN_LINES:
             self._shown_at = time.monotonic()
             self.refresh()
@@ -230,6 +232,9 @@ class Campaign(LiveLine, Observer):
         if width is None:
             return forms[0]
         return next((form for form in forms if len(form) <= width), shortened(forms[-1], width))
+
+    def _forget(self, ended: PlannedRun) -> None:
+        self._running = [run for run in self._running if run is not ended]
 
     def _number(self, run: PlannedRun) -> str:
         return str(list(self._runs).index(run.directory) + 1)
@@ -278,7 +283,7 @@ def _remove(planned: PlannedRun) -> None:
     log_of(planned).unlink(missing_ok=True)
 
 
-def table(blocks: Sequence[Block]) -> list[str]:
+def table(blocks: Sequence[ListedRuns]) -> list[str]:
     """Returns the lines of a table of what there is: a line a block, and one for all."""
     rows = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "claims")]
     seen: dict[pathlib.Path, PlannedRun] = {}

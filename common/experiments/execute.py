@@ -191,13 +191,7 @@ class _Execution:
         if after.state is State.FINISHED:
             self._observer.ends(planned)
         elif not self._stop.requested:
-            where = f"in {log_of(planned)}" if running.slot.is_quiet else "above"
-            self._fail(
-                running.one,
-                after.note
-                or f"it ended with exit code {code} before its budget was used up; its output is "
-                f"{where}, its logs in {planned.directory / 'logs'}",
-            )
+            self._fail(running.one, after.note or _reason(running, code))
 
     def _fail(self, one: _Waiting, reason: str) -> None:
         failure = Failure(one.planned, reason)
@@ -208,6 +202,19 @@ class _Execution:
             self._waiting.insert(0, one)
         else:
             self._failures.append(failure)
+
+
+def _reason(running: _Running, code: int) -> str:
+    """Returns why a run that ended is not finished."""
+    planned, words, where = running.one.planned, "", "above"
+    if running.slot.is_quiet:
+        lines = log_of(planned).read_text(errors="replace").split("\n")
+        words = next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
+        where = f"in {log_of(planned)}"
+    return (
+        f"it ended with exit code {code} before its budget was used up{words}; its output is "
+        f"{where}, its logs in {planned.directory / 'logs'}"
+    )
 
 
 def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:

@@ -92,7 +92,7 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
         evaluations = [cells for _, cells in numbered_rows(files.evaluator_csv, EVALUATOR)]
         row = cells_of(seed, files.read_starts(), read_progress(files.path))
         changed = _merge(folder.evaluator_csv, EVALUATOR, seed, evaluations)
-        changed |= _merge(folder.curves_csv, CURVES, seed, _curves(paper, planned, config))
+        changed |= _merge(folder.curves_csv, CURVES, seed, list(_curves(paper, planned, config)))
         return _merge(folder.runs_csv, RUNS, seed, [row]) or changed
 
 

@@ -95,7 +95,7 @@ class KeptRun:
 
     @property
     def _identity(self) -> dict[str, str]:
-        """What every row of evaluator.csv must say, except its seed."""
+        """The cells of every row of evaluator.csv by column, without the seed."""
         names = ("paper", "setting", "environment")
         return {name: str(self.config.get(name)) for name in names}
 
