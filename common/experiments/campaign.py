@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import csv
 import dataclasses
+import math
 import os
 import pathlib
 import shutil
@@ -255,7 +256,7 @@ class Campaign(LiveLine, Observer):
             return "time left unknown" if minutes else "nothing left"
         # A run of unknown speed counts as the mean of the others.
         total = sum(known) * len(minutes) / len(known) / self._num_slots
-        return f"about {duration(total)} left"
+        return f"about {duration(math.ceil(total))} left"
 
     def _keep(self, planned: PlannedRun) -> None:
         """Keeps a finished run; removes its directory if the run is kept compactly."""

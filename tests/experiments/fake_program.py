@@ -1,7 +1,7 @@
 """`python -m fake_program`: makes a run directory as a launcher does, without learning.
 
-The setting "broken" fails, "slow" takes a minute, "steady" three seconds, "mortal" kills itself once;
-learner steps go on from where they were.
+The setting "broken" fails, "slow" takes a minute, "steady" three seconds, "mortal" kills itself
+once; learner steps go on from where they were.
 """
 
 import os
