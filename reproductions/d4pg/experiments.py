@@ -283,6 +283,7 @@ SCALES = (
             Change("--final_episodes=50", "50 episodes in the last one instead of our 10"),
             Change("--learner_threads=1", "one CPU thread instead of a GPU"),
         ),
+        is_compact=True,
     ),
     Scale(
         "smoke",
