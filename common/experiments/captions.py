@@ -17,6 +17,9 @@ _SHADED = {
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
+_LISTED = 6
+"""The most tasks without runs that a caption names."""
+
 
 def caption(
     paper: Paper,
@@ -28,7 +31,8 @@ def caption(
     """Returns sentences for below a figure, of which these runs and curves are drawn."""
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
     there = {run.environment for run in runs}
-    missing += [task_title(name) for name in experiment.environments if name not in there]
+    tasks = [task_title(name) for name in experiment.environments if name not in there]
+    missing += tasks if len(tasks) <= _LISTED else [f"{len(tasks)} of the tasks"]
     sentences = [
         _parts(experiment),
         _seeds(experiment, runs),
