@@ -15,7 +15,7 @@ import textwrap
 
 import pandas
 
-from common.experiments import overview, pairs, selection
+from common.experiments import contrasts, overview, selection
 from common.experiments.arguments import add_choice_of_runs, add_directory, add_reported
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Verdict
@@ -35,11 +35,11 @@ _HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
         "say whether the paper agrees with itself.",
         f"A final return is {selection.FINAL}. Methods are compared where their runs have the same "
         "budget, at the time that all runs of both on a task reach, and on tasks that at least one "
-        f"of them learns: it ends more than {pairs.MARGIN:.0%} of the scale above its first value. "
+        f"of them learns: it ends more than {contrasts.MARGIN:.0%} of the scale above its first value. "
         "The scale is 1000 on the Control Suite, a human's score on Atari, the larger of both "
         f"values elsewhere. Sure means at {CONFIDENCE:.0%}, by the bootstrap and by Student's t; "
         "the evidence has both intervals. A method has levelled off if it gains no more than "
-        f"{pairs.MARGIN:.0%} of the scale in the last third of its runs.",
+        f"{contrasts.MARGIN:.0%} of the scale in the last third of its runs.",
     )
 )
 

@@ -10,9 +10,11 @@ import json
 import pathlib
 from typing import Any, Protocol
 
+import numpy as np
+
 from common.experiments import selection
-from common.experiments.paper import Experiment, Paper
-from common.experiments.runs import KeptRuns
+from common.experiments.paper import Experiment, Paper, Returns
+from common.experiments.runs import KeptRun, KeptRuns
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -35,10 +37,28 @@ class Basis(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence in words and numbers."""
+    """A verdict with its evidence.
+
+    Attributes:
+      verdict: the verdict.
+      evidence: in words and numbers.
+      scale: of the runs; "" if no runs decide.
+      coverage: on how many of the claim's tasks.
+      numbers: those that the verdict hangs on, in short.
+    """
 
     verdict: Verdict
     evidence: str
+    scale: str = ""
+    coverage: str = ""
+    numbers: str = ""
+
+    @property
+    def words(self) -> str:
+        """The verdict with the scale that it is about."""
+        if self.verdict is Verdict.OPEN or not self.scale:
+            return str(self.verdict)
+        return f"{self.verdict} at {selection.scale_in_words(self.scale)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +77,16 @@ class Evidence:
     scale: str | None
     reported: Reported
     benchmarks: pathlib.Path
+    _lines: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was read of runs, since many claims are about the same ones."""
+
+    def line(self, run: KeptRun, x: str, y: str, returns: Returns) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the positions and values of `KeptRun.points`, which see."""
+        key = (run.paper, run.scale, run.setting, run.environment, run.seed, x, y, returns)
+        if key not in self._lines:
+            points = run.points(x, y, returns)
+            self._lines[key] = points[x].to_numpy(), points[y].to_numpy()
+        return self._lines[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:
         """Returns the scales to look for runs at, in this order."""

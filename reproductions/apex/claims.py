@@ -3,7 +3,8 @@
 from fractions import Fraction
 
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, largest_fall
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import largest_fall
 from common.experiments.median_reached import MedianReached
 from common.experiments.scaling import ProportionalSpeed
 from common.experiments.shares import SOME, Share

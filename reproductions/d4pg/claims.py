@@ -1,7 +1,8 @@
 """The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, largest_fall
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import largest_fall
 from common.experiments.shares import EACH, MANY
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE

@@ -1,7 +1,8 @@
 """The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, throughout
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import throughout
 from common.experiments.shares import MANY, MOST
 
 _HIGH = ("gym:Humanoid-v4", "gym:Ant-v4")
