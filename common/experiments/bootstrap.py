@@ -1,4 +1,4 @@
-"""Confidence intervals of a contrast between methods, from a few seeds on tasks fixed in advance."""
+"""Confidence intervals of contrasts between methods, from a few seeds on given tasks."""
 
 from collections.abc import Callable, Sequence
 import dataclasses

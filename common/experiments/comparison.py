@@ -13,8 +13,9 @@ from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.contrasts import Cell, Contrast, Measure, Unit
 from common.experiments.lacking import lacking, seeds_of
-from common.experiments.paper import EPISODE_RETURN, Experiment, Paper, UnknownError
+from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
+from common.experiments.scales import PAPER
 from common.experiments.shares import MOST, Share, partial_conjunction
 from common.reporting.budget import Budget
 
@@ -76,8 +77,10 @@ class Comparison:
         return dataclasses.replace(self, **{**self.at.get(scale, {}), "at": {}})
 
     def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
-        """Returns the claim's tasks at a scale; see `at_scale`."""
-        there = experiment.at(scale).environments
+        """Returns the claim's tasks at a scale: those that the experiment has for its settings."""
+        runs = experiment.at(scale).runs
+        runs = [run for run in runs if run.setting in self.settings] or runs
+        there = dict.fromkeys(run.environment for run in runs)
         return tuple(one for one in there if one in (self.environments or there))
 
     @property
@@ -177,12 +180,10 @@ class _Judgement:
         for run in evidence.kept.of(paper.name, scale):
             if run.setting in test.settings and run.environment in self._tasks and run.has_ended:
                 # A claim about time is not decided by runs that end after a number of steps.
-                if test.clock != "wall_seconds" or run.budget.minutes is not None:
+                if test.clock != "wall_seconds" or evidence.budget(run).minutes is not None:
                     runs.setdefault((run.setting, run.environment), []).append(run)
-        declared = _declared(paper, experiment, scale)
-
-        def line_of(run: KeptRun, x: str) -> contrasts.Line:
-            return evidence.line(run, x, experiment.y, experiment.returns)
+        papers = experiment.budget if scale == PAPER.name else Budget()
+        declared = experiment.substitute(scale).budget or papers
 
         self._cells: list[_Cells] = [
             {
@@ -194,13 +195,14 @@ class _Judgement:
                     self._needed,
                     test.clock,
                     test.measure,
-                    line_of,
+                    evidence,
                     self._human,
                 )
                 for task in self._tasks
             }
             for contrast in test.contrasts
         ]
+        self._of_cells: dict[int, bootstrap.Interval] = {}
         self._is_of_returns = experiment.y == EPISODE_RETURN and test.measure is selection.final
         self._intervals = [self._interval_of(*one) for one in zip(test.contrasts, self._cells)]
         self.verdict = self._decide()
@@ -209,6 +211,12 @@ class _Judgement:
 
     def _is_complete(self, cell: Cell | None) -> bool:
         return cell is not None and cell.seeds >= self._needed
+
+    def _of_cell(self, contrast: Contrast, cell: Cell) -> bootstrap.Interval:
+        """Returns the interval on a task."""
+        if id(cell) not in self._of_cells:
+            self._of_cells[id(cell)] = _interval(contrast, [cell])
+        return self._of_cells[id(cell)]
 
     def _interval_of(self, contrast: Contrast, cells: _Cells) -> bootstrap.Interval | None:
         """Returns the interval over tasks, of those that a method learns."""
@@ -241,7 +249,7 @@ class _Judgement:
     def _each(self, contrast, cells: _Cells, _) -> list[tuple[float, float]]:
         """Returns the p-values of a pair on each task, to hold and not to."""
         return [
-            self._p(_interval(contrast, [cell]), cell.unit, cell.is_learning)
+            self._p(self._of_cell(contrast, cell), cell.unit, cell.is_learning)
             if self._is_complete(cell) and cell.has_learnt
             else (1.0, 1.0)
             for cell in cells.values()
@@ -272,13 +280,13 @@ class _Judgement:
     def finding(self, more: str) -> Finding:
         """Returns the verdict with its evidence, which ends with `more`."""
         shown = [cell for cells in self._cells for cell in cells.values() if cell]
-        lengths = dict.fromkeys(cell.length for cell in shown)
+        lengths = list(dict.fromkeys(cell.length for cell in shown))
         seeds = [cell.seeds for cell in shown]
         words = [
             f"{contrast.name}{self._over_tasks(cells, interval)}: "
             + ", ".join(
                 cell.words(contrast, self._needed)
-                + (f" ({_signed(_interval(contrast, [cell]), cell.unit)})" if each else "")
+                + (f" ({_signed(self._of_cell(contrast, cell), cell.unit)})" if each else "")
                 for cell in cells.values()
                 if cell
                 for each in [self._test.share and cell.has_learnt and cell.seeds >= 2]
@@ -353,7 +361,7 @@ class _Judgement:
             for contrast, cells in zip(self._test.contrasts, self._cells)
             for cell in cells.values()
             if cell and cell.has_learnt and cell.seeds >= 2
-            for interval in [_interval(contrast, [cell])]
+            for interval in [self._of_cell(contrast, cell)]
         ]
         if not found:
             return ""
@@ -385,17 +393,6 @@ class _Judgement:
         if any(cell.has_learnt and cell.is_learning for cell in there):
             return "not sure: some still learn, or the seeds differ too much"
         return "not sure with so many seeds"
-
-
-def _declared(paper: Paper, experiment: Experiment, scale: str) -> Budget:
-    """Returns the budget of the experiment's runs at a scale; no limits if it is none of its own."""
-    substitute = experiment.substitute(scale)
-    if substitute.budget is not None:
-        return substitute.budget
-    try:
-        return paper.scale(scale).budget_of(experiment.budget)
-    except UnknownError:  # made by hand
-        return Budget()
 
 
 def _interval(contrast: Contrast, cells: Sequence[Cell]) -> bootstrap.Interval:

@@ -8,6 +8,7 @@ import pandas
 
 from common.experiments import selection
 from common.experiments.captions import task_title
+from common.experiments.claims import Evidence
 from common.experiments.paper import EPISODE_RETURN, Experiment
 from common.experiments.runs import KeptRun
 from common.reporting.budget import Budget, duration
@@ -200,7 +201,7 @@ def common_budget(
 
     Args:
       budgets: [setting][run].
-      declared: the experiment's: longer runs count up to it.
+      declared: the experiment's, up to which longer runs count; no limits if it has none.
       needed: seeds; where no budget has as many, the one with most of them counts.
     """
     capped = [[declared if one.covers(declared) else one for one in side] for side in budgets]
@@ -227,7 +228,7 @@ def compare(
     needed: int,
     clock: str,
     measure: Measure,
-    line_of: Callable[[KeptRun, str], Line],
+    evidence: Evidence,
     human: pandas.DataFrame | None,
 ) -> Cell | None:
     """Compares settings on a task; None if one of them has no runs, or none of the same limits.
@@ -240,22 +241,23 @@ def compare(
       needed: seeds.
       clock: column along which runs are followed; "": that of their budget.
       measure: of a run.
-      line_of: returns a run's values along a column.
+      evidence: reads runs.
       human: as of `Unit.of`.
     """
-    budgets = {id(run): run.budget for side in runs for run in side}
-    budget = common_budget([[budgets[id(run)] for run in side] for side in runs], declared, needed)
+    budgets = [[evidence.budget(run) for run in side] for side in runs]
+    budget = common_budget(budgets, declared, needed)
     if budget is None:
         return None
     x = clock or selection.clock(experiment, budget)
-    sides = [
+    found = [
         [
-            line
-            for run in side
-            if budgets[id(run)].covers(budget) and len((line := line_of(run, x))[0])
+            evidence.line(run, x, experiment.y, experiment.returns)
+            for run, own in zip(side, of_side)
+            if own.covers(budget)
         ]
-        for side in runs
+        for side, of_side in zip(runs, budgets)
     ]
+    sides = [[line for line in side if len(line[0])] for side in found]
     if not all(sides):
         return None
     lines = [line for side in sides for line in side]

@@ -99,5 +99,5 @@ def _minutes(budget: Budget, evidence: Evidence, ended: Sequence) -> float:
     """Returns the minutes of a run, measured where the budget is in steps; inf if not known."""
     if budget.minutes is not None:
         return budget.minutes
-    seconds = [run.reached("wall_seconds") for run in ended if run.budget == budget]
+    seconds = [run.reached("wall_seconds") for run in ended if evidence.budget(run) == budget]
     return statistics.median(seconds) / 60 if seconds else math.inf

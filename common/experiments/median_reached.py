@@ -38,9 +38,10 @@ class MedianReached:
     percent: float = 1.0
 
     rule = (
-        "at the paper's scale, over all its games, with two seeds of each, the 95 % bootstrap interval over "
-        f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
-        "above, does not if all of it is below after runs as long as the paper's"
+        "at the paper's scale, over all its games, with two seeds of each, the 95 % bootstrap "
+        "interval over seeds of our median: holds if all of it is at "
+        f"{1 - _MARGIN:.0%} of the paper's or above, does not if all of it is below after runs as "
+        "long as the paper's"
     )
     basis = Basis.RUNS
 

@@ -1,7 +1,7 @@
 """The statistics of Agarwal et al. (2021) that a few outlying runs do not move.
 
-They stand beside means, and are rliable's `aggregate_iqm` and `probability_of_improvement`, whose package needs arch,
-statsmodels and seaborn for no more than the two.
+They stand beside means. They are rliable's `aggregate_iqm` and `probability_of_improvement`; that
+package needs arch, statsmodels and seaborn for no more than these two.
 """
 
 from collections.abc import Sequence
