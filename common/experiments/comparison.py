@@ -412,7 +412,7 @@ def _percent(part: float) -> str:
 
 def _signed(interval: bootstrap.Interval, unit: Unit) -> str:
     value, low, high = (
-        f"{one:+,.0f}" if abs(one) >= 100 else f"{one:+.2g}"
+        f"{one:+,.0f}" if abs(one) >= 99.5 else f"{one:+.2g}"
         for one in (interval.value, interval.low, interval.high)
     )
     return f"{value}{unit.name} ({low} to {high})"

@@ -18,7 +18,11 @@ Needs = Callable[[Experiment, str], tuple[Sequence[str], Sequence[str]]]
 
 def seeds_of(experiment: Experiment, scale: str) -> int:
     """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
-    return max(2, experiment.substitute(scale).seeds or experiment.seeds or DEFAULT_SEEDS)
+    return max(2, _planned_seeds(experiment, scale))
+
+
+def _planned_seeds(experiment: Experiment, scale: str) -> int:
+    return experiment.substitute(scale).seeds or experiment.seeds or DEFAULT_SEEDS
 
 
 def lacking(
@@ -87,9 +91,13 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
             command += f" --settings {' '.join(sorted(settings))}"
         if tasks != set(experiment.environments):
             command += f" --tasks {' '.join(task.partition(':')[2] for task in sorted(tasks))}"
-        commands.append(command + f" --seeds={of[0][2]}" * (of[0][2] > DEFAULT_SEEDS))
+        needed = of[0][2]
+        is_more = needed > _planned_seeds(paper.experiment(name), scale)
+        commands.append(command + f" --seeds={needed}" * is_more)
     number = sum(needed - counts[one, task] for of in missing.values() for one, task, needed in of)
-    hours = f"{minutes / 60:.2g} hours" if math.isfinite(minutes) else "hours not known yet"
+    hours = f"{minutes / 60:,.{0 if minutes >= 600 else 1}f} hours"
+    if math.isinf(minutes):
+        hours = "hours not known yet"
     words = "No runs. " * (not any(counts[one] for one in wanted))
     words += f"{number} runs at the scale {scale} decide it ({hours}): {'; '.join(commands)}."
     return minutes, words * bool(number)

@@ -72,7 +72,7 @@ class ProportionalSpeed:
             f"{high:.2f}), {len(points)} runs"
         )
         summary, sizes = words, f"{len(set(points[:, 0]))} of {len(self.sizes)} sizes"
-        words += f". At {selection.scale_in_words(scale)}."
+        words += f" at {selection.scale_in_words(scale)}."
         verdict = Verdict.OPEN
         if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
             verdict = Verdict.HOLDS
