@@ -63,13 +63,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _carry_out(blocks: list[ListedRuns], arguments: argparse.Namespace) -> int:
+def _carry_out(lines: list[ListedRuns], arguments: argparse.Namespace) -> int:
     """Makes the runs to do and returns the exit code."""
     slots = slots_of(arguments.cores, arguments.alone)
     arguments.runs.mkdir(parents=True, exist_ok=True)
     with hold(arguments.runs / ".lock", "campaign", arguments.runs, "--runs"):
         stop = StopRequest().install()
-        with Campaign(blocks, arguments.kept, len(slots)) as campaign:
+        with Campaign(lines, arguments.kept, len(slots)) as campaign:
             campaign.keep_finished()
             failures = execute(campaign.to_do, stop, campaign, slots, ATTEMPTS)
             left = len(campaign.to_do)
@@ -91,13 +91,13 @@ def _say(line: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Shows the state of the runs or makes them; returns the exit code."""
     arguments = _arguments(argv)
-    blocks, notes = read_list(arguments.list, [arguments.runs, arguments.kept], reproductions.paper)
+    lines, notes = read_list(arguments.list, [arguments.runs, arguments.kept], reproductions.paper)
     for note in notes:
         _say(note)
     if arguments.status:
-        print("\n".join(table(blocks)))
+        print("\n".join(table(lines)))
         return 0
-    return _carry_out([one for one in blocks if one.is_alone == arguments.alone], arguments)
+    return _carry_out([one for one in lines if one.is_alone == arguments.alone], arguments)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from common.experiments.plan import Plan, PlannedRun, make_plan
 from common.experiments.status import Progress, State, read_progress
 from common.reporting.budget import duration
 from common.reporting.live_line import LiveLine, shortened
+from common.reporting.provenance import as_typed
 from common.reporting.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
@@ -34,7 +35,7 @@ class CampaignError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class ListedRuns:
-    """A line of a list.
+    """The runs of a line of a list.
 
     Attributes:
       where: "FILE:LINE".
@@ -60,27 +61,27 @@ def read_list(
       paper: finds a paper by its name.
 
     Returns:
-      its blocks, and a note for each line that is left out: one that is wrong, or whose agent or
-      scale does not exist yet.
+      its lines, and a note for each one that is left out: it is wrong, or its agent or scale does
+      not exist yet.
 
     Raises:
       CampaignError: the file has other columns.
     """
-    blocks, notes = [], []
+    lines, notes = [], []
     with open(path, newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise CampaignError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
         for cells in reader:
-            where = f"{path}:{reader.line_num}"
+            where = f"{as_typed([str(path)])[0]}:{reader.line_num}"
             try:
-                blocks.append(_block(where, cells, roots, paper))
+                lines.append(_line(where, cells, roots, paper))
             except UserError as error:
                 notes.append(f"{where}: {error}: the line is left out")
-    return blocks, notes
+    return lines, notes
 
 
-def _block(
+def _line(
     where: str,
     cells: Mapping[str, str],
     roots: Sequence[pathlib.Path],
@@ -132,7 +133,7 @@ class Campaign(LiveLine, Observer):
     """The runs of a list as they are made: keeps the finished ones and shows a line.
 
     Args:
-      blocks: in order; a run in several of them is made for the first.
+      lines: in order; a run in several of them is made for the first.
       kept: root of the kept runs.
       num_slots: number of runs at once.
       stream: where to print; standard error by default.
@@ -143,7 +144,7 @@ class Campaign(LiveLine, Observer):
 
     def __init__(
         self,
-        blocks: Sequence[ListedRuns],
+        lines: Sequence[ListedRuns],
         kept: pathlib.Path,
         num_slots: int,
         stream: TextIO | None = None,
@@ -153,12 +154,12 @@ class Campaign(LiveLine, Observer):
         self._plans: dict[pathlib.Path, Plan] = {}
         self._claims: dict[pathlib.Path, tuple[str, ...]] = {}
         self._runs: dict[pathlib.Path, PlannedRun] = {}
-        for block in blocks:
-            for run in block.plan.runs:
+        for listed in lines:
+            for run in listed.plan.runs:
                 place = run.directory
                 self._runs.setdefault(place, run)
-                self._plans.setdefault(place, block.plan)
-                claims = (*self._claims.get(place, ()), *block.claims)
+                self._plans.setdefault(place, listed.plan)
+                claims = (*self._claims.get(place, ()), *listed.claims)
                 self._claims[place] = tuple(dict.fromkeys(claims))
         states = {place: run.status.state for place, run in self._runs.items()}
         self._finished = {place for place in states if states[place] is State.FINISHED}
@@ -279,21 +280,23 @@ def _progress(run: PlannedRun) -> Progress:
 def _remove(planned: PlannedRun) -> None:
     """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
     removed = planned.directory.with_name(planned.directory.name + ".removed")
+    shutil.rmtree(removed, ignore_errors=True)
     planned.directory.rename(removed)
     shutil.rmtree(removed)
     log_of(planned).unlink(missing_ok=True)
 
 
-def table(blocks: Sequence[ListedRuns]) -> list[str]:
-    """Returns the lines of a table of what there is: a line a block, and one for all."""
+def table(lines: Sequence[ListedRuns]) -> list[str]:
+    """Returns the lines of a table of what there is: a line each, and one for all."""
     rows = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "claims")]
     seen: dict[pathlib.Path, PlannedRun] = {}
-    for block in blocks:
-        plan, first = block.plan, [run for run in block.plan.runs if run.directory not in seen]
+    for listed in lines:
+        plan, first = listed.plan, [run for run in listed.plan.runs if run.directory not in seen]
         seen |= {run.directory: run for run in first}
-        name = f"{plan.paper.title}, {plan.experiment.name}, {plan.scale.name}"
-        alone = ["alone on the machine"] if block.is_alone else []
-        rows.append((name, *_counts(first), " ".join([*block.claims, *alone])))
+        line = listed.where.rpartition(":")[2]
+        name = f"{line}: {plan.paper.title}, {plan.experiment.name}, {plan.scale.name}"
+        alone = ["alone on the machine"] if listed.is_alone else []
+        rows.append((name, *_counts(first), " ".join([*listed.claims, *alone])))
     rows.append(("all", *_counts(list(seen.values())), ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
@@ -317,5 +320,5 @@ def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     left = [run.minutes for run in runs if run.status.state is not State.FINISHED]
     known = [one for one in left if one is not None]
     mean = sum(known) / len(known) if known else None
-    hours = "-" if not left else "?" if mean is None else duration(mean * len(left))
-    return (str(len(runs)), *map(str, counts), duration(spent), hours)
+    hours = "-" if not left else "?" if mean is None else f"{mean * len(left) / 60:.1f} h"
+    return (str(len(runs)), *map(str, counts), f"{spent / 60:.1f} h", hours)

@@ -10,7 +10,7 @@
 runs.csv are those of an interrupted copy and do not count.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import csv
 import dataclasses
 import hashlib
@@ -19,9 +19,12 @@ import json
 import pathlib
 from typing import Any
 
+import pandas
+
 from common.experiments import status
 from common.experiments.paper import EPISODE_RETURN, Returns
 from common.experiments.status import IN_ORDER, Progress, State, Status
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, numbered_rows
 from common.reporting.run_directory import RunDirectory
@@ -80,6 +83,7 @@ class CompactFolder:
         self.evaluator_csv = files.evaluator_csv
         self.runs_csv = path / "runs.csv"
         self.curves_csv = path / "curves.csv"
+        self._numbers: dict[tuple, pandas.DataFrame] = {}
 
     def read_config(self, seed: int) -> dict[str, Any]:
         """Returns the config of a run; raises as `RunDirectory.read_config`."""
@@ -105,6 +109,23 @@ class CompactFolder:
                 raise CsvError(f"{self.runs_csv}:{number}: seed {row.seed} is there twice")
             rows[row.seed] = row
         return [rows[seed] for seed in sorted(rows)]
+
+    def read_numbers(
+        self, path: pathlib.Path, names: Sequence[str], seed: int, **options: Mapping[str, str]
+    ) -> pandas.DataFrame:
+        """Returns columns of the rows of a seed; a file is read once.
+
+        Args:
+          path: of one of the folder's files.
+          names: of the columns.
+          seed: of the run.
+          options: `identity` and `where` of `csv_rows.read_numbers`, which raises.
+        """
+        key = (path, *names, *(item for one in options.values() for item in one.items()))
+        if key not in self._numbers:
+            self._numbers[key] = csv_rows.read_numbers(path, ("seed", *names), **options)
+        rows = self._numbers[key]
+        return rows.loc[rows["seed"] == seed, list(names)]
 
     def look(self, seed: int, budget: Budget, identity: Mapping[str, str]) -> Status:
         """Returns the status of a run, missing if it is not kept; see `status.look`.
@@ -142,7 +163,7 @@ def cells_of(seed: int, starts: list[dict[str, Any]], progress: Progress) -> dic
     versions = (f"{name} {one}" for name, one in last.get("versions", {}).items() if one)
     return {
         "seed": seed,
-        "outcome": last.get("outcome"),
+        "outcome": "finished",  # even if a signal came after the last evaluation
         "starts": len(starts),
         "start_time": starts[0].get("start_time"),
         "end_time": last.get("end_time"),

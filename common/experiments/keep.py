@@ -13,7 +13,7 @@ from common.experiments.compact import CURVES, RUNS, CompactFolder, as_csv, cell
 from common.experiments.paper import Paper, Returns, run_path
 from common.experiments.plan import Plan, PlannedRun
 from common.experiments.runs import KeptRun
-from common.experiments.status import Progress, State, read_progress
+from common.experiments.status import Progress, State
 from common.reporting.columns import EVALUATOR
 from common.reporting.csv_rows import numbered_rows, read_numbers
 from common.reporting.differences import differences
@@ -90,7 +90,7 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
             )
         folder.read_rows()  # an error of a file there is not to be copied
         evaluations = [cells for _, cells in numbered_rows(files.evaluator_csv, EVALUATOR)]
-        row = cells_of(seed, files.read_starts(), read_progress(files.path))
+        row = cells_of(seed, files.read_starts(), planned.look().progress)
         changed = _merge(folder.evaluator_csv, EVALUATOR, seed, evaluations)
         changed |= _merge(folder.curves_csv, CURVES, seed, list(_curves(paper, planned, config)))
         return _merge(folder.runs_csv, RUNS, seed, [row]) or changed

@@ -159,9 +159,11 @@ class CompactRun(KeptRun):
     """A run in a folder of `common.experiments.compact`; `path` is of the folder.
 
     Attributes:
+      folder: which its other runs share.
       progress: how far it went.
     """
 
+    folder: CompactFolder
     progress: Progress
 
     def reached(self, column: str) -> float:
@@ -173,18 +175,17 @@ class CompactRun(KeptRun):
         if y == EPISODE_RETURN and returns is Returns.EVALUATOR:
             return super().points(x, y, returns)
         read = "actor_steps" if x == "environment_frames" else x
-        frame = read_numbers(
-            CompactFolder(self.path).curves_csv,
-            (read, "value"),
-            where={"seed": str(self.seed), "quantity": quantity_of(y, returns)},
-        ).set_axis([x, y], axis=1)
+        where = {"quantity": quantity_of(y, returns)}
+        path = self.folder.curves_csv
+        frame = self.folder.read_numbers(path, (read, "value"), self.seed, where=where)
+        frame = frame.set_axis([x, y], axis=1)
         if x == "environment_frames":
             frame[x] *= frames_per_step(self.environment)
         return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
 
     def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
-        path = CompactFolder(self.path).evaluator_csv
-        return read_numbers(path, names, self._identity, where={"seed": str(self.seed)})
+        path, identity = self.folder.evaluator_csv, self._identity
+        return self.folder.read_numbers(path, names, self.seed, identity=identity)
 
 
 class KeptRuns:
@@ -245,7 +246,9 @@ class KeptRuns:
         place = path / f"seed_{row.seed}"
         environment, seed = self._check_place(paper, scale, setting, place, config)
         return CompactRun(
-            path, paper, scale, setting, environment, seed, config, (row.start,), row.progress
+            *(path, paper, scale, setting, environment, seed, config, (row.start,)),
+            folder,
+            row.progress,
         )
 
     def _check_place(

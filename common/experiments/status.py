@@ -61,11 +61,14 @@ def look(
     budget it is cut, and can be resumed. It is unusable if it is another run, or if one of its
     files is damaged.
 
+    A run that needs an evaluation is finished if its last one is of parameters that reached the
+    budget, whatever happened to it afterwards.
+
     Args:
       directory: of the run.
       budget: of the run.
       identity: what its config.json must say, see `identity_of`.
-      needs_evaluation: a finished run's last evaluation is of parameters that reached the budget.
+      needs_evaluation: see above.
     """
     files = RunDirectory(directory)
     if not files.config_json.exists():
@@ -74,12 +77,16 @@ def look(
         check_identity(files, files.read_config(), identity)
         progress = read_progress(directory)
         starts = files.read_starts()
-        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
-        evaluated = _last_row(files.evaluator_csv) if needs_evaluation else progress
-        if has_ended and budget.reached(*progress) and budget.reached(*evaluated):
+        if needs_evaluation:
+            evaluated = _last_row(files.evaluator_csv)
+            is_over, progress = budget.reached(*evaluated), Progress(*map(max, progress, evaluated))
+        else:
+            has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
+            is_over = has_ended and budget.reached(*progress)
+        if is_over and not needs_evaluation:
             return Status(State.FINISHED, progress)
         with files.hold():
-            return Status(State.CUT, progress)
+            return Status(State.FINISHED if is_over else State.CUT, progress)
     except RunInUseError as error:
         return Status(State.RUNNING, progress, str(error))
     except UserError as error:

@@ -10,7 +10,7 @@ from common.experiments.paper import Experiment, Run, Substitute
 from common.reporting.command_line import exit_with
 import reproductions
 
-SETTINGS = ("good", "better", "steady", "slow", "mortal", "broken", "shown")
+SETTINGS = ("good", "better", "steady", "slow", "mortal", "held", "broken", "shown")
 SMALL = dataclasses.replace(planted.SMALL, is_compact=True)
 _RUNS = tuple(
     Run(planted.PROGRAM, setting, task, (f"--setting={setting}",))

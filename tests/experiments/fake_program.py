@@ -1,7 +1,7 @@
 """`python -m fake_program`: makes a run directory as a launcher does, without learning.
 
 The setting "broken" fails, "slow" takes a minute, "steady" three seconds, "mortal" kills itself
-once; learner steps go on from where they were.
+once, "held" waits after five steps for the file $FAKE_GO; learner steps go on from where they were.
 """
 
 import os
@@ -26,6 +26,7 @@ run.open(
         "config": {"sizes": [4, 4]},
     }
 )
+print(f"pid {os.getpid()}", flush=True)
 signals = []
 signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
 signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
@@ -44,6 +45,10 @@ with run.hold():
         )
         if values["setting"] == "mortal" and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
+        while values["setting"] == "held" and step == 5 and not signals:
+            if os.path.exists(os.environ["FAKE_GO"]):
+                break
+            time.sleep(0.05)
         waits = {"slow": 60, "steady": 3}.get(values["setting"], 0)
         while waits and not signals:
             time.sleep(0.1)

@@ -10,7 +10,7 @@ import time
 
 import campaign_driver
 from launched import ROOT, launched
-from planted import TASKS
+from planted import TASKS, plant
 import pytest
 
 from binaries import campaign
@@ -158,8 +158,8 @@ def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
 
 
 def planned(one):
-    blocks, _ = campaign.read_list(one.list, [one.runs, one.kept], reproductions.paper)
-    return [run for block in blocks for run in block.plan.runs]
+    lines, _ = campaign.read_list(one.list, [one.runs, one.kept], reproductions.paper)
+    return [run for listed in lines for run in listed.plan.runs]
 
 
 def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
@@ -214,25 +214,33 @@ def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path
     assert "error: broken" in err.splitlines()[-1]
 
 
-def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start):
-    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
+def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start, monkeypatch):
+    monkeypatch.setenv("FAKE_GO", str(tmp_path / "go"))
+    one = Campaign(tmp_path, f"held,{SHORT[0]},2,,")
+    runs = planned(one)
     for kills in (1, 2):
         process = start(*one.flags, "--cores=2")
-        wait_for(lambda: len(starts_of(one)) == 2 and min(map(len, starts_of(one))) == kills)
-        time.sleep(0.2)
+        wait_for(lambda: [len(starts_of(run)) for run in runs] == [kills, kills])
+        wait_for(lambda: [run.look().progress.learner_steps for run in runs] == [5, 5])
+        process.send_signal(signal.SIGSTOP)
+        for run in runs:
+            os.kill(
+                int(re.search(r"pid (\d+)", execute.log_of(run).read_text())[1]), signal.SIGKILL
+            )
         process.kill()
         process.communicate(timeout=60)
-        wait_for(lambda: all(starts[-1]["outcome"] for starts in starts_of(one)))
+        assert [starts_of(run)[-1]["outcome"] for run in runs] == [None, None]
+    (tmp_path / "go").touch()
     process = start(*one.flags, "--cores=2")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
-    assert one.table("steady")["starts"].tolist() == [3, 3]
-    assert set(one.table("steady")["learner_steps"]) == {10}
+    assert one.table("held")["starts"].tolist() == [3, 3]
+    assert one.table("held")["learner_steps"].tolist() == [10, 10]
 
 
-def starts_of(one):
-    paths = [one.directory("steady", seed) / "run.json" for seed in (0, 1)]
-    return [json.loads(path.read_text())["starts"] for path in paths if path.exists()]
+def starts_of(run):
+    path = run.directory / "run.json"
+    return json.loads(path.read_text())["starts"] if path.exists() else []
 
 
 @pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -273,9 +281,9 @@ def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
         "left",
         "claims",
     ]
-    assert lines[1][:6] == ["Fake, figure 1, small", "2", "2", "0", "0", "0"]
+    assert lines[1][:6] == ["2: Fake, figure 1, small", "2", "2", "0", "0", "0"]
     assert lines[1][-2:] == ["-", "a b"]
-    assert lines[2][:6] == ["Fake, figure 1, small", "2", "0", "0", "0", "2"]
+    assert lines[2][:6] == ["3: Fake, figure 1, small", "2", "0", "0", "0", "2"]
     assert lines[2][-1] == "c alone on the machine"
     assert lines[3][:6] == ["all", "4", "2", "0", "0", "2"]
     assert one("--alone") == 0
@@ -338,3 +346,33 @@ def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys)
     config.write_text(config.read_text().replace('"num_actors": 2', '"num_actors": 3'))
     assert one() == 1
     assert "num_actors is 3, not 2: move" in capsys.readouterr().err
+
+
+def test_the_list_of_this_repository_names_what_there_is():
+    roots = [pathlib.Path("none")]
+    lines, notes = campaign.read_list(campaign.RESULTS / "campaign.csv", roots, reproductions.paper)
+    # The scale small comes paper by paper.
+    assert all("has no scale small" in note for note in notes), notes
+    for line in lines:
+        known = {claim.name for claim in reproductions.claims(line.plan.paper.name)}
+        assert known >= set(line.claims) and line.plan.runs, line.where
+    budgets = {}
+    for run in (run for line in lines for run in line.plan.runs):
+        assert budgets.setdefault(run.directory, run.budget) == run.budget
+
+
+def test_the_line_fits_its_width(tmp_path):
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,a_claim")
+    lines, _ = campaign.read_list(one.list, [one.runs], reproductions.paper)
+    watched = campaign.Campaign(lines, one.kept, 2)
+    for run in lines[0].plan.runs:
+        watched.begins(run, is_resumed=False)
+    plant(one.directory("steady", 1), learner_steps=4, outcome=None)
+    forms = [watched.line(width) for width in (None, *range(200, 5, -1))]
+    assert all(len(form) <= width for form, width in zip(forms[1:], range(200, 5, -1)))
+    names = [f"steady on {TASKS[0]}, seed {seed} {part}%" for seed, part in ((0, 0), (1, 40))]
+    fullest = ["run 1 and 2 of 2", *names, "time left unknown", "for a_claim"]
+    assert forms[0] == forms[1] == " · ".join(fullest)
+    assert "run 1 and 2 of 2 · steady easy 0% · steady easy 40% · time left unknown" in forms
+    watched.ends(lines[0].plan.runs[1])
+    assert watched.line(None).startswith("run 1 of 2 · steady")

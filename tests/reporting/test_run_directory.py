@@ -167,6 +167,9 @@ def test_git_state_names_what_differs_and_is_bounded(tmp_path):
     clean = provenance.git(tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", clean["commit"])
     assert clean["dirty"] is False and clean["diff"] == ""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "runs.csv").write_text("left by a run\n")
+    assert provenance.git(tmp_path) == clean
     (tmp_path / "code.py").write_text("a = 2\n")
     (tmp_path / "new.py").write_text("")
     dirty = provenance.git(tmp_path)

@@ -1,0 +1,209 @@
+"""The compact form of kept runs: kept once and whole, read strictly, seen by plans."""
+
+import dataclasses
+import json
+
+from campaign_driver import PAPER, SMALL
+from planted import TASKS, contents, path, plant
+import pytest
+
+from common.experiments import keep as keep_lib
+from common.experiments.compact import RUNS
+from common.experiments.keep import keep
+from common.experiments.paper import Returns
+from common.experiments.plan import make_plan
+from common.experiments.runs import KeptRuns
+from common.experiments.status import State
+from common.reporting import columns
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError, CsvRows
+from common.reporting.run_directory import RunDirectoryError
+
+
+@pytest.fixture
+def roots(tmp_path):
+    return [tmp_path / "runs", tmp_path / "kept"]
+
+
+def plant_evaluated(roots, seed, setting="good", value=1.5, steps=10, **kwargs):
+    run = plant(path(roots[0], setting, TASKS[0], seed), learner_steps=steps, **kwargs)
+    row = dict.fromkeys(columns.EVALUATOR, steps) | {
+        "paper": "fake",
+        "setting": setting,
+        "environment": TASKS[0],
+        "seed": seed,
+        "episode_return_mean": value,
+    }
+    CsvRows(run.evaluator_csv, columns.EVALUATOR).append(row)
+    return run
+
+
+def plan_of(roots, scale=SMALL):
+    return make_plan(
+        PAPER,
+        PAPER.experiment("figure 1"),
+        scale,
+        roots,
+        tasks=[TASKS[0]],
+        settings=["good"],
+        num_seeds=3,
+    )
+
+
+def states(roots, scale=SMALL):
+    return [run.status.state for run in plan_of(roots, scale).runs]
+
+
+def folder(roots):
+    return path(roots[1], "good", TASKS[0], 0).parent
+
+
+def returns(roots):
+    return {
+        run.seed: run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)[
+            "episode_return_mean"
+        ].tolist()
+        for run in KeptRuns(roots[1]).of("fake", "small")
+    }
+
+
+def test_keeping_twice_changes_nothing_and_the_order_of_seeds_does_not_matter(roots, tmp_path):
+    for seed in (2, 0):
+        plant_evaluated(roots, seed, value=seed)
+    assert keep(plan_of(roots), roots[1]) == [
+        path(roots[1], "good", TASKS[0], seed) for seed in (0, 2)
+    ]
+    before = contents(roots[1])
+    assert keep(plan_of(roots), roots[1]) == []
+    plant_evaluated(roots, 1, value=1)
+    assert keep(plan_of(roots), roots[1]) == [path(roots[1], "good", TASKS[0], 1)]
+    assert contents(roots[1]) != before
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]}
+    table = (folder(roots) / "runs.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in table] == ["seed", "0", "1", "2"]
+    others = [tmp_path / "runs", tmp_path / "at_once"]
+    keep(plan_of(others), others[1])
+    for name in ("config.json", "evaluator.csv", "runs.csv"):
+        assert (folder(others) / name).read_text() == (folder(roots) / name).read_text()
+
+
+def test_a_kept_run_needs_no_directory(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    only_kept = [roots[0] / "none", roots[1]]
+    assert states(only_kept) == [State.FINISHED, State.MISSING, State.MISSING]
+    assert plan_of(only_kept).runs[0].look().state is State.FINISHED
+    assert plan_of(only_kept).runs[1].minutes == pytest.approx(1.5)  # the kept run's speed
+    assert keep(plan_of(only_kept), roots[1]) == []
+    larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=11))
+    assert states(only_kept, larger)[0] is State.MISSING
+    other = dataclasses.replace(SMALL, changes=())
+    assert states(only_kept, other)[0] is State.FINISHED  # what nobody asks for may be anything
+
+
+def test_a_run_without_its_last_evaluation_is_not_finished(roots):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    run = plant_evaluated(roots, 1, steps=4)
+    plant(run.path)
+    assert states(roots) == [State.CUT, State.CUT, State.MISSING]
+
+
+@pytest.mark.parametrize("outcome", ["finished", "stopped", None])
+def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
+    """The program itself would not go on with it."""
+    run = plant_evaluated(roots, 0, outcome=outcome)
+    text = run.learner_csv.read_text()
+    run.learner_csv.write_text(text[: text.index("\n") + 1])  # killed before the last row
+    with run.hold():
+        assert states(roots)[0] is State.RUNNING
+    assert states(roots)[0] is State.FINISHED
+    keep(plan_of(roots), roots[1])
+    (kept,) = KeptRuns(roots[1]).of("fake", "small")
+    assert kept.has_ended and kept.reached("learner_steps") == 10
+
+
+@pytest.mark.parametrize("name", ["evaluator.csv", "runs.csv"])
+def test_keeping_that_is_killed_loses_nothing(roots, monkeypatch, name):
+    plant_evaluated(roots, 0, value=0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, value=1)
+    real = keep_lib.replace_file
+
+    def die(target, text):
+        if target.name == name:
+            raise KeyboardInterrupt
+        real(target, text)
+
+    monkeypatch.setattr(keep_lib, "replace_file", die)
+    with pytest.raises(KeyboardInterrupt):
+        keep(plan_of(roots), roots[1])
+    assert returns(roots) == {0: [0]}
+    assert states([roots[0] / "none", roots[1]]) == [State.FINISHED, State.MISSING, State.MISSING]
+    monkeypatch.undo()
+    keep(plan_of(roots), roots[1])
+    assert returns(roots) == {0: [0], 1: [1]}
+
+
+def test_seeds_of_another_config_are_refused(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, extra=3)
+    before = contents(roots[1])
+    with pytest.raises(RunDirectoryError, match=r"another config than .*seed_1 \(extra .* -> 3\)"):
+        keep(plan_of(roots), roots[1])
+    assert contents(roots[1]) == before
+
+
+@pytest.mark.parametrize(
+    "name, old, new, complaint",
+    [
+        ("runs.csv", "\n0,finished", "\n0", "runs.csv:2: "),
+        ("runs.csv", "\n0,finished", "\nzero,finished", "runs.csv:2: seed is 'zero', not a number"),
+        ("runs.csv", "\n1,finished", "\n0,finished", "runs.csv:3: seed 0 is there twice"),
+        ("runs.csv", ",60,400,10,", ",60,many,10,", "runs.csv:2: actor_steps is 'many', not a"),
+        ("runs.csv", "{}", "[]", "runs.csv:2: changed is '[]', not a JSON object"),
+        ("runs.csv", "outcome", "end", "runs.csv:1: the header has no column outcome"),
+        ("evaluator.csv", ",1.5,", ",one,", "evaluator.csv:2: episode_return_mean is 'one', not"),
+        ("evaluator.csv", "fake,good", "fake,bad", "evaluator.csv:2: setting is bad, not good"),
+        ("config.json", '"paper": "fake"', '"paper": "real"', "config.json: is of real, "),
+        ("config.json", "{", "", "config.json:2: is not JSON"),
+    ],
+)
+def test_a_damaged_file_is_named(roots, name, old, new, complaint):
+    for seed in (0, 1):
+        plant_evaluated(roots, seed)
+    keep(plan_of(roots), roots[1])
+    file = folder(roots) / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises((CsvError, RunDirectoryError)) as error:
+        returns(roots)
+    assert complaint in str(error.value) and "\n" not in str(error.value)
+    assert str(file.parent) in str(error.value)
+
+
+def test_a_run_that_is_kept_in_both_forms_is_an_error(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant(path(roots[1], "good", TASKS[0], 0))
+    with pytest.raises(RunDirectoryError, match="seed 0 is kept twice: remove one"):
+        returns(roots)
+
+
+def test_the_record_says_what_made_the_run(roots):
+    run = plant_evaluated(roots, 0, outcome="stopped")
+    record = json.loads(run.run_json.read_text())
+    record["starts"].insert(0, dict(record["starts"][0], start_time="before"))
+    for start, commit in zip(record["starts"], ("c1", "c2")):
+        start["git"] = {"commit": commit, "dirty": commit == "c2", "status": [], "diff": "+1"}
+    run.run_json.write_text(json.dumps(record))
+    keep(plan_of(roots), roots[1])
+    header, row = (line.split(",") for line in (folder(roots) / "runs.csv").read_text().split()[:2])
+    assert tuple(header) == RUNS
+    row = dict(zip(header, row))
+    assert (row["starts"], row["start_time"]) == ("2", "before")
+    assert row["outcome"] == "finished"
+    (run,) = KeptRuns(roots[1]).of("fake", "small")
+    assert run.budget == Budget(minutes=1) and run.has_ended and run.size == "small"
+    text = (folder(roots) / "runs.csv").read_text()
+    assert "c1 c2" in text and "diff" not in text
