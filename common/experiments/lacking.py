@@ -12,8 +12,8 @@ from common.experiments.plan import DEFAULT_SEEDS
 from common.experiments.scales import SMOKE
 from common.reporting.budget import Budget
 
-Needs = Callable[[Experiment, str], tuple[Sequence[str], Sequence[str]]]
-"""Returns the settings and tasks that a claim about an experiment needs at a scale."""
+Needs = Callable[[str], tuple[Sequence[str], Sequence[str]]]
+"""Returns the settings and tasks that a claim needs at a scale; no tasks if it cannot decide."""
 
 
 def seeds_of(experiment: Experiment, scale: str) -> int:
@@ -49,7 +49,7 @@ def lacking(
     names = [one.name for one in paper.scales if one.name != SMOKE]
     found = []
     for scale in scales or ([evidence.scale] if evidence.scale in names else names):
-        settings, tasks = needs(experiment, scale)
+        settings, tasks = needs(scale)
         there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
         others = {
             (run.setting, run.environment): one
