@@ -153,12 +153,14 @@ class Substitute:
       note: which these are, a phrase.
       budget: of each run; None: the scale's.
       seeds: the default number of seeds; None: as many as the experiment has.
+      x: column on the horizontal axis; None: the experiment's.
     """
 
     runs: tuple[Run, ...]
     note: str = ""
     budget: Budget | None = None
     seeds: int | None = None
+    x: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +277,8 @@ class Experiment:
         """Returns the experiment with the runs that it has at a scale."""
         substitute = self.substitute(scale)
         note = "; ".join(filter(None, [self.note, substitute.note]))
-        return dataclasses.replace(self, runs=substitute.runs, substitutes={}, note=note)
+        x = self.x if substitute.x is None else substitute.x
+        return dataclasses.replace(self, runs=substitute.runs, substitutes={}, note=note, x=x)
 
     def divided(self) -> tuple["Experiment", ...]:
         """Returns each part as an experiment; itself if it has none."""
@@ -358,8 +361,12 @@ class Paper:
 
 def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:
     """Returns where a run is, below `RESULTS / "runs"` or any other root of runs."""
-    folder = environment.replace(":", "-")
-    return pathlib.PurePath(paper, scale, setting, folder, f"seed_{seed}")
+    return pathlib.PurePath(paper, scale, setting, run_folder(environment), f"seed_{seed}")
+
+
+def run_folder(environment: str) -> str:
+    """Returns the name of an environment's directories."""
+    return environment.replace(":", "-")
 
 
 def _named(name: str, candidates: tuple, problem: str):

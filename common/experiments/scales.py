@@ -46,12 +46,15 @@ class Scale:
       title: what it is meant for, a phrase.
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
+      is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
+        with an evaluation of their final parameters.
     """
 
     name: str
     title: str
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
+    is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:
         """Returns the budget of a run whose paper gives it `reported`."""
@@ -93,8 +96,8 @@ def flag_name(flag: str) -> str:
 
 def same_value(value: Any, text: str) -> bool:
     """Returns whether a value of JSON is the one that a flag's text says."""
-    if isinstance(value, list):
-        value = str(tuple(value))
+    if isinstance(value, list):  # as "(128, 128)", "128,128" or "(128,)"
+        value, text = ",".join(map(str, value)), text.strip("() ").rstrip(",")
     try:
         return float(value) == float(text)
     except (TypeError, ValueError):
