@@ -12,7 +12,7 @@ from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.contrasts import Cell, Contrast, Measure, Unit
-from common.experiments.lacking import lacking, seeds_of
+from common.experiments.lacking import lacking, planned_budget, seeds_of
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
 from common.experiments.scales import PAPER
@@ -139,9 +139,7 @@ class Comparison:
 
         def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
             own = self.at_scale(scale)
-            budget = experiment.substitute(scale).budget or paper.scale(scale).budget_of(
-                experiment.budget
-            )
+            budget = planned_budget(paper, experiment, scale)
             can_decide = self.clock != _TIME or budget.minutes is not None
             return own.settings, own.tasks(experiment, scale) if can_decide else ()
 
@@ -188,8 +186,8 @@ class _Judgement:
                 # A claim about time is not decided by runs that end after a number of steps.
                 if test.clock != _TIME or evidence.budget(run).minutes is not None:
                     runs.setdefault((run.setting, run.environment), []).append(run)
-        papers = experiment.budget if scale == PAPER.name else Budget()
-        declared = experiment.substitute(scale).budget or papers
+        is_declared = scale in (PAPER.name, *experiment.substitutes)
+        declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
         self._cells: list[_Cells] = [
             {

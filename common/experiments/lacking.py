@@ -21,6 +21,12 @@ def seeds_of(experiment: Experiment, scale: str) -> int:
     return max(2, _planned_seeds(experiment, scale))
 
 
+def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
+    """Returns the limits of the experiment's runs at one of the paper's scales."""
+    own = experiment.substitute(scale).budget
+    return own or paper.scale(scale).budget_of(experiment.budget)
+
+
 def _planned_seeds(experiment: Experiment, scale: str) -> int:
     return experiment.substitute(scale).seeds or experiment.seeds or DEFAULT_SEEDS
 
@@ -78,7 +84,7 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
         needed = seeds_of(of, scale)
         if counts[one] < needed:
             missing.setdefault(of.name, []).append((*one, needed))
-            budget = of.substitute(scale).budget or paper.scale(scale).budget_of(of.budget)
+            budget = planned_budget(paper, of, scale)
             minutes += (needed - counts[one]) * _minutes(budget, evidence, ended)
     commands = []
     for name, of in missing.items():
@@ -98,8 +104,11 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
     hours = f"{minutes / 60:,.{0 if minutes >= 600 else 1}f} hours"
     if math.isinf(minutes):
         hours = "hours not known yet"
-    words = "No runs. " * (not any(counts[one] for one in wanted))
-    words += f"{number} runs at the scale {scale} decide it ({hours}): {'; '.join(commands)}."
+    if any(counts[one] for one in wanted):
+        words = f"{number} more runs at the scale {scale} decide it"
+    else:
+        words = f"No runs at the scale {scale}: {number} decide it"
+    words += f" ({hours}): {'; '.join(commands)}."
     return minutes, words * bool(number)
 
 
