@@ -29,8 +29,7 @@ import reproductions
 
 _PARAGRAPHS = (
     "Computed by `python -m binaries.claims`; nothing is typed in. A verdict is about the scale "
-    "that it names and the tasks that are counted there: a scale keeps the paper's ratios, not its "
-    "sizes.",
+    "that it names and the tasks counted there, not about the paper's sizes.",
 )
 _METHOD = (
     f"**Values.** A final return is {selection.FINAL}. Settings are compared on each task at the "

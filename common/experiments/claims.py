@@ -193,7 +193,12 @@ def measured(record: str, name: str, least: float, most: float) -> Check:
     place = f"{name} in results/benchmarks/{record}.json"
 
     def find(evidence: Evidence) -> tuple[bool | None, str]:
-        found = [one["value"] for one in evidence.benchmark(record) or () if one["name"] == name]
+        try:
+            listed = evidence.benchmark(record) or ()
+            found = [float(one["value"]) for one in listed if one["name"] == name]
+        except (KeyError, TypeError, ValueError):
+            path = evidence.benchmarks / f"{record}.json"
+            raise UserError(f"{path}: is no list of numbers with name and value") from None
         if not found:
             return None, f"No record of it: {place} is missing."
         return least <= found[0] <= most, f"{found[0]:.3g} ({place})."

@@ -12,7 +12,7 @@ from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.contrasts import Cell, Contrast, Measure, Unit
-from common.experiments.lacking import lacking, seeds_of
+from common.experiments.lacking import lacking, planned_budget, seeds_of
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
 from common.experiments.scales import PAPER
@@ -20,6 +20,7 @@ from common.experiments.shares import MOST, Share, partial_conjunction
 from common.reporting.budget import Budget
 
 _INFINITE = math.inf
+_TIME = "wall_seconds"
 _Cells = Mapping[str, Cell | None]
 """The cells of a contrast by task, None where it cannot be compared."""
 
@@ -110,7 +111,7 @@ class Comparison:
         )
         if len(self.pairs) > 1:
             also = " on a task" * bool(self.share)
-            words += f"; all {len(self.pairs)} pairs must hold{also}, one that does not is enough"
+            words += f"; all pairs must hold{also}, one that does not is enough"
         return words
 
     def _range(self) -> str:
@@ -135,14 +136,17 @@ class Comparison:
             first, *others = decided
             return first.finding("".join(f" At {one.where}: {one.verdict}." for one in others))
         best = max(found, key=lambda one: one.size, default=None)
-        needs = lacking(paper, experiment, evidence, self._needs)
+
+        def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
+            own = self.at_scale(scale)
+            budget = planned_budget(paper, experiment, scale)
+            can_decide = self.clock != _TIME or budget.minutes is not None
+            return own.settings, own.tasks(experiment, scale) if can_decide else ()
+
+        needs = lacking(paper, experiment, evidence, needed_at)
         if best is None or not any(best.size):
             return Finding(Verdict.OPEN, needs)
         return best.finding(f" {needs}" * bool(needs))
-
-    def _needs(self, experiment: Experiment, scale: str) -> tuple[Sequence[str], Sequence[str]]:
-        own = self.at_scale(scale)
-        return own.settings, own.tasks(experiment, scale)
 
 
 class _Judgement:
@@ -180,10 +184,10 @@ class _Judgement:
         for run in evidence.kept.of(paper.name, scale):
             if run.setting in test.settings and run.environment in self._tasks and run.has_ended:
                 # A claim about time is not decided by runs that end after a number of steps.
-                if test.clock != "wall_seconds" or evidence.budget(run).minutes is not None:
+                if test.clock != _TIME or evidence.budget(run).minutes is not None:
                     runs.setdefault((run.setting, run.environment), []).append(run)
-        papers = experiment.budget if scale == PAPER.name else Budget()
-        declared = experiment.substitute(scale).budget or papers
+        is_declared = scale in (PAPER.name, *experiment.substitutes)
+        declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
         self._cells: list[_Cells] = [
             {

@@ -12,13 +12,19 @@ from common.experiments.plan import DEFAULT_SEEDS
 from common.experiments.scales import SMOKE
 from common.reporting.budget import Budget
 
-Needs = Callable[[Experiment, str], tuple[Sequence[str], Sequence[str]]]
-"""Returns the settings and tasks that a claim about an experiment needs at a scale."""
+Needs = Callable[[str], tuple[Sequence[str], Sequence[str]]]
+"""Returns the settings and tasks that a claim needs at a scale; no tasks if it cannot decide."""
 
 
 def seeds_of(experiment: Experiment, scale: str) -> int:
     """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
     return max(2, _planned_seeds(experiment, scale))
+
+
+def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
+    """Returns the limits of the experiment's runs at one of the paper's scales."""
+    own = experiment.substitute(scale).budget
+    return own or paper.scale(scale).budget_of(experiment.budget)
 
 
 def _planned_seeds(experiment: Experiment, scale: str) -> int:
@@ -49,7 +55,7 @@ def lacking(
     names = [one.name for one in paper.scales if one.name != SMOKE]
     found = []
     for scale in scales or ([evidence.scale] if evidence.scale in names else names):
-        settings, tasks = needs(experiment, scale)
+        settings, tasks = needs(scale)
         there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
         others = {
             (run.setting, run.environment): one
@@ -78,7 +84,7 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
         needed = seeds_of(of, scale)
         if counts[one] < needed:
             missing.setdefault(of.name, []).append((*one, needed))
-            budget = of.substitute(scale).budget or paper.scale(scale).budget_of(of.budget)
+            budget = planned_budget(paper, of, scale)
             minutes += (needed - counts[one]) * _minutes(budget, evidence, ended)
     commands = []
     for name, of in missing.items():
@@ -98,8 +104,11 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
     hours = f"{minutes / 60:,.{0 if minutes >= 600 else 1}f} hours"
     if math.isinf(minutes):
         hours = "hours not known yet"
-    words = "No runs. " * (not any(counts[one] for one in wanted))
-    words += f"{number} runs at the scale {scale} decide it ({hours}): {'; '.join(commands)}."
+    if any(counts[one] for one in wanted):
+        words = f"{number} more runs at the scale {scale} decide it"
+    else:
+        words = f"No runs at the scale {scale}: {number} decide it"
+    words += f" ({hours}): {'; '.join(commands)}."
     return minutes, words * bool(number)
 
 

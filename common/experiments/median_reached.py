@@ -51,7 +51,13 @@ class MedianReached:
             paper.name, self.source, self.row, self.column
         )
         games = {name.removeprefix("atari:") for name in experiment.environments}
-        needs = lacking(paper, experiment, evidence, self._needs, [PAPER.name])
+        needs = lacking(
+            paper,
+            experiment,
+            evidence,
+            lambda scale: ([self.setting], experiment.environments),
+            [PAPER.name],
+        )
         # Other scales have other games, or fewer frames: their medians are not the paper's.
         if evidence.scale not in (None, PAPER.name):
             return Finding(Verdict.OPEN, f"Only runs at the paper's scale count. {needs}")
@@ -90,9 +96,6 @@ class MedianReached:
             return Finding(Verdict.FAILS, words, scale, coverage, words)
         shorter = "" if is_whole else f" Not all runs had the paper's {experiment.budget}."
         return Finding(Verdict.OPEN, words + shorter)
-
-    def _needs(self, experiment: Experiment, _: str) -> tuple[Sequence[str], Sequence[str]]:
-        return [self.setting], experiment.environments
 
 
 def _percent(game: str, ends: Sequence[Final], human: pandas.DataFrame) -> np.ndarray:

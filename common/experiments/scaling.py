@@ -54,7 +54,12 @@ class ProportionalSpeed:
                     if self.sizes.get(run.setting, 0) > run.cores
                 ]
                 return self._conclude(np.log(np.array(points)), scale, crowded)
-        needs = lacking(paper, experiment, evidence, _all)
+        needs = lacking(
+            paper,
+            experiment,
+            evidence,
+            lambda scale: (experiment.at(scale).settings, experiment.at(scale).environments),
+        )
         return Finding(Verdict.OPEN, needs)
 
     def _conclude(
@@ -85,9 +90,3 @@ class ProportionalSpeed:
                     "have a core each."
                 )
         return Finding(verdict, words, scale, sizes, summary)
-
-
-def _all(experiment: Experiment, scale: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Returns what the experiment shows at a scale."""
-    there = experiment.at(scale)
-    return there.settings, there.environments

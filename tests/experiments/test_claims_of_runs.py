@@ -647,21 +647,21 @@ def test_smoke_runs_decide_only_if_they_are_asked(tmp_path, evidence):
 
 
 def test_what_lacks_is_named_with_its_command_and_hours(tmp_path, evidence):
-    finding = judge("d4pg", "n_1_unstable", evidence)
+    finding = judge("d4pg", "manipulator", evidence)  # not a task of the scale small
     assert finding.evidence == (
-        "No runs. 48 runs at the scale two_cores decide it (4.0 hours): python -m "
+        "No runs at the scale two_cores: 24 decide it (2.0 hours): python -m "
         "binaries.experiment --paper=d4pg --figure=2 --scale=two_cores --settings "
         + " ".join(sorted(name for name in settings.FIGURE_2 if name != "ddpg"))
-        + " --tasks cartpole:swingup_sparse cheetah:walk."
+        + " --tasks manipulator:bring_ball."
     )
 
-    def needs(experiment, scale):
-        return ["ddpg", FULL], experiment.at(scale).environments
+    def needs(scale):
+        return ["ddpg", FULL], SMALL_2.at(scale).environments
 
     # A substitute is the smallest scale that decides. Its hours are not known before a run.
     words = lacking(WITH_SMALL, SMALL_2, evidence, needs)
     assert words == (
-        "No runs. 20 runs at the scale small decide it (hours not known yet): python -m "
+        "No runs at the scale small: 20 decide it (hours not known yet): python -m "
         f"binaries.experiment --paper=d4pg --figure=2 --scale=small --settings {FULL} ddpg."
     )
 
@@ -670,12 +670,20 @@ def test_hours_in_steps_are_those_of_finished_runs(tmp_path, evidence):
     limit = Budget(learner_steps=7500)
     plant(tmp_path, FULL, FINGER, 800, seeds=5, seconds=360, budget=limit, scale="small")
 
-    def needs(experiment, scale):
+    def needs(scale):
         return ["ddpg", FULL], [FINGER]
 
     words = lacking(WITH_SMALL, SMALL_2, evidence, needs)
-    assert words.startswith("5 runs at the scale small decide it (0.5 hours): python")
+    assert words.startswith("5 more runs at the scale small decide it (0.5 hours): python")
     assert words.endswith("--scale=small --settings ddpg --tasks finger:turn_hard.")
+
+
+def test_a_claim_about_time_lacks_runs_that_are_limited_in_time(evidence):
+    test = Comparison(((FULL, "ddpg"),), environments=(FINGER,))
+    steps = test.find(WITH_SMALL, SMALL_2, evidence)
+    assert "at the scale small: 10 decide it" in steps.evidence
+    time = dataclasses.replace(test, clock="wall_seconds").find(WITH_SMALL, SMALL_2, evidence)
+    assert "at the scale two_cores: 6 decide it" in time.evidence
 
 
 def test_runs_of_all_that_is_needed_lack_nothing(tmp_path, evidence):
@@ -688,7 +696,7 @@ def test_runs_of_all_that_is_needed_lack_nothing(tmp_path, evidence):
 
 
 def test_settings_of_other_experiments_are_found(evidence):
-    def needs(experiment, scale):
+    def needs(scale):
         return [f"{FULL}_ou", "ddpg"], CONTROL_SUITE[:1]
 
     words = lacking(D4PG, D4PG.experiment("section 4"), evidence, needs)
@@ -847,6 +855,13 @@ def test_costs_are_decided_by_a_record(tmp_path, evidence, paper, name, value, v
     finding = judge(paper, name, dataclasses.replace(evidence, benchmarks=tmp_path))
     assert finding.verdict is verdict
     assert ("No record" in finding.evidence) == (value is None)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', '[{"name": "x"}]', "[1]", "{"])
+def test_a_damaged_record_of_costs_is_an_error(tmp_path, evidence, text):
+    (tmp_path / "aql.json").write_text(text.replace("x", "learner/exact_q_3528_time_over_aql"))
+    with pytest.raises(UserError, match="aql.json.* is no"):
+        judge("aql", "exact_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
 
 
 def test_figure_3_of_reactor_is_in_no_text(evidence):
