@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train results soak sanitize peers clean
+.PHONY: setup lint test train results soak sanitize minatar peers clean
 
 setup: $(VENV)/.built
 
@@ -56,6 +56,13 @@ sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
 build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
+
+# The games of the suite "minatar", whose licence, GPL-3, is not that of what `setup` installs.
+minatar: $(VENV)/.minatar
+
+$(VENV)/.minatar: $(VENV)/.built
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
+	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with.
 peers: setup

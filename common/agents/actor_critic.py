@@ -242,7 +242,7 @@ class ActorCriticAgent(ReplayAgent):
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are flat and actions are continuous."""
-        requirements.require_control(spec)
+        requirements.require_control(self._config, spec)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition: observations [D], actions [A], float32."""
