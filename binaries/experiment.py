@@ -163,9 +163,9 @@ def main(argv: list[str] | None = None) -> int:
         _list(paper, roots)
         return 0
     experiment = paper.experiment(chosen[0])
-    if obstacle := paper.obstacle(experiment):
-        fail(f"{obstacle} ({experiment.name} of {paper.title})")
     scale = paper.scale(arguments.scale)
+    if obstacle := paper.obstacle(experiment.at(scale.name)):
+        fail(f"{obstacle} ({experiment.name} of {paper.title})")
     plan = make_plan(
         paper, experiment, scale, roots, arguments.tasks, arguments.settings, arguments.seeds
     )

@@ -27,7 +27,7 @@ SIZES = {
     "atari": Sizes(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
     "minatar": Sizes(((16, 3, 1),), 128),
 }
-"""DQN's (Mnih et al. 2015, Wang et al. 2016), and that for MinAtar's games (Young and Tian 2019)."""
+"""DQN's (Mnih et al. 2015, Wang et al. 2016), and MinAtar's for its games (Young and Tian 2019)."""
 
 
 class ImageTorso(snt.Module):

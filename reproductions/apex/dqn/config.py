@@ -108,7 +108,7 @@ class DQNConfig(ApexConfig):
     )
     torso: str = field(
         "atari",
-        "The network's sizes: atari, those of DQN, for 84 x 84 (appendix C); minatar, a convolution "
+        "The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution "
         "of 16 filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they "
         "are, not as PNG files. Not in the paper; Young and Tian 2019.",
         choices=("atari", "minatar"),
