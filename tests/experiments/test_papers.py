@@ -128,10 +128,9 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     changes = [change.flag for change in scale.changes_of(module, [])]
     for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
         assert f"--config.{name}={value}" in changes
-    own = apex.experiment("figure 14").at("two_cores").runs[0]
-    assert own.flags == ("--setting=dqn_two_cores",)
+    own = apex.experiment("figure 13").at("two_cores").runs[2]
+    assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
     assert [one.flag for one in scale.changes_of(module, own.choices)] == [
-        "--num_actors=8",
         "--learner_threads=2",
         "--evaluation_seconds=120",
         "--evaluation_episodes=5",
@@ -140,6 +139,15 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     assert "samples per insert 8 instead of no limit" in words
     assert "replay capacity 200,000 instead of 2,000,000" in words
     assert "learning rate 0.0001 instead of 6.25e-05" in words
+
+
+def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
+    apex = reproductions.paper("apex")
+    for number in (3, 4, 5, 6, 14):
+        figure = apex.experiment(f"figure {number}")
+        assert "use the scale small" in apex.obstacle(figure.at("two_cores"))
+        small = figure.at("small")
+        assert apex.obstacle(small) == "" and small.runs and small.x == "learner_steps"
 
 
 def test_what_cannot_be_run_says_why():
