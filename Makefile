@@ -1,10 +1,10 @@
-# make setup | make test | make train | make results
+# make setup | make test | make train | make campaign | make results
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train results soak sanitize minatar peers clean
+.PHONY: setup lint test train campaign results soak sanitize minatar peers clean
 
 setup: $(VENV)/.built
 
@@ -30,6 +30,10 @@ test: setup lint
 
 train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
+
+# The runs of results/campaign.csv, two at once; CAMPAIGN_CORES=1 makes one at a time.
+campaign: setup minatar
+	$(RUN) -m binaries.campaign $(if $(CAMPAIGN_CORES),--cores=$(CAMPAIGN_CORES))
 
 # Every figure and table of results/, and its overview, from results/runs, reported and benchmarks.
 results: setup

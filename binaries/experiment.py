@@ -17,10 +17,10 @@ import shlex
 import sys
 
 from common.cluster.processes import StopRequest
-from common.experiments.execute import execute
+from common.experiments.execute import Observer, execute
 from common.experiments.keep import keep
 from common.experiments.paper import RESULTS, Experiment, Paper
-from common.experiments.plan import DEFAULT_SCALE, Plan, make_plan
+from common.experiments.plan import DEFAULT_SCALE, Plan, PlannedRun, make_plan
 from common.experiments.status import State
 from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
@@ -123,8 +123,8 @@ def _show(plan: Plan, say: Callable[[str], None]) -> None:
     for setting in dict.fromkeys(run.run.setting for run in plan.runs):
         counts = (sum(run.run.setting == setting for run in plan.of(state)) for state in State)
         say(f"{setting:{width}}  " + "  ".join(f"{count:8}" for count in counts))
-    for run in plan.of(State.UNUSABLE):
-        say(f"unusable: {run.status.note}")
+    for run in plan.of(State.RUNNING, State.UNUSABLE):
+        say(f"{run.status.state}: {run.status.note}")
     if not plan.to_do:
         finished = len(plan.of(State.FINISHED))
         say(f"{finished} of {len(plan.runs)} runs are finished: nothing to do")
@@ -141,7 +141,8 @@ def _show(plan: Plan, say: Callable[[str], None]) -> None:
 def _carry_out(plan: Plan) -> int:
     """Makes the runs to do and returns the exit code."""
     stop = StopRequest().install()
-    failures = execute(plan, stop, _say)
+    runs = [run for run in plan.runs if run.status.state is not State.FINISHED]
+    failures = execute(runs, stop, _Lines(len(plan.to_do)))
     finished = sum(run.look().state is State.FINISHED for run in plan.runs)
     _say(
         f"{finished} of {len(plan.runs)} runs are finished; with --keep the same command copies "
@@ -153,6 +154,24 @@ def _carry_out(plan: Plan) -> int:
         _say("stopped; the same command goes on")
         return stop.exit_code
     return 1 if failures else 0
+
+
+class _Lines(Observer):
+    """Prints a line for each run that starts.
+
+    Args:
+      total: number of runs to do.
+    """
+
+    def __init__(self, total: int):
+        self._total = total
+        self._begun = 0
+
+    def begins(self, planned: PlannedRun, is_resumed: bool) -> None:
+        """See base class."""
+        self._begun += 1
+        going_on = " goes on" if is_resumed else ""
+        _say(f"[{self._begun}/{self._total}] {planned.name}{going_on}")
 
 
 def _say(line: str) -> None:
@@ -186,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
             print(shlex.join(run.command))
         return 0
     _show(plan, _say)
-    return _carry_out(plan) if plan.to_do else int(bool(plan.of(State.UNUSABLE)))
+    return _carry_out(plan) if plan.to_do else int(bool(plan.of(State.RUNNING, State.UNUSABLE)))
 
 
 if __name__ == "__main__":

@@ -362,8 +362,12 @@ class Paper:
 
 def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:
     """Returns where a run is, below `RESULTS / "runs"` or any other root of runs."""
-    folder = environment.replace(":", "-")
-    return pathlib.PurePath(paper, scale, setting, folder, f"seed_{seed}")
+    return pathlib.PurePath(paper, scale, setting, run_folder(environment), f"seed_{seed}")
+
+
+def run_folder(environment: str) -> str:
+    """Returns the name of an environment's directories."""
+    return environment.replace(":", "-")
 
 
 def _named(name: str, candidates: tuple, problem: str):

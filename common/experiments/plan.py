@@ -1,12 +1,15 @@
 """The plan of an experiment: which runs are finished, cut or missing, and the time they take."""
 
 from collections.abc import Callable, Iterable, Sequence
+import contextlib
 import dataclasses
+import operator
 import pathlib
 import sys
 
 from common.experiments import status
-from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_path
+from common.experiments.compact import CompactFolder
+from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_folder, run_path
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
@@ -21,6 +24,43 @@ _START_MINUTES = 0.5
 """The time of each run beside its budget: starting processes, compiling, the last evaluation."""
 
 
+class Speeds:
+    """The measured speeds of runs at a scale.
+
+    Args:
+      folders: of the scale, below each root of runs.
+    """
+
+    def __init__(self, folders: Iterable[pathlib.Path]):
+        self._done: dict[tuple[str, ...], Progress] = {}
+        for folder in folders:
+            for path in folder.glob("*/*/seed_*/learner.csv"):
+                with contextlib.suppress(UserError):  # the plan of this run names the error
+                    self._add(path.parts[-4:-2], status.read_progress(path.parent))
+            for path in folder.glob("*/*/runs.csv"):
+                with contextlib.suppress(UserError):
+                    for row in CompactFolder(path.parent).read_rows():
+                        self._add(path.parts[-3:-1], row.progress)
+
+    def add(self, run: Run, progress: Progress) -> None:
+        """Adds a run that has just ended."""
+        self._add((run.setting, run_folder(run.environment)), progress)
+
+    def of(self, run: Run) -> tuple[float, float]:
+        """Returns actor and learner steps a minute, 0 if they are unknown.
+
+        Those of runs of the same setting and environment; else of the same setting; else of all.
+        """
+        keys = ((run.setting, run_folder(run.environment)), (run.setting,), ())
+        seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
+        return tuple(60 * one / seconds if seconds else 0.0 for one in steps)
+
+    def _add(self, place: tuple[str, ...], progress: Progress) -> None:
+        for key in (place, place[:1], ()):
+            before = self._done.get(key, Progress())
+            self._done[key] = Progress(*map(operator.add, before, progress))
+
+
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
     """A run of a scale and a seed.
@@ -28,8 +68,9 @@ class PlannedRun:
     Attributes:
       run: curve and environment.
       seed: of the run.
-      directory: where it will be made; where it is, if it is finished.
-      scale: name of the scale.
+      directory: where it will be made; where it is, if it is finished (the compact form of a kept
+        run is in the folder around this directory, which is not there).
+      scale: of the run.
       budget: its limits.
       flags: arguments of its program, except limits, workdir and what only run.json shows.
       changes: what differs from the paper's run, a phrase each.
@@ -40,7 +81,7 @@ class PlannedRun:
     run: Run
     seed: int
     directory: pathlib.Path
-    scale: str
+    scale: Scale
     budget: Budget
     flags: tuple[str, ...]
     changes: tuple[str, ...]
@@ -62,14 +103,14 @@ class PlannedRun:
             self.run.program.module,
             *self.flags,
             *self.budget.flags,
-            f"--scale={self.scale}",
+            f"--scale={self.scale.name}",
             *changes,
             f"--workdir={self.directory}",
         ]
 
     def look(self) -> Status:
         """Returns how far it is now."""
-        return status.look(self.directory, self.budget, status.identity_of(self.flags))
+        return _look(self.directory, self.seed, self.scale, self.budget, self.flags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,16 +118,28 @@ class Plan:
     """An experiment's runs at a scale.
 
     They are in order of seeds and then of tasks, so that there is soon something to see.
+
+    Attributes:
+      paper: of the experiment.
+      experiment: with the runs that it has at the scale.
+      scale: with the budget that it has for the experiment.
+      runs: in order.
+      speeds: by which minutes are estimated.
     """
 
     paper: Paper
     experiment: Experiment
     scale: Scale
     runs: tuple[PlannedRun, ...]
+    speeds: Speeds
 
     def of(self, *states: State) -> tuple[PlannedRun, ...]:
         """Returns the runs that are in one of these states."""
         return tuple(run for run in self.runs if run.status.state in states)
+
+    def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
+        """Returns the time that a run needs which has done so much; None if it is unknown."""
+        return _minutes_left(planned.budget, progress, self.speeds.of(planned.run))
 
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
@@ -135,13 +188,13 @@ def make_plan(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
     )
-    speeds = _speeds([root / paper.name / scale.name for root in roots])
+    speeds = Speeds([root / paper.name / scale.name for root in roots])
     planned = (
         _plan_run(paper, experiment, scale, roots, speeds, run, seed)
         for seed in seeds
         for run in runs
     )
-    return Plan(paper, experiment, scale, tuple(planned))
+    return Plan(paper, experiment, scale, tuple(planned), speeds)
 
 
 def _plan_run(
@@ -149,7 +202,7 @@ def _plan_run(
     experiment: Experiment,
     scale: Scale,
     roots: Sequence[pathlib.Path],
-    speeds: tuple[float, float],
+    speeds: Speeds,
     run: Run,
     seed: int,
 ) -> PlannedRun:
@@ -163,13 +216,27 @@ def _plan_run(
         *(change.flag for change in scale.changes_of(module, choices)),
     )
     path = run_path(paper.name, scale.name, run.setting, run.environment, seed)
-    identity = status.identity_of(flags)
-    found = [(root / path, status.look(root / path, budget, identity)) for root in roots]
-    finished = (one for one in found if one[1].state is State.FINISHED)
-    directory, seen = next(finished, found[0])
+    found = [(root / path, _look(root / path, seed, scale, budget, flags)) for root in roots]
+    decisive = (
+        (State.FINISHED, State.UNUSABLE)
+        if found[0][1].state is State.MISSING
+        else (State.FINISHED,)
+    )
+    directory, seen = next((one for one in found if one[1].state in decisive), found[0])
     changes = tuple(scale.differences(reported, module, choices, experiment.states_budget))
-    minutes = _minutes_left(budget, seen.progress, speeds)
-    return PlannedRun(run, seed, directory, scale.name, budget, flags, changes, seen, minutes)
+    minutes = _minutes_left(budget, seen.progress, speeds.of(run))
+    return PlannedRun(run, seed, directory, scale, budget, flags, changes, seen, minutes)
+
+
+def _look(
+    directory: pathlib.Path, seed: int, scale: Scale, budget: Budget, flags: Sequence[str]
+) -> Status:
+    """Returns the status of the run that is in a directory, or in the compact folder around it."""
+    identity = status.identity_of(flags)
+    seen = status.look(directory, budget, identity, needs_evaluation=scale.is_compact)
+    if scale.is_compact and seen.state is State.MISSING:
+        return CompactFolder(directory.parent).look(seed, budget, identity)
+    return seen
 
 
 def _chosen(
@@ -191,20 +258,6 @@ def _chosen(
 
 def _without_suite(environment: str) -> str:
     return environment.partition(":")[2]
-
-
-def _speeds(folders: Iterable[pathlib.Path]) -> tuple[float, float]:
-    """Returns actor and learner steps a minute over all runs below; 0 if there are none."""
-    runs = []
-    for path in (path for folder in folders for path in folder.glob("*/*/seed_*/learner.csv")):
-        try:
-            runs.append(status.read_progress(path.parent))
-        except UserError:
-            continue  # the plan of this run names the error
-    minutes = sum(run.wall_seconds for run in runs) / 60
-    if not minutes:
-        return 0.0, 0.0
-    return tuple(sum(steps) / minutes for steps in list(zip(*runs))[1:])
 
 
 def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float]) -> float | None:

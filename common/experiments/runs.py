@@ -12,8 +12,9 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
+from common.experiments.compact import CompactFolder, CompactRow, quantity_of
 from common.experiments.paper import EPISODE_RETURN, Returns, run_path
-from common.experiments.status import IN_ORDER
+from common.experiments.status import IN_ORDER, Progress
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import read_numbers
 from common.reporting.differences import differences
@@ -93,6 +94,12 @@ class KeptRun:
         return self._last_start.get("machine", {}).get("usable_cores") or 1
 
     @property
+    def _identity(self) -> dict[str, str]:
+        """The cells of every row of evaluator.csv by column, without the seed."""
+        names = ("paper", "setting", "environment")
+        return {name: str(self.config.get(name)) for name in names}
+
+    @property
     def _last_start(self) -> dict[str, Any]:
         """Empty before the first start."""
         return self.starts[-1] if self.starts else {}
@@ -118,8 +125,7 @@ class KeptRun:
         return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
 
     def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
-        identity = {name: str(self.config.get(name)) for name in ("paper", "setting", "seed")}
-        identity["environment"] = self.environment
+        identity = {**self._identity, "seed": str(self.seed)}
         return read_numbers(RunDirectory(self.path).evaluator_csv, names, identity)
 
     def _learner(self, names: tuple[str, ...]) -> pandas.DataFrame:
@@ -146,6 +152,39 @@ class KeptRun:
         stretch = np.ceil(np.asarray(position) / max(position) * STRETCHES)
         episodes = pandas.DataFrame({x: position, y: episodes["episode_return"]})
         return episodes.groupby(stretch).mean()
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactRun(KeptRun):
+    """A run in a folder of `common.experiments.compact`; `path` is of the folder.
+
+    Attributes:
+      progress: how far it went.
+    """
+
+    progress: Progress
+
+    def reached(self, column: str) -> float:
+        """See base class; only the columns of `Progress` are kept."""
+        return float(getattr(self.progress, column))
+
+    def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
+        """See base class; thinned, except evaluations."""
+        if y == EPISODE_RETURN and returns is Returns.EVALUATOR:
+            return super().points(x, y, returns)
+        read = "actor_steps" if x == "environment_frames" else x
+        frame = read_numbers(
+            CompactFolder(self.path).curves_csv,
+            (read, "value"),
+            where={"seed": str(self.seed), "quantity": quantity_of(y, returns)},
+        ).set_axis([x, y], axis=1)
+        if x == "environment_frames":
+            frame[x] *= frames_per_step(self.environment)
+        return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
+
+    def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
+        path = CompactFolder(self.path).evaluator_csv
+        return read_numbers(path, names, self._identity, where={"seed": str(self.seed)})
 
 
 class KeptRuns:
@@ -184,26 +223,49 @@ class KeptRuns:
         for setting in _folders(folder):
             for environment in _folders(folder / setting):
                 place = folder / setting / environment
-                runs = [self._open(paper, scale, setting, place / one) for one in _folders(place)]
+                compact = CompactFolder(place)
+                runs: list[KeptRun] = [
+                    self._open_compact(paper, scale, setting, compact, row)
+                    for row in compact.read_rows()
+                ]
+                runs += [self._open(paper, scale, setting, place / one) for one in _folders(place)]
                 _check_same_config(runs)
                 yield from sorted(runs, key=lambda run: run.seed)
 
     def _open(self, paper: str, scale: str, setting: str, path: pathlib.Path) -> KeptRun:
-        files = RunDirectory(path)
-        config = files.read_config()
+        config = RunDirectory(path).read_config()
+        environment, seed = self._check_place(paper, scale, setting, path, config)
+        starts = tuple(RunDirectory(path).read_starts())
+        return KeptRun(path, paper, scale, setting, environment, seed, config, starts)
+
+    def _open_compact(
+        self, paper: str, scale: str, setting: str, folder: CompactFolder, row: CompactRow
+    ) -> CompactRun:
+        config, path = folder.read_config(row.seed), folder.path
+        place = path / f"seed_{row.seed}"
+        environment, seed = self._check_place(paper, scale, setting, place, config)
+        return CompactRun(
+            path, paper, scale, setting, environment, seed, config, (row.start,), row.progress
+        )
+
+    def _check_place(
+        self, paper: str, scale: str, setting: str, path: pathlib.Path, config: dict[str, Any]
+    ) -> tuple[str, int]:
+        """Returns environment and seed of the run that should be at `path`."""
         environment, seed = str(config.get("environment")), config.get("seed")
         place = self.root / run_path(paper, scale, setting, environment, seed)
         if config.get("paper") != paper or place != path or not isinstance(seed, int):
             raise RunDirectoryError(
-                f"{files.config_json}: is of {config.get('paper')}, {environment}, seed {seed!r}: "
-                "move the run where it belongs"
+                f"{path / 'config.json'}: is of {config.get('paper')}, {environment}, seed "
+                f"{seed!r}: move the run where it belongs"
             )
-        starts = tuple(files.read_starts())
-        return KeptRun(path, paper, scale, setting, environment, seed, config, starts)
+        return environment, seed
 
 
 def _check_same_config(runs: list[KeptRun]) -> None:
     for run in runs[1:]:
+        if run.seed in {one.seed for one in runs if one is not run}:
+            raise RunDirectoryError(f"{run.path}: seed {run.seed} is kept twice: remove one")
         found = differences(runs[0].config | {"seed": run.seed}, run.config)
         if found:
             changes = ", ".join(

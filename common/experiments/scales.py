@@ -46,12 +46,15 @@ class Scale:
       title: what it is meant for, a phrase.
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
+      is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
+        with an evaluation of their final parameters.
     """
 
     name: str
     title: str
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
+    is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:
         """Returns the budget of a run whose paper gives it `reported`."""

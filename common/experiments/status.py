@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from common.experiments.scales import same_value
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory, RunDirectoryError, RunInUseError
 from common.reporting.user_error import UserError
 
 IN_ORDER = ("finished", "stopped")
@@ -22,6 +22,7 @@ class State(enum.StrEnum):
     FINISHED = "finished"
     CUT = "cut"
     MISSING = "missing"
+    RUNNING = "running"
     UNUSABLE = "unusable"
 
 
@@ -40,7 +41,7 @@ class Status:
     Attributes:
       state: of the run.
       progress: of the run.
-      note: why it is unusable, one line that says what to do.
+      note: why it is unusable, or cannot be started since it runs; one line that says what to do.
     """
 
     state: State
@@ -48,30 +49,39 @@ class Status:
     note: str = ""
 
 
-def look(directory: pathlib.Path, budget: Budget, identity: Mapping[str, str]) -> Status:
+def look(
+    directory: pathlib.Path,
+    budget: Budget,
+    identity: Mapping[str, str],
+    needs_evaluation: bool = False,
+) -> Status:
     """Returns the status of the run in a directory; changes nothing.
 
     A run is finished if its newest start ended in order and its budget is reached. With a larger
-    budget it is cut, and can be resumed. It is unusable if it is another run, if one of its files
-    is damaged, or if another program runs it now.
+    budget it is cut, and can be resumed. It is unusable if it is another run, or if one of its
+    files is damaged.
 
     Args:
       directory: of the run.
       budget: of the run.
       identity: what its config.json must say, see `identity_of`.
+      needs_evaluation: a finished run's last evaluation is of parameters that reached the budget.
     """
     files = RunDirectory(directory)
     if not files.config_json.exists():
         return Status(State.MISSING)
     try:
-        _check_identity(files, identity)
+        check_identity(files, files.read_config(), identity)
         progress = read_progress(directory)
         starts = files.read_starts()
         has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
-        if has_ended and budget.reached(*progress):
+        evaluated = _last_row(files.evaluator_csv) if needs_evaluation else progress
+        if has_ended and budget.reached(*progress) and budget.reached(*evaluated):
             return Status(State.FINISHED, progress)
-        with files.hold():  # fails while another program runs it
+        with files.hold():
             return Status(State.CUT, progress)
+    except RunInUseError as error:
+        return Status(State.RUNNING, progress, str(error))
     except UserError as error:
         return Status(State.UNUSABLE, note=str(error))
 
@@ -82,8 +92,7 @@ def read_progress(directory: pathlib.Path) -> Progress:
     Raises:
       CsvError: the last row of its learner.csv is damaged.
     """
-    row = csv_rows.last_row(RunDirectory(directory).learner_csv, Progress._fields)
-    return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))
+    return _last_row(RunDirectory(directory).learner_csv)
 
 
 def identity_of(flags: Iterable[str]) -> dict[str, str]:
@@ -100,14 +109,30 @@ def identity_of(flags: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _check_identity(files: RunDirectory, identity: Mapping[str, str]) -> None:
-    config = files.read_config()
+def check_identity(
+    files: RunDirectory, config: Mapping[str, Any], identity: Mapping[str, str]
+) -> None:
+    """Checks that a config is the one of a run.
+
+    Args:
+      files: that have the config.
+      config: of the run that is there.
+      identity: what it must say, see `identity_of`.
+
+    Raises:
+      RunDirectoryError: it says something else.
+    """
     for name, wanted in identity.items():
         there: Any = config
         for part in name.split("."):
-            there = there.get(part) if isinstance(there, dict) else None
+            there = there.get(part) if isinstance(there, Mapping) else None
         if not same_value(there, wanted):
             raise RunDirectoryError(
                 f"{files.config_json} is of another run, {name} is {there}, not {wanted}: move "
                 f"{files.path} away, or give other --runs"
             )
+
+
+def _last_row(path: pathlib.Path) -> Progress:
+    row = csv_rows.last_row(path, Progress._fields)
+    return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))

@@ -8,7 +8,7 @@ from absl import logging
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterService
+from common.cluster.parameters import LearnerStatus, ParameterService
 from common.learning.checkpoint import Checkpoints
 from common.learning.counters import Counters, SavedCounters
 from common.learning.learner import Learner
@@ -112,6 +112,14 @@ class Bookkeeping:
     def parameters(self) -> tf.Tensor:
         """Returns the learner's current parameters, [P] float32."""
         return self._pack()
+
+    def status(self, finished: bool = False) -> LearnerStatus:
+        """Returns the learner's progress; `finished` says that it has ended."""
+        self._poll()
+        counters = self.counters
+        return LearnerStatus(
+            self.version, self.steps, counters.actor_steps, counters.wall_seconds, finished
+        )
 
     def publish(self, finished: bool = False) -> None:
         """Publishes a snapshot; `finished` marks it as the run's last."""

@@ -55,6 +55,12 @@ EVALUATION_EPISODES = flags.DEFINE_integer(
     "Episodes of an evaluation, without noise. Not in the paper.",
     lower_bound=1,
 )
+FINAL_EPISODES = flags.DEFINE_integer(
+    "final_episodes",
+    None,
+    "Episodes of the last evaluation; default: --evaluation_episodes. Not in the paper.",
+    lower_bound=1,
+)
 EVALUATION_SECONDS = flags.DEFINE_float(
     "evaluation_seconds",
     60.0,

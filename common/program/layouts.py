@@ -1,6 +1,7 @@
 """Layouts that several papers share, with their flags. This module does not import TensorFlow."""
 
 from collections.abc import Mapping
+import dataclasses
 
 from absl import flags
 
@@ -40,6 +41,14 @@ flags.DEFINE_integer(
     "server, Ape-X section 3).",
     lower_bound=1,
     upper_bound=MAX_SHARDS,
+)
+flags.DEFINE_integer(
+    "evaluation_steps",
+    None,
+    "In a single process: learner steps from one evaluation to the next, which that process then "
+    "makes itself. Nothing in the run depends on the machine's speed. Default: another process "
+    "evaluates, every --evaluation_seconds. Not in the paper.",
+    lower_bound=1,
 )
 
 
@@ -132,11 +141,16 @@ ONE_PROCESS = Layout(
             uses_gpu=True,
             replay_share=lambda topology: 1.0,
         ),
-        _EVALUATOR,
+        dataclasses.replace(
+            _EVALUATOR, local_tasks=lambda values: int(values["evaluation_steps"] is None)
+        ),
     ),
-    flags=("learner_threads",),
+    flags=("learner_threads", "evaluation_steps"),
     local_values=lambda values, actors, cores: {
         "learner_threads": values["learner_threads"] or cores
     },
 )
-"""Layout with one process that acts, stores and learns in turns, as in DDPG (D4PG section 4.1)."""
+"""Layout with one process that acts, stores and learns in turns, as in DDPG (D4PG section 4.1).
+
+With --evaluation_steps it evaluates in turns, too.
+"""

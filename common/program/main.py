@@ -385,6 +385,7 @@ def _run_role(run: _Run) -> None:
             flags_lib.limits(),
             flags_lib.CHECKPOINT_SECONDS.value,
             flags_lib.EVALUATION_EPISODES.value,
+            flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
             run.values,
             stop,

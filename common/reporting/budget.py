@@ -58,6 +58,13 @@ class Budget:
             for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other))
         )
 
+    def fraction(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> float:
+        """Returns the part that a run which has done so much has done, 0 to 1; 0 without limits."""
+        done = (wall_seconds / 60, actor_steps, learner_steps)
+        limits = zip(done, dataclasses.astuple(self))
+        parts = [value / limit for value, limit in limits if limit]
+        return min(1.0, max(parts, default=0.0))
+
     def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
         """Returns whether a run that has done so much has reached a limit."""
         done = (wall_seconds / 60, actor_steps, learner_steps)

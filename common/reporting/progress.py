@@ -1,20 +1,16 @@
 """The live progress line of a run."""
 
 from collections.abc import Iterator, Mapping
-import sys
 from typing import Any, TextIO
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.text import Text
-
 from common.reporting.budget import Budget
+from common.reporting.live_line import LiveLine, shortened
 
 _SECONDS_BETWEEN_LINES = 15.0
 _BAR_WIDTHS = (24, 16, 10)
 
 
-class ProgressLine:
+class ProgressLine(LiveLine):
     """The rest of a run, its speeds and its last evaluation, on one line redrawn in place.
 
     A stream that is no terminal gets a whole line every 15 s instead. Of the budget's limits the
@@ -29,14 +25,9 @@ class ProgressLine:
     def __init__(self, budget: Budget, min_replay_size: int = 0, stream: TextIO | None = None):
         self._budget = budget
         self._min_replay_size = min_replay_size
-        self._stream = sys.stderr if stream is None else stream
         self._state: tuple[dict, dict, float, str] = ({}, {}, 0.0, "")
         self._printed_at: float | None = None
-        self._live: Live | None = None
-        console = Console(file=self._stream)
-        if self._stream.isatty() and not console.is_dumb_terminal:
-            self._live = Live(self, console=console, auto_refresh=False)
-            self._live.start()
+        super().__init__(stream)
 
     def update(
         self,
@@ -54,31 +45,13 @@ class ProgressLine:
           note: words to add, such as "actor 1 restarted".
         """
         self._state = (dict(learner_row or {}), dict(evaluator_row or {}), elapsed_seconds, note)
-        if self._live is not None:
-            self._live.refresh()
+        if self.is_live:
+            self.refresh()
         elif (
             self._printed_at is None or elapsed_seconds - self._printed_at >= _SECONDS_BETWEEN_LINES
         ):
             self._printed_at = elapsed_seconds
             self.print(self.line(None))
-
-    def print(self, text: str) -> None:
-        """Prints a line of its own, on a terminal above the live one."""
-        if self._live is not None:
-            self._live.console.print(Text(text))
-        else:
-            print(_encodable(text, self._stream.encoding), file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Stops redrawing; the line stays."""
-        if self._live is not None:
-            self._live.stop()
-
-    def __enter__(self) -> "ProgressLine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def line(self, width: int | None) -> str:
         """Returns the fullest form of the line that fits `width`; None is without a bar."""
@@ -92,12 +65,7 @@ class ProgressLine:
                     return f"{_bar(fraction, bar_width)}  {form}"
             if len(form) <= width:
                 return form
-        return forms[-1][: max(0, width - 1)] + "…"
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Some terminals wrap when their last column is written.
-        line = self.line(options.max_width - 1)
-        yield Text(_encodable(line, options.encoding), no_wrap=True, overflow="crop", end="")
+        return shortened(forms[-1], width)
 
     def _forms(self) -> Iterator[str]:
         """Yields the line without its bar, from the longest wording to the shortest."""
@@ -194,14 +162,3 @@ def _count(number: float | None, long: bool) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _encodable(text: str, encoding: str | None) -> str:
-    """Returns the text, in plain characters if the stream cannot show others."""
-    encoding = encoding or "utf-8"
-    plain = text.translate(str.maketrans("━╌·±–…", "#.|~-~"))
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return plain.encode(encoding, "replace").decode(encoding)
-    return text

@@ -29,6 +29,8 @@ _PACKAGES = (
 def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
     """Returns the state of the working tree that holds `directory`, by default this code's.
 
+    Its folder results/ is left out: what runs leave there changes no later run.
+
     Returns:
       commit: hash, or None without git, a repository or a commit.
       dirty: whether the tree differs from the commit; None where the commit is None.
@@ -39,8 +41,9 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
     commit = _output("git", "rev-parse", "HEAD", cwd=directory)
     if not commit:
         return {"commit": None, "dirty": None, "status": [], "diff": "", "diff_truncated": False}
-    status = _output("git", "status", "--porcelain", cwd=directory).decode(errors="replace")
-    diff = _output("git", "diff", "--no-ext-diff", "HEAD", cwd=directory)
+    code = ("--", ":/", ":(top,exclude)results")
+    status = _output("git", "status", "--porcelain", *code, cwd=directory).decode(errors="replace")
+    diff = _output("git", "diff", "--no-ext-diff", "HEAD", *code, cwd=directory)
     return {
         "commit": commit.decode().strip(),
         "dirty": bool(status),

@@ -30,11 +30,11 @@ def of(run: RunDirectory, title: str, finished: bool) -> str:
 
 
 def is_over(run: RunDirectory, limits: Budget) -> bool:
-    """Returns whether a run has reached its limits.
+    """Returns whether a run has reached its limits, and its last evaluation has, too.
 
-    learner.csv says so, or run.json where the role that keeps the run writes no learner.csv.
+    run.json says so where there are no evaluations.
     """
-    row = csv_rows.last_row(run.learner_csv, columns.PROGRESS)
+    row = csv_rows.last_row(run.evaluator_csv, columns.PROGRESS)
     if row is None:
         ended = {"outcome": "finished", "budget": limits.to_json()}
         return any(start.items() >= ended.items() for start in run.read_starts()[-1:])

@@ -21,6 +21,10 @@ class RunDirectoryError(UserError):
     """A run directory that cannot be used."""
 
 
+class RunInUseError(RunDirectoryError):
+    """A run directory that another process uses at this moment."""
+
+
 class ConfigMismatchError(RunDirectoryError):
     """A run directory with a run of another config."""
 
@@ -75,7 +79,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             if not self.config_json.exists():
                 self._refuse_foreign_files()
-                _write_new(self.config_json, text)
+                write_new_file(self.config_json, text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
             self._check_config(config)
@@ -123,13 +127,13 @@ class RunDirectory:
         """Returns a context that keeps other launchers out, until this process dies at the latest.
 
         Raises:
-          RunDirectoryError: another launcher holds the directory.
+          RunInUseError: another launcher holds the directory.
         """
-        return self._hold("run", self.config_json)
+        return hold(self.config_json, "run", self.path, "--workdir")
 
     def hold_checkpoints(self, role: str = "learner") -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps others of the role that keeps the run out: one may save."""
-        return self._hold(role, self.checkpoints / "learner.lock")
+        return hold(self.checkpoints / "learner.lock", role, self.path, "--workdir")
 
     def write_run_record(
         self,
@@ -180,29 +184,6 @@ class RunDirectory:
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
 
-    @contextlib.contextmanager
-    def _hold(self, holder: str, file: Path) -> Iterator[None]:
-        try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # NFS locks no other way
-        except OSError as error:
-            raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirectoryError(
-                    f"another {holder} uses {self.path} at this moment: wait for its end, or give "
-                    "another --workdir"
-                ) from None
-            except OSError as error:
-                raise RunDirectoryError(
-                    f"cannot lock {file} ({error.strerror}): give a --workdir on a file system "
-                    "that has locks"
-                ) from None
-            yield
-        finally:
-            os.close(descriptor)
-
     def _refuse_foreign_files(self) -> None:
         names = [entry.name for entry in self.path.iterdir()]
         # Another process may be opening the same directory at this moment.
@@ -223,8 +204,64 @@ class RunDirectory:
             )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
-        temporary = _write_temporary(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
-        os.replace(temporary, self.run_json)
+        replace_file(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
+
+
+def write_new_file(path: Path, text: str) -> None:
+    """Makes the whole file at once, unless another process has made it."""
+    temporary = _write_temporary(path, text)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(temporary)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a whole file; whatever kills the writer, the file is the old one or the new one."""
+    temporary = _write_temporary(path, text)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def hold(file: Path, holder: str, place: Path, flag: str) -> Iterator[None]:
+    """Locks a file until the context ends, or this process dies.
+
+    Args:
+      file: to lock; made if it does not exist.
+      holder: what locks it, for the message.
+      place: what is locked by that, likewise.
+      flag: that names the place, likewise.
+
+    Raises:
+      RunInUseError: another process has locked it.
+      RunDirectoryError: it cannot be locked.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # NFS locks no other way
+    except OSError as error:
+        raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunInUseError(
+                f"another {holder} uses {place} at this moment: wait for its end, or give "
+                f"another {flag}"
+            ) from None
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot lock {file} ({error.strerror}): give a {flag} on a file system that has "
+                "locks"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _now() -> str:
@@ -253,20 +290,13 @@ def _read_json(path: Path) -> Any:
 def _write_temporary(path: Path, text: str) -> str:
     """Writes a whole file beside `path` and returns its name; the caller moves it there."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 hides a run from one's colleagues
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
-
-
-def _write_new(path: Path, text: str) -> None:
-    """Makes the whole file at once, unless another process has made it."""
-    temporary = _write_temporary(path, text)
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 hides a run from one's colleagues
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # a full disk
         os.unlink(temporary)
+        raise
+    return temporary

@@ -7,17 +7,13 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
-from common import environments
-from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.cluster.processes import Patience, report_ready
-from common.environments.spec import EnvironmentSpec
 from common.learning.counters import SavedCounters
 from common.networks import packing
-from common.reporting import columns
-from common.reporting.csv_rows import CsvRows
+from common.roles.evaluation import Evaluation
 from common.roles.run_context import RunContext
 
 _POLL_SECONDS = 1.0
@@ -27,8 +23,7 @@ _POLL_SECONDS = 1.0
 def run(context: RunContext) -> None:
     """Evaluates a snapshot every `evaluation_seconds`, and finally the run's last checkpoint.
 
-    The policy acts without exploration noise (D4PG section 4). When the run ends, the evaluation in
-    progress is abandoned in favour of the last checkpoint's.
+    When the run ends, the evaluation in progress is abandoned in favour of the last checkpoint's.
     """
     _Evaluator(context).run()
 
@@ -36,19 +31,8 @@ def run(context: RunContext) -> None:
 class _Evaluator:
     def __init__(self, context: RunContext):
         self._context = context
-        episodes = context.evaluation_episodes
-        self._environments = context.watch(
-            environments.make_batch(
-                context.environment,
-                environment_seeds(context.seed, episodes),
-                evaluation=True,
-                frames=context.agent.num_frames,
-            )
-        )
-        self._spec = EnvironmentSpec.of(self._environments)
-        self._policy = context.agent.make_evaluator(self._spec, self._environments.num_environments)
+        self._evaluation = Evaluation(context)
         self._client = ParameterClient(context.client(context.topology.keeper_address))
-        self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
 
     def run(self) -> None:
         stop, patience = self._context.stop, Patience("no answer from the learner")
@@ -58,7 +42,7 @@ class _Evaluator:
             if status is None or status.finished:
                 final = self._final_checkpoint(is_over=status is not None)
                 if final is not None:
-                    self._evaluate(final, lambda: stop.requested)
+                    self._evaluation.run(final.flat, final.status, lambda: stop.requested)
                     return
                 patience.check()
             else:
@@ -73,7 +57,7 @@ class _Evaluator:
                 continue
             version = snapshot.status.version
             next_time = time.monotonic() + self._context.evaluation_seconds
-            self._evaluate(snapshot, self._make_interrupt())
+            self._evaluation.run(snapshot.flat, snapshot.status, self._make_interrupt())
             patience.renew()  # the episodes may have taken long
 
     def _status(self) -> LearnerStatus | None:
@@ -127,35 +111,9 @@ class _Evaluator:
             status.wall_seconds, status.actor_steps, status.learner_steps
         ):
             return None
-        learner = self._context.agent.make_learner(self._spec, seed=0)
+        learner = self._context.agent.make_learner(self._evaluation.spec, seed=0)
         restore_newest(path, {"learner": learner})
         return Snapshot(status, packing.pack(tuple(learner.actor_variables)).numpy())
-
-    def _evaluate(self, snapshot: Snapshot, is_interrupted: Callable[[], bool]) -> None:
-        """Runs the episodes of a snapshot and writes a row unless it is interrupted."""
-        self._policy.load(snapshot.flat)
-        context, status = self._context, snapshot.status
-        episodes = context.evaluation_episodes
-        returns = run_episodes(self._environments, self._policy, episodes, is_interrupted)
-        if len(returns) < episodes:
-            logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
-            return
-        frames = environments.frames_per_step(context.environment)
-        self._rows.append(
-            {
-                "paper": context.agent.paper,
-                "setting": context.agent.setting,
-                "environment": context.environment,
-                "seed": context.seed,
-                "wall_seconds": round(status.wall_seconds, 2),
-                "actor_steps": status.actor_steps,
-                "environment_frames": status.actor_steps * frames,
-                "learner_steps": status.learner_steps,
-                "episode_return_mean": float(returns.mean()),
-                "episode_return_std": float(returns.std()),
-                "episodes": len(returns),
-            }
-        )
 
 
 class _Steps(tf.Module):

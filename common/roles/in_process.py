@@ -1,23 +1,50 @@
-"""The process of a run without distribution, which acts and learns in turns (DDPG)."""
+"""The process of a run without distribution, which acts, learns and evaluates in turns (DDPG)."""
 
 from common.acting import episodes
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.replay.service import ReplayService
+from common.reporting import csv_rows
 from common.roles import learner
+from common.roles.evaluation import Evaluation
 from common.roles.run_context import RunContext
 from common.types import NStepTransitions
 
 
 def run(context: RunContext) -> None:
-    """Acts and learns until a limit is reached or a stop is requested."""
-    learner.run(context, _make_act)
+    """Acts and learns until a limit is reached or a stop is requested.
+
+    It evaluates itself every `evaluation_steps` learner steps, and at the end; without that value
+    an evaluator does.
+    """
+    learner.run(context, _InTurns)
 
 
-def _make_act(context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping) -> learner.Act:
-    bookkeeping.counters.count_unreported()
-    return InProcessActors(context, replay, bookkeeping).step
+class _InTurns:
+    def __init__(self, context: RunContext, replay: ReplayService, bookkeeping: Bookkeeping):
+        bookkeeping.counters.count_unreported()
+        self._bookkeeping = bookkeeping
+        self._stop = context.stop
+        self._period = context.values["evaluation_steps"]
+        self._evaluation = Evaluation(context) if self._period else None
+        last = csv_rows.last_row(context.directory.evaluator_csv, ("learner_steps",))
+        self._evaluated = int(last["learner_steps"]) if last else 0
+        self.act = InProcessActors(context, replay, bookkeeping).step
+
+    def evaluate(self, finished: bool) -> None:
+        """Evaluates the learner's parameters if that is due."""
+        steps = self._bookkeeping.steps
+        if self._evaluation is None or not (
+            finished or steps // self._period > self._evaluated // self._period
+        ):
+            return
+        self._evaluation.run(
+            self._bookkeeping.parameters().numpy(),
+            self._bookkeeping.status(finished),
+            lambda: self._stop.requested,
+        )
+        self._evaluated = steps
 
 
 class InProcessActors:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import functools
+from typing import Protocol
 
 from absl import logging
 
@@ -16,26 +17,30 @@ from common.replay.shards import ShardedMemory
 from common.roles import replay
 from common.roles.run_context import RunContext
 
-Act = Callable[[], object]
-"""Function that advances the actors of this process by a timestep, or waits for other actors."""
+
+class InTurns(Protocol):
+    """The parts of a run that take turns with the learner in its process."""
+
+    def act(self) -> None:
+        """Advances the actors by a timestep, whenever the schedule allows no update."""
+
+    def evaluate(self, finished: bool) -> None:
+        """Evaluates if that is due: before each call of the learner, and once it has finished."""
 
 
 def run(
     context: RunContext,
-    make_act: Callable[[RunContext, ReplayService, Bookkeeping], Act] | None = None,
+    make_turns: Callable[[RunContext, ReplayService, Bookkeeping], InTurns] | None = None,
 ) -> None:
     """Learns from the newest checkpoint on, until a limit is reached or a stop is requested.
 
-    Actors of this process act in turns with the learner.
-
     Args:
       context: of the run.
-      make_act: builds the actors of this process, which act whenever the schedule allows no update;
-        None if actors have processes of their own.
+      make_turns: builds the actors of this process; None if they have processes of their own.
     """
     agent, spec, topology, stop = context.agent, context.spec, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
-    in_turns = make_act is not None
+    in_turns = make_turns is not None
     # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = agent.make_learner(spec, context.seed)
     server = context.server()
@@ -70,10 +75,11 @@ def run(
             context.checkpoint_seconds,
         ),
     )
-    act: Act = functools.partial(stop.wait, 0.01)
-    if make_act is not None:
+    turns: InTurns | None = None
+    if make_turns is not None:
         assert service is not None
-        act = make_act(context, service, bookkeeping)
+        turns = make_turns(context, service, bookkeeping)
+    act: Callable[[], object] = turns.act if turns else functools.partial(stop.wait, 0.01)
     server.start()
 
     counters, limits = bookkeeping.counters, context.limits
@@ -81,6 +87,8 @@ def run(
     while not stop.requested and not limits.reached(
         counters.wall_seconds, counters.actor_steps, bookkeeping.steps
     ):
+        if turns is not None:
+            turns.evaluate(finished=False)
         metrics = replay_learner.step()
         bookkeeping.after_call(metrics)
         report_ready()
@@ -88,6 +96,8 @@ def run(
             act()
 
     replay_learner.close()
+    if turns is not None and not stop.requested:
+        turns.evaluate(finished=True)
     finished = not stop.requested
     if finished:
         bookkeeping.save()  # before the other roles end: a learner resumed later would lack them

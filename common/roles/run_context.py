@@ -38,6 +38,7 @@ class RunContext:
       limits: the run is over when it reaches one of them.
       checkpoint_seconds: time between checkpoints.
       evaluation_episodes: episodes per evaluation.
+      final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
@@ -55,6 +56,7 @@ class RunContext:
     limits: Budget
     checkpoint_seconds: float
     evaluation_episodes: int
+    final_episodes: int
     evaluation_seconds: float
     values: Mapping[str, Any]
     stop: StopRequest

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from common.experiments.paper import Experiment, Paper, Part, Program, Run
+from common.experiments.paper import Experiment, Paper, Part, Program, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import (
@@ -19,6 +19,7 @@ from common.figures.palette import (
 )
 from common.reporting.budget import Budget
 from reproductions.d4pg import settings
+from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.tables import Sizes
 
 CONTROL_SUITE = tuple(
@@ -59,11 +60,24 @@ FIGURE_8_TASKS = tuple(
 )
 """The eight tasks of figure 8 (appendix C)."""
 
+SMALL_TASKS = tuple(
+    f"control:{task}"
+    for task in ("cartpole:swingup", "cartpole:swingup_sparse", "cheetah:walk", "finger:turn_easy")
+)
+"""The tasks of the scale `small`: those of figure 2 that are learnt in minutes on one core."""
+
+SMALL_FIGURE_8_TASKS = tuple(
+    f"control:{task}" for task in ("finger:turn_hard", "fish:swim", "swimmer:swimmer6")
+)
+"""Those of figure 8 at the scale `small`."""
+
 MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 """Figure 3 (section 4.2)."""
 
 PROGRAM = Program("D4PG", "binaries.d4pg")
 
+_FULL = settings.SETTINGS.default
+_SMALL_BATCH = 64
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
 """The changes of sections 4 to 4.3 beyond the Control Suite."""
 _BEYOND = "_lr5e-05_batch512"
@@ -74,15 +88,22 @@ _BEYOND_N1, _BEYOND_N5 = (
 )
 
 
-def _suite_runs(names: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
-    return tuple(_run(name, environment) for name in names for environment in environments)
+def _suite_runs(
+    names: Iterable[str], environments: Iterable[str], batch_size: int = D4PGConfig.batch_size
+) -> tuple[Run, ...]:
+    return tuple(
+        _run(name, environment, batch_size) for name in names for environment in environments
+    )
 
 
-def _run(setting: str, environment: str) -> Run:
-    flags = (f"--setting={setting}",)
-    if setting == "ddpg":  # one actor, and an update of a batch for each step, whatever the scale
-        flags += ("--num_actors=1", "--config.samples_per_insert=256")
-    return Run(PROGRAM, setting, environment, flags)
+def _run(setting: str, environment: str, batch_size: int = D4PGConfig.batch_size) -> Run:
+    flags, fixed = (f"--setting={setting}",), ()
+    if setting == "ddpg":
+        # One actor with the newest parameters, and an update of a batch for each of its steps,
+        # whatever the scale.
+        flags += ("--num_actors=1", f"--config.samples_per_insert={batch_size}")
+        fixed = ("--config.actor_period",)
+    return Run(PROGRAM, setting, environment, flags, fixed=fixed)
 
 
 def _runs_beyond_suite(
@@ -95,6 +116,29 @@ def _runs_beyond_suite(
     )
 
 
+def _noise_runs(environments: Iterable[str]) -> tuple[Run, ...]:
+    return (
+        *_suite_runs([_FULL], environments),
+        *_changed_runs(f"{_FULL}_ou", environments, "--config.noise=ou"),
+    )
+
+
+def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Run, ...]:
+    return tuple(
+        Run(PROGRAM, name, environment, (f"--setting={_FULL}", flag))
+        for environment in environments
+    )
+
+
+def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
+    return {"small": Substitute(runs, seeds=5)}
+
+
+_CARTPOLE = ("control:cartpole:swingup",)
+_IMPORTANCE_RUNS = (
+    *_suite_runs([_FULL, "d4pg_uniform_n5"], _CARTPOLE),
+    *_changed_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0"),
+)
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
 _NO_PARKOUR = "the parkour environments are not public, and PPO is not implemented"
@@ -108,6 +152,7 @@ EXPERIMENTS = (
         "Control Suite: D4PG, its ablations and DDPG",
         runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE),
         budget=_HALF_A_DAY,
+        substitutes=_small(_suite_runs(settings.FIGURE_2, SMALL_TASKS, _SMALL_BATCH)),
         note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
     ),
     Experiment(
@@ -151,6 +196,7 @@ EXPERIMENTS = (
         "Control Suite: mixtures of Gaussians beside the categorical",
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
+        substitutes=_small(_suite_runs(settings.FIGURE_8, SMALL_FIGURE_8_TASKS)),
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
     Experiment("figure 9", "the Control Suite's domains", unavailable="pictures only"),
@@ -167,21 +213,20 @@ EXPERIMENTS = (
         unavailable="sizes of environments that are not public, nothing to run",
     ),
     Experiment(
+        "section 3",
+        "prioritised replay with and without importance weights, and uniform replay",
+        runs=_IMPORTANCE_RUNS,
+        budget=_HALF_A_DAY,
+        states_budget=False,
+        substitutes=_small(_IMPORTANCE_RUNS),
+        note="the paper has no run without the weights of algorithm 1",
+    ),
+    Experiment(
         "section 4",
         "Ornstein-Uhlenbeck beside Gaussian noise",
-        runs=(
-            *_suite_runs(["d4pg_prioritized_n5"], CONTROL_SUITE),
-            *(
-                Run(
-                    PROGRAM,
-                    "d4pg_prioritized_n5_ou",
-                    environment,
-                    ("--setting=d4pg_prioritized_n5", "--config.noise=ou"),
-                )
-                for environment in CONTROL_SUITE
-            ),
-        ),
+        runs=_noise_runs(CONTROL_SUITE),
         budget=_HALF_A_DAY,
+        substitutes=_small(_noise_runs(SMALL_TASKS)),
         note="the paper says that it tried this, not where: here on the tasks of figure 2",
     ),
 )
@@ -202,6 +247,41 @@ SCALES = (
             ),
             Change("--evaluation_seconds=30", "an evaluation every 30 s instead of our 60"),
             Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
+        ),
+    ),
+    Scale(
+        "small",
+        "a scale model for one core: four tasks, and smaller networks, batches and replay",
+        Budget(learner_steps=60_000),
+        (
+            Change(
+                "--config.single_process=true",
+                "one process that acts, learns and evaluates in turns instead of the paper's many",
+            ),
+            Change("--num_actors=32", "32 actors as one batch"),
+            Change("--config.samples_per_insert=16", "16 samples per insert instead of no limit"),
+            Change(
+                f"--config.batch_size={_SMALL_BATCH}", f"batches of {_SMALL_BATCH} instead of 256"
+            ),
+            Change("--config.policy_sizes=128,128", "a policy of 128-128 instead of 300-200"),
+            Change("--config.critic_sizes=128,128", "a critic of 128-128 instead of 400-300"),
+            Change(
+                "--config.target_period=400",
+                "targets every 400 updates instead of our 100, which are as many samples",
+            ),
+            Change(
+                "--config.actor_period=5",
+                "parameters every 5 steps of an actor instead of our 100, which are 40 updates "
+                "here, and about as many at the rates of Ape-X DPG",
+            ),
+            Change(
+                "--config.min_replay_size=1000",
+                "1,000 transitions before the first update instead of our 10,000",
+            ),
+            Change("--evaluation_steps=4000", "an evaluation every 4,000 updates"),
+            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--final_episodes=50", "50 episodes in the last one instead of our 10"),
+            Change("--learner_threads=1", "one CPU thread instead of a GPU"),
         ),
     ),
     Scale(
@@ -237,11 +317,11 @@ def _looks() -> dict[str, Look]:
         words = "Prioritized" if replay == "prioritized" else "Non-Prioritized"
         for n, line in ((1, "--"), (5, "-")):
             name, width = f"{agent}_{replay}_n{n}", 1.3
-            if name == settings.SETTINGS.default:
+            if name == _FULL:
                 width = 2.0
             look = Look(f"{agent.upper()}, {words}, N = {n}", Style(color, line, width))
             looks |= dict.fromkeys((name, name + _BEYOND, name + _HUMANOID_PARKOUR), look)
-    full, style = settings.SETTINGS.default, looks[settings.SETTINGS.default].style
+    full, style = _FULL, looks[_FULL].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
         f"{full}_lr5e-05": Look("Categorical, 5e-5", style),

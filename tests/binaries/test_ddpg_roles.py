@@ -1,11 +1,13 @@
-"""DDPG from its binary: one process acts and learns in turns, another one evaluates."""
+"""DDPG from its binary: one process acts and learns in turns; it or another one evaluates."""
+
+import signal
 
 from by_hand import RunByHand
 from forked import forked
 
 from common.reporting.csv_rows import last_row, read_rows
 
-BATCH, MIN_SIZE, STEPS = 16, 300, 300
+BATCH, MIN_SIZE, STEPS, END = 16, 300, 300, 400
 FLAGS = (
     "--setting=ddpg",
     "--environment=python:reproductions.d4pg.own_environment:make",
@@ -30,10 +32,43 @@ def test_acts_and_learns_in_turns_and_goes_on(tmp_path):
         run.ends(programs, SECONDS)
         check(run.workdir)
         row = last_row(run.workdir / "learner.csv")
-        run.ends([run.start("learner", 0, f"--max_learner_steps={STEPS + 100}")], SECONDS)
+        in_turns = ("--evaluation_steps=40", "--final_episodes=3")
+        run.ends([run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)], SECONDS)
     later = last_row(run.workdir / "learner.csv")
-    assert later["learner_steps"] == STEPS + 100
+    assert later["learner_steps"] == END
     assert later["actor_steps"] - row["actor_steps"] == later["replay_size"] >= MIN_SIZE
+    rows = read_rows(run.workdir / "evaluator.csv")
+    rows = rows[rows["learner_steps"] > STEPS]
+    assert rows["learner_steps"].tolist() == [320, 360, END]
+    assert rows["episodes"].tolist() == [1, 1, 3]
+    # One update a step: nothing here depends on the clock.
+    assert set(rows["learner_steps"].diff().dropna()) == set(rows["actor_steps"].diff().dropna())
+
+
+def test_a_run_that_is_killed_twice_ends_with_the_same_steps(tmp_path):
+    flags = (
+        *("--max_learner_steps=600", "--checkpoint_seconds=3"),
+        *("--evaluation_steps=150", "--final_episodes=2"),
+    )
+    with forked() as start:
+        run = RunByHand(start, tmp_path / "run", "binaries.d4pg", FLAGS, learner=1)
+        for steps in (150, 300):
+            program = run.start("learner", 0, *flags)
+            run.wait_for(
+                lambda reached=steps: evaluated(run) >= reached, SECONDS, f"{steps} learner steps"
+            )
+            program.stop(signal.SIGKILL)
+            program.wait(SECONDS)
+        run.ends([run.start("learner", 0, *flags)], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [150, 300, 450, 600]
+    assert rows["episodes"].tolist() == [1, 1, 1, 2]
+    assert last_row(run.workdir / "learner.csv")["learner_steps"] == 600
+
+
+def evaluated(run):
+    """Returns the learner step of the newest evaluation, 0 before the first."""
+    return (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps") or 0
 
 
 def check(workdir):

@@ -126,12 +126,12 @@ def test_help_names_every_scale_and_who_has_it(capsys):
 def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, code):
     commands = []
 
-    def run(command, stop):
-        commands.append(command)
+    def start(planned, slot):
+        commands.append(planned.command)
         monkeypatch.setattr(plan.PlannedRun, "look", lambda self: Status(end))
-        return 3
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
 
-    monkeypatch.setattr(execute, "_run", run)
+    monkeypatch.setattr(execute, "_start", start)
     monkeypatch.setattr(experiment.StopRequest, "install", lambda self: self)
     arguments = [*FEW[:4], "--settings", "ddpg", "--seeds=1", "--scale=smoke"]
     assert experiment.main(arguments) == code

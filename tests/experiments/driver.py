@@ -9,7 +9,7 @@ import sys
 import planted
 
 from common.cluster.processes import StopRequest
-from common.experiments.execute import execute
+from common.experiments.execute import Observer, execute
 from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
 from common.experiments.scales import Change, Scale
@@ -76,11 +76,21 @@ def plan(kind, root, settings=()):
     return make_plan(paper, experiment, scale, [pathlib.Path(root)], num_seeds=1)
 
 
+class Lines(Observer):
+    """A line for each run that starts."""
+
+    def __init__(self):
+        self.lines = []
+
+    def begins(self, planned, is_resumed):
+        self.lines.append(planned.name + (" goes on" if is_resumed else ""))
+        print(self.lines[-1], flush=True)
+
+
 if __name__ == "__main__":
     stop = StopRequest().install()
-    failures = execute(
-        plan(sys.argv[1], sys.argv[2], sys.argv[3:]), stop, lambda line: print(line, flush=True)
-    )
+    runs = plan(sys.argv[1], sys.argv[2], sys.argv[3:]).runs
+    failures = execute(runs, stop, Lines())
     for failure in failures:
         print("failed:", failure.reason, flush=True)
     sys.exit(stop.exit_code or bool(failures))

@@ -1,8 +1,10 @@
 """`python -m fake_program`: makes a run directory as a launcher does, without learning.
 
-The setting "broken" fails, "slow" takes a minute; learner steps go on from where they were.
+The setting "broken" fails, "slow" takes a minute, "steady" three seconds, "mortal" kills itself
+once; learner steps go on from where they were.
 """
 
+import os
 import signal
 import sys
 import time
@@ -19,6 +21,7 @@ run.open(
         "paper": "fake",
         "environment": values["environment"],
         "seed": int(values["seed"]),
+        "setting": values["setting"],
         "num_actors": int(values["num_actors"]),
         "config": {"sizes": [4, 4]},
     }
@@ -39,9 +42,19 @@ with run.hold():
             dict.fromkeys(columns.LEARNER)
             | {"wall_seconds": step, "actor_steps": step, "learner_steps": step}
         )
-        waits = 60 if values["setting"] == "slow" else 0
+        if values["setting"] == "mortal" and step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        waits = {"slow": 60, "steady": 3}.get(values["setting"], 0)
         while waits and not signals:
             time.sleep(0.1)
             waits -= 1
+    if not signals:
+        evaluation = dict.fromkeys(columns.EVALUATOR) | {
+            **{name: values.get(name, "fake") for name in columns.EVALUATOR[:4]},
+            **dict.fromkeys(columns.EVALUATOR[4:8], step),
+            "episode_return_mean": float(values["seed"]),
+        }
+        csv_rows.CsvRows(run.evaluator_csv, columns.EVALUATOR).append(evaluation)
     run.close_run_record("stopped" if signals else "finished")
 print(f"signals {signals}", flush=True)
+print(f"cores {sorted(os.sched_getaffinity(0))}, niceness {os.nice(0)}", flush=True)

@@ -55,18 +55,12 @@ def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(t
     plant(directory(tmp_path, "cut"), learner_steps=4, outcome=None)
     plant(directory(tmp_path, "other"), num_actors=5)
     before = contents(done)
-    lines = []
-    failures = execute(
-        driver.plan("fake", tmp_path, ["done", "other", "cut", "broken", "new"]),
-        StopRequest(),
-        lines.append,
-    )
+    seen = driver.Lines()
+    plan = driver.plan("fake", tmp_path, ["done", "other", "cut", "broken", "new"])
+    failures = execute(plan.runs, StopRequest(), seen)
     assert contents(done) == before
-    assert [line.partition(" on")[0] for line in lines] == [
-        "[1/3] cut",
-        "[2/3] broken",
-        "[3/3] new",
-    ]
+    lines = seen.lines
+    assert [line.partition(" on")[0] for line in lines] == ["cut", "broken", "new"]
     assert lines[0].endswith("goes on") and not lines[2].endswith("goes on")
     assert list(read_rows(directory(tmp_path, "cut") / "learner.csv")["learner_steps"]) == [
         4,
@@ -85,7 +79,7 @@ def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(t
 
 
 def test_scale_and_what_it_changes_are_in_the_record(tmp_path):
-    execute(driver.plan("fake", tmp_path, ["new"]), StopRequest(), str)
+    execute(driver.plan("fake", tmp_path, ["new"]).runs, StopRequest(), driver.Lines())
     (record,) = json.loads((directory(tmp_path, "new") / "run.json").read_text())["starts"]
     assert record["scale"] == "small"
     assert record["scale_changes"].endswith("; 2 actors instead of 9; tiny networks")
@@ -141,7 +135,7 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
     before = contents(first)
 
     out, err = start("d4pg", tmp_path).communicate(timeout=200)
-    assert "[1/1] ddpg on control:cartpole:swingup, seed 0 goes on" in out, (out, err)
+    assert "ddpg on control:cartpole:swingup, seed 0 goes on" in out, (out, err)
     assert "failed" not in out and "Traceback" not in err, (out, err)
     assert contents(first) == before
     assert outcomes(second) == [None, "finished"]

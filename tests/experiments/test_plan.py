@@ -163,7 +163,8 @@ def test_a_run_that_runs_is_left_alone(roots):
     run = plant(path(roots[0], "good", TASKS[0], 0), learner_steps=3, outcome=None)
     with run.hold():
         seen = status_of(roots)
-    assert seen.state is State.UNUSABLE and "another run uses" in seen.note
+    assert seen.state is State.RUNNING and "another run uses" in seen.note
+    assert seen.progress.learner_steps == 3
     assert status_of(roots).state is State.CUT
 
 

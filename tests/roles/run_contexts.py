@@ -27,8 +27,9 @@ def make_context(agent, spec, topology, directory, **others):
         "limits": Budget(),
         "checkpoint_seconds": 60.0,
         "evaluation_episodes": 3,
+        "final_episodes": 3,
         "evaluation_seconds": 0.0,
-        "values": {},
+        "values": {"evaluation_steps": None},
         "stop": StopRequest(),
     }
     return RunContext(

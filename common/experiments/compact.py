@@ -1,0 +1,205 @@
+"""The compact form of kept runs: a folder holds all seeds of a setting on an environment.
+
+    <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/
+      config.json     of every run, without the seed
+      runs.csv        a row a run: how it went, and what made it
+      evaluator.csv   the evaluations of all runs
+      curves.csv      what else figures show of them, thinned; absent if there is no such figure
+
+`common.experiments.keep` replaces files whole, runs.csv last. Rows of a seed that is not in
+runs.csv are those of an interrupted copy and do not count.
+"""
+
+from collections.abc import Iterable, Mapping
+import csv
+import dataclasses
+import hashlib
+import io
+import json
+import pathlib
+from typing import Any
+
+from common.experiments import status
+from common.experiments.paper import EPISODE_RETURN, Returns
+from common.experiments.status import IN_ORDER, Progress, State, Status
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError, numbered_rows
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+
+RUNS = (
+    "seed",
+    "outcome",
+    "starts",
+    "start_time",
+    "end_time",
+    *Progress._fields,
+    "max_minutes",
+    "max_actor_steps",
+    "max_learner_steps",
+    "scale",
+    "changed",
+    "commit",
+    "changes_hash",
+    "versions",
+    "cpu",
+    "usable_cores",
+)
+"""The columns of runs.csv; results/README.md explains each."""
+
+CURVES = ("seed", "quantity", *Progress._fields, "value")
+"""The columns of curves.csv."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactRow:
+    """A row of runs.csv.
+
+    Attributes:
+      seed: of the run.
+      progress: how far it went.
+      start: what is known of its last start, as an entry of run.json.
+    """
+
+    seed: int
+    progress: Progress
+    start: Mapping[str, Any]
+
+
+class CompactFolder:
+    """The files of a folder; the constructor touches nothing.
+
+    Args:
+      path: of the folder.
+    """
+
+    def __init__(self, path: pathlib.Path):
+        files = RunDirectory(path)
+        self.path = path
+        self.config_json = files.config_json
+        self.evaluator_csv = files.evaluator_csv
+        self.runs_csv = path / "runs.csv"
+        self.curves_csv = path / "curves.csv"
+
+    def read_config(self, seed: int) -> dict[str, Any]:
+        """Returns the config of a run; raises as `RunDirectory.read_config`."""
+        return RunDirectory(self.path).read_config() | {"seed": seed}
+
+    def read_rows(self) -> list[CompactRow]:
+        """Returns the rows of runs.csv in the order of seeds; none if there is no such file.
+
+        Raises:
+          CsvError: the file is malformed; names the line.
+        """
+        try:
+            numbered = numbered_rows(self.runs_csv, RUNS)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        rows: dict[int, CompactRow] = {}
+        for number, cells in numbered:
+            try:
+                row = _row(cells)
+            except ValueError as error:
+                raise CsvError(f"{self.runs_csv}:{number}: {error}") from None
+            if row.seed in rows:
+                raise CsvError(f"{self.runs_csv}:{number}: seed {row.seed} is there twice")
+            rows[row.seed] = row
+        return [rows[seed] for seed in sorted(rows)]
+
+    def look(self, seed: int, budget: Budget, identity: Mapping[str, str]) -> Status:
+        """Returns the status of a run, missing if it is not kept; see `status.look`.
+
+        A kept run of a smaller budget is missing, too: it has no checkpoint to go on from.
+        """
+        try:
+            row = next((row for row in self.read_rows() if row.seed == seed), None)
+            if row is None:
+                return Status(State.MISSING)
+            status.check_identity(RunDirectory(self.path), self.read_config(seed), identity)
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error))
+        is_whole = row.start["outcome"] in IN_ORDER and budget.reached(*row.progress)
+        return Status(State.FINISHED, row.progress) if is_whole else Status(State.MISSING)
+
+
+def quantity_of(y: str, returns: Returns) -> str:
+    """Returns the name in curves.csv of a column of learner.csv, or of training episodes."""
+    return returns.name.lower() if y == EPISODE_RETURN else y
+
+
+def cells_of(seed: int, starts: list[dict[str, Any]], progress: Progress) -> dict[str, Any]:
+    """Returns the row of runs.csv for a run.
+
+    Args:
+      seed: of the run.
+      starts: of its run.json, one or more.
+      progress: how far it went.
+    """
+    last = starts[-1]
+    git = [start.get("git", {}) for start in starts]
+    machine = last.get("machine", {})
+    budget = last.get("budget") or Budget().to_json()
+    versions = (f"{name} {one}" for name, one in last.get("versions", {}).items() if one)
+    return {
+        "seed": seed,
+        "outcome": last.get("outcome"),
+        "starts": len(starts),
+        "start_time": starts[0].get("start_time"),
+        "end_time": last.get("end_time"),
+        **progress._asdict(),
+        **{f"max_{name}": limit for name, limit in budget.items()},
+        "scale": last.get("scale"),
+        "changed": json.dumps(last.get("changed", {})),
+        "commit": _distinct(one.get("commit") for one in git),
+        "changes_hash": _distinct(map(_hash_of_changes, git)),
+        "versions": "; ".join(versions),
+        "cpu": machine.get("cpu"),
+        "usable_cores": machine.get("usable_cores"),
+    }
+
+
+def as_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Returns a whole CSV file; None is an empty cell."""
+    columns, text = list(columns), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([row[name] for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def _row(cells: Mapping[str, str]) -> CompactRow:
+    def number(name: str) -> float:
+        try:
+            return float(cells[name])
+        except ValueError:
+            raise ValueError(f"{name} is {cells[name]!r}, not a number") from None
+
+    limits = {name: f"max_{name}" for name in Budget().to_json()}
+    try:
+        changed = json.loads(cells["changed"])
+    except ValueError:
+        changed = None
+    if not isinstance(changed, dict):
+        raise ValueError(f"changed is {cells['changed']!r}, not a JSON object")
+    if not cells["seed"].isdecimal():
+        raise ValueError(f"seed is {cells['seed']!r}, not a number")
+    start = {
+        "outcome": cells["outcome"],
+        "scale": cells["scale"],
+        "budget": {name: number(cell) if cells[cell] else None for name, cell in limits.items()},
+        "changed": changed,
+        "machine": {"usable_cores": int(number("usable_cores")) if cells["usable_cores"] else None},
+    }
+    return CompactRow(int(cells["seed"]), Progress(*map(number, Progress._fields)), start)
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    return " ".join(dict.fromkeys(str(one) for one in values if one))
+
+
+def _hash_of_changes(git: Mapping[str, Any]) -> str:
+    """Returns a name for a tree's changes against its commit, "" if there are none."""
+    if not git.get("dirty"):
+        return ""
+    text = "\n".join([*git.get("status", []), git.get("diff", "")])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

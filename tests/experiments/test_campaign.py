@@ -1,0 +1,340 @@
+"""Tests of binaries.campaign with a program that only pretends: order, resumption, what is kept."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import signal
+import time
+
+import campaign_driver
+from launched import ROOT, launched
+from planted import TASKS
+import pytest
+
+from binaries import campaign
+from common.cluster.processes import StopRequest
+from common.experiments import execute
+from common.experiments.campaign import COLUMNS
+from common.experiments.paper import Returns, run_path
+from common.experiments.runs import KeptRuns
+from common.reporting.csv_rows import read_rows
+import reproductions
+
+HERE = pathlib.Path(__file__).parent
+SHORT = [task.partition(":")[2] for task in TASKS]
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+    monkeypatch.setattr(reproductions, "paper", reproductions.paper)
+    monkeypatch.setattr(execute, "RETRY_SECONDS", execute.RETRY_SECONDS)
+    monkeypatch.setattr(StopRequest, "install", lambda self: self)
+    campaign_driver.patch()
+
+
+class Campaign:
+    """A campaign in a directory of its own."""
+
+    def __init__(self, root, *lines):
+        self.root = root
+        self.runs, self.kept = root / "runs", root / "kept"
+        self.list = root / "list.csv"
+        self.write(*lines)
+
+    def write(self, *lines):
+        """Lines are cells after the paper, the scale and the experiment, or whole lines."""
+        text = [line if line.count(",") > 4 else f"fake,small,figure 1,{line}" for line in lines]
+        self.list.write_text("\n".join([",".join(COLUMNS), *text]) + "\n")
+
+    @property
+    def flags(self):
+        return [f"--list={self.list}", f"--runs={self.runs}", f"--kept={self.kept}"]
+
+    def __call__(self, *flags):
+        return campaign.main([*self.flags, *flags])
+
+    def folder(self, setting, task=TASKS[0]):
+        return (self.kept / run_path("fake", "small", setting, task, 0)).parent
+
+    def directory(self, setting, seed=0, task=TASKS[0]):
+        return self.runs / run_path("fake", "small", setting, task, seed)
+
+    def table(self, setting, task=TASKS[0]):
+        return read_rows(self.folder(setting, task) / "runs.csv")
+
+
+@pytest.fixture
+def start():
+    """Starts campaign_driver.py."""
+    with launched() as program:
+        yield functools.partial(program, HERE / "campaign_driver.py")
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_runs_are_made_in_order_of_lines_seeds_tasks_and_settings(tmp_path, capsys):
+    one = Campaign(tmp_path, f"better,{SHORT[1]},1,,b", f"good better,{SHORT[0]} {SHORT[1]},2,,a b")
+    assert one("--cores=1") == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("run")]
+    begun = [re.search(r"· (\S+) on (\S+), seed (\d)", line).groups() for line in lines]
+    assert begun == [
+        ("better", TASKS[1], "0"),
+        ("good", TASKS[0], "0"),
+        ("better", TASKS[0], "0"),
+        ("good", TASKS[1], "0"),
+        *((setting, task, "1") for task in TASKS for setting in ("good", "better")),
+    ]
+    assert lines[0].startswith("run 1 of 8 · ") and lines[-1].startswith("run 8 of 8 · ")
+    assert lines[0].endswith("for b, a") and lines[1].endswith("for a, b")
+    assert "time left unknown" in lines[0] and "about" in lines[-1]
+    assert one("--cores=1") == 0
+    assert capsys.readouterr().err == "every run is finished\n"
+
+
+def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_removed(tmp_path):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},3,,")
+    assert one("--cores=2") == 0
+    folder = one.folder("good")
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["config.json", "evaluator.csv", "runs.csv"]
+    table = one.table("good")
+    assert list(table["seed"]) == [0, 1, 2] and set(table["outcome"]) == {"finished"}
+    assert set(table["learner_steps"]) == {10} and set(table["usable_cores"]) == {1}
+    assert "numpy" in table["versions"][0] and len(table["commit"][0]) == 40
+    assert "seed" not in json.loads((folder / "config.json").read_text())
+    assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
+    runs = KeptRuns(one.kept).of("fake", "small")
+    assert [run.seed for run in runs] == [0, 1, 2]
+    for run in runs:
+        assert run.has_ended and run.cores == 1 and run.value_of("config.sizes") == [4, 4]
+        assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
+        points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
+        assert points.to_numpy().tolist() == [[10, run.seed]]
+
+
+def test_a_run_is_small(tmp_path):
+    one = Campaign(tmp_path, f"good shown,{SHORT[0]},4,,")
+    assert one() == 0
+    for setting in ("good", "shown"):
+        size = sum(file.stat().st_size for file in one.folder(setting).iterdir())
+        assert size / 4 < 2500
+
+
+def test_a_column_that_a_figure_shows_is_kept(tmp_path):
+    one = Campaign(tmp_path, f"good shown,{SHORT[0]},2,,")
+    assert one() == 0
+    assert not (one.folder("good") / "curves.csv").exists()
+    run = KeptRuns(one.kept).of("fake", "small")[-1]
+    points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
+    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11)]
+
+
+def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("one core")
+    monkeypatch.setattr("common.experiments.campaign._remove", lambda planned: None)
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
+    assert one("--cores=2") == 0
+    logs = [execute.log_of(run) for run in planned(one)]
+    found = [re.search(r"cores \[(\d+)\], niceness (\d+)", log.read_text()) for log in logs]
+    assert sorted(int(one[1]) for one in found) == cores[-2:]
+    assert {one[2] for one in found} == {str(os.nice(0) + 10)}
+    starts = [
+        json.loads((one.directory("steady", seed) / "run.json").read_text()) for seed in (0, 1)
+    ]
+    begins, ends = zip(
+        *((it["starts"][0]["start_time"], it["starts"][0]["end_time"]) for it in starts)
+    )
+    assert max(begins) <= min(ends)
+
+
+def planned(one):
+    blocks, _ = campaign.read_list(one.list, [one.runs, one.kept], reproductions.paper)
+    return [run for block in blocks for run in block.plan.runs]
+
+
+def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
+    one = Campaign(
+        tmp_path,
+        "nothing,a:easy,1,,",
+        "good,c,1,,",
+        "fake,small,figure 9,good,,1,,",
+        "nobody,small,figure 1,good,,1,,",
+        "fake,huge,figure 1,good,,1,,",
+        "fake,small,figure 2,good,,1,,",
+        "reactor,paper,figure 1,,,1,,",
+        "good,a:easy,many,,",
+        "good,a:easy,1,maybe,",
+        "fake,small,figure 1,good,,1",
+        "good,a:easy,1,,a",
+    )
+    assert one() == 0
+    err = capsys.readouterr().err.splitlines()
+    expected = [
+        'no setting "nothing": there are good, ',
+        'no task "c": there are a:easy, ',
+        "no figure 9",
+        'unknown paper "nobody"',
+        "no scale huge",
+        "figure 2 of Fake has no runs at the scale small",
+        "Reactor has no figure 1|not yet implemented: Reactor",
+        "seeds is 'many'",
+        "alone is 'maybe'",
+        "does not have 8 cells",
+    ]
+    for number, (line, words) in enumerate(zip(err, expected), start=2):
+        assert line.startswith(f"{one.list}:{number}: ") and re.search(words, line), line
+    assert one.table("good")["seed"].tolist() == [0]
+    (tmp_path / "list.csv").write_text("paper,settings\n")
+    with pytest.raises(campaign.UserError, match="list.csv:1: the columns are not paper,scale,"):
+        one()
+
+
+def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path, capsys):
+    one = Campaign(tmp_path, f"broken mortal good,{SHORT[0]},1,,")
+    assert one("--cores=1") == 1
+    err = capsys.readouterr().err
+    assert "failed: mortal on suite:a:easy, seed 0: it ended with exit code -9" in err
+    assert err.count("failed: mortal") == 1
+    assert [
+        line.endswith("tried once more") for line in err.splitlines() if "failed: broken" in line
+    ] == [True, False, False]  # each attempt, and at the end
+    assert err.splitlines()[-2:] == ["1 runs are left", err.splitlines()[-1]]
+    assert one.table("mortal")["starts"].tolist() == [2]
+    assert one.table("good")["starts"].tolist() == [1]
+    assert "error: broken" in err.splitlines()[-1]
+
+
+def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start):
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
+    for kills in (1, 2):
+        process = start(*one.flags, "--cores=2")
+        wait_for(lambda: len(starts_of(one)) == 2 and min(map(len, starts_of(one))) == kills)
+        time.sleep(0.2)
+        process.kill()
+        process.communicate(timeout=60)
+        wait_for(lambda: all(starts[-1]["outcome"] for starts in starts_of(one)))
+    process = start(*one.flags, "--cores=2")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    assert one.table("steady")["starts"].tolist() == [3, 3]
+    assert set(one.table("steady")["learner_steps"]) == {10}
+
+
+def starts_of(one):
+    paths = [one.directory("steady", seed) / "run.json" for seed in (0, 1)]
+    return [json.loads(path.read_text())["starts"] for path in paths if path.exists()]
+
+
+@pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_runs_in_order(tmp_path, start, number, exit_code):
+    one = Campaign(tmp_path, f"slow,{SHORT[0]},2,,")
+    process = start(*one.flags, "--cores=2")
+    paths = [one.directory("slow", seed) / "run.json" for seed in (0, 1)]
+    wait_for(lambda: all(path.exists() for path in paths))
+    second = start(*one.flags)
+    out, err = second.communicate(timeout=60)
+    assert second.returncode == 2 and err.count("\n") == 1, err
+    assert err.startswith("error: another campaign uses ")
+    status = start(*one.flags, "--status").communicate(timeout=60)[0]
+    assert re.search(r"^all +2 +0 +0 +2 +0 ", status, re.M), status
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == exit_code, (out, err)
+    for path in paths:
+        assert json.loads(path.read_text())["starts"][-1]["outcome"] == "stopped"
+    assert "2 runs are left\nstopped; the same command goes on\n" in err
+
+
+def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,a b", f"good better,{SHORT[0]},2,yes,c")
+    assert one("--status") == 0
+    assert not one.runs.exists()
+    assert one() == 0  # those of the second line wait
+    capsys.readouterr()
+    assert one("--status") == 0
+    lines = [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][1:] == [
+        "runs",
+        "finished",
+        "cut",
+        "running",
+        "missing",
+        "spent",
+        "left",
+        "claims",
+    ]
+    assert lines[1][:6] == ["Fake, figure 1, small", "2", "2", "0", "0", "0"]
+    assert lines[1][-2:] == ["-", "a b"]
+    assert lines[2][:6] == ["Fake, figure 1, small", "2", "0", "0", "0", "2"]
+    assert lines[2][-1] == "c alone on the machine"
+    assert lines[3][:6] == ["all", "4", "2", "0", "0", "2"]
+    assert one("--alone") == 0
+    assert set(one.table("better")["usable_cores"]) == {len(os.sched_getaffinity(0))}
+
+
+def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatch):
+    real = execute._start
+    full = OSError(28, "No space left on device", "seed_0.log")
+
+    def start(planned, slot):
+        if planned.run.setting == "good":
+            raise full
+        return real(planned, slot)
+
+    def write(path, text):
+        if "better" in str(path):
+            raise full
+        replace(path, text)
+
+    from common.experiments import keep
+
+    replace = keep.replace_file
+    monkeypatch.setattr(execute, "_start", start)
+    monkeypatch.setattr(keep, "replace_file", write)
+    one = Campaign(tmp_path, f"good better shown,{SHORT[0]},1,,")
+    assert one() == 1
+    err = capsys.readouterr().err
+    words = "[Errno 28] No space left on device: 'seed_0.log'"
+    assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
+    assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
+    assert one.table("shown")["seed"].tolist() == [0]
+    assert one.directory("better").exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+    monkeypatch.setattr(StopRequest, "install", lambda self: self)
+    campaign_driver.patch()
+    assert one() == 0
+    assert one.table("better")["seed"].tolist() == [0] and not one.directory("better").exists()
+
+
+def test_a_run_of_another_config_is_not_kept_beside_the_others(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},1,,")
+    assert one() == 0
+    config = one.folder("good") / "config.json"
+    config.write_text(config.read_text().replace('"setting": "good"', '"setting": "gone"'))
+    one.write(f"good,{SHORT[0]},2,,")
+    before = {file: file.read_bytes() for file in one.folder("good").iterdir()}
+    assert one() == 1
+    err = capsys.readouterr().err
+    assert "has runs of another config" in err and '(setting "gone" -> "good")' in err
+    assert {file: file.read_bytes() for file in one.folder("good").iterdir()} == before
+    assert one.directory("good", 1).exists()
+
+
+def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},1,,")
+    assert one() == 0
+    config = one.folder("good") / "config.json"
+    config.write_text(config.read_text().replace('"num_actors": 2', '"num_actors": 3'))
+    assert one() == 1
+    assert "num_actors is 3, not 2: move" in capsys.readouterr().err
