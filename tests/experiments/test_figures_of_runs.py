@@ -221,8 +221,17 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
 
 def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     apex = reproductions.paper("apex")
-    for setting in ("dqn_128_actors_replay_250k", "dqn_128_actors_replay_2m"):
-        plant_run(tmp_path, setting, "minatar:breakout", 0, [1.0], paper="apex", scale="small")
+    for capacity, setting in (("250k", "dqn_replay_250k"), ("2m", "dqn")):
+        plant_run(
+            tmp_path,
+            f"dqn_128_actors_replay_{capacity}",
+            "minatar:breakout",
+            0,
+            [1.0],
+            paper="apex",
+            scale="small",
+            agent_setting=setting,
+        )
     runs = runs_of(tmp_path, "apex", "small")
     assert [one.name for one in figures.drawn(apex, "small", runs)] == ["runs", "figure 5"]
     assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]

@@ -28,13 +28,14 @@ def test_all_five_papers_are_there_with_their_figures_and_tables():
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_setting_means_the_same_in_every_experiment(paper):
     assert len({one.name for one in paper.experiments}) == len(paper.experiments)
-    meaning = {}
-    for run in (run for one in paper.experiments for run in one.every_run):
-        assert meaning.setdefault((run.setting, run.environment), run) == run
-    by_flags = {}
-    for run in meaning.values():  # and no two names mean the same, apart from budgets
-        key = (run.flags, run.environment, run.budget)
-        assert by_flags.setdefault(key, run.setting) == run.setting
+    for scale in paper.scales:
+        meaning = {}
+        for run in (run for one in paper.experiments for run in one.at(scale.name).runs):
+            assert meaning.setdefault((run.setting, run.environment), run) == run
+        by_flags = {}
+        for run in meaning.values():  # and no two names mean the same, apart from budgets
+            key = (run.flags, run.environment, run.budget)
+            assert by_flags.setdefault(key, run.setting) == run.setting
 
 
 @pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
