@@ -1,6 +1,7 @@
-"""The overview in results/README.md: what has been reproduced so far, in two tables."""
+"""The overview in results/README.md: what has been reproduced so far, in tables and pictures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
 import pathlib
 
 import pandas
@@ -34,11 +35,12 @@ def text(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: R
     """
     rows = [_row(paper, kept, findings[paper.name], numbers) for paper in papers]
     total = pandas.DataFrame(rows).set_index("paper")
-    experiments = [row for paper in papers for row in _experiments(paper, kept)]
+    drawn = [one for paper in papers for one in _drawn(paper, kept)]
     parts = [total.to_markdown(disable_numparse=True), _EXPLANATION]
-    if experiments:
-        done = pandas.DataFrame(experiments).set_index("figure")
+    if drawn:
+        done = pandas.DataFrame([one.row for one in drawn]).set_index("figure")
         parts.append(done.to_markdown(disable_numparse=True))
+        parts += [one.picture for one in drawn]
     return "\n\n".join(parts)
 
 
@@ -109,26 +111,59 @@ def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Rep
     )
 
 
-def _experiments(paper: Paper, kept: KeptRuns) -> list[dict[str, str]]:
-    """Returns a row for each figure and scale with runs."""
-    rows = []
+@dataclasses.dataclass(frozen=True)
+class _Drawn:
+    """A figure of a scale with runs.
+
+    Attributes:
+      paper: of the figure.
+      experiment: at the scale.
+      scale: name of the scale.
+      runs: that it shows.
+    """
+
+    paper: Paper
+    experiment: Experiment
+    scale: str
+    runs: Sequence[KeptRun]
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The figure's row in the table."""
+        curves = {(run.setting, run.environment) for run in self.runs}
+        listed = {(run.setting, run.environment) for run in self.experiment.runs}
+        return {
+            "figure": f"[{self._title}]({self._file})",
+            "scale": self.scale,
+            "curves": f"{len(curves)} of {len(listed)}",
+            "tasks": f"{len({run.environment for run in self.runs})} of "
+            f"{len(self.experiment.environments)}",
+            "runs": str(len(self.runs)),
+            "hours": f"{_hours(self.runs):.1f}",
+        }
+
+    @property
+    def picture(self) -> str:
+        """The figure itself, with the command that draws it."""
+        number = self.experiment.name.removeprefix("figure ")
+        return (
+            f"![{self._title}, scale {self.scale}]({self._file})\n\n"
+            f"    python -m binaries.figures --paper={self.paper.name} --figure={number} "
+            f"--scale={self.scale}"
+        )
+
+    @property
+    def _title(self) -> str:
+        is_everything = self.experiment.name == figures.ALL_RUNS
+        return f"{self.paper.title}, {'everything' if is_everything else self.experiment.name}"
+
+    @property
+    def _file(self) -> str:
+        return f"figures/{figures.file_name(self.paper.name, self.experiment.name, self.scale)}.png"
+
+
+def _drawn(paper: Paper, kept: KeptRuns) -> Iterator[_Drawn]:
     for scale in selection.scales_of(paper, kept):
         runs = kept.of(paper.name, scale)
         for experiment in figures.drawn(paper, scale, runs):
-            of_it = selection.runs_of(experiment, runs)
-            name = figures.file_name(paper.name, experiment.name, scale)
-            title = "everything" if experiment.name == figures.ALL_RUNS else experiment.name
-            curves = {(run.setting, run.environment) for run in of_it}
-            listed = {(run.setting, run.environment) for run in experiment.runs}
-            rows.append(
-                {
-                    "figure": f"[{paper.title}, {title}](figures/{name}.png)",
-                    "scale": scale,
-                    "curves": f"{len(curves)} of {len(listed)}",
-                    "tasks": f"{len({run.environment for run in of_it})} of "
-                    f"{len(experiment.environments)}",
-                    "runs": str(len(of_it)),
-                    "hours": f"{_hours(of_it):.1f}",
-                }
-            )
-    return rows
+            yield _Drawn(paper, experiment, scale, selection.runs_of(experiment, runs))

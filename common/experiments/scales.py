@@ -96,8 +96,8 @@ def flag_name(flag: str) -> str:
 
 def same_value(value: Any, text: str) -> bool:
     """Returns whether a value of JSON is the one that a flag's text says."""
-    if isinstance(value, list):
-        value = str(tuple(value))
+    if isinstance(value, list):  # as "(128, 128)", "128,128" or "(128,)"
+        value, text = ",".join(map(str, value)), text.strip("() ").rstrip(",")
     try:
         return float(value) == float(text)
     except (TypeError, ValueError):

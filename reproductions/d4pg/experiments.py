@@ -131,7 +131,7 @@ def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Ru
 
 
 def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
-    return {"small": Substitute(runs, seeds=5)}
+    return {"small": Substitute(runs, seeds=5, overrides={"x": "learner_steps"})}
 
 
 _CARTPOLE = ("control:cartpole:swingup",)
@@ -258,7 +258,7 @@ SCALES = (
                 "--config.single_process=true",
                 "one process that acts, learns and evaluates in turns instead of the paper's many",
             ),
-            Change("--num_actors=32", "32 actors as one batch"),
+            Change("--num_actors=8", "8 actors instead of 32"),
             Change("--config.samples_per_insert=16", "16 samples per insert instead of no limit"),
             Change(
                 f"--config.batch_size={_SMALL_BATCH}", f"batches of {_SMALL_BATCH} instead of 256"
@@ -270,8 +270,8 @@ SCALES = (
                 "targets every 400 updates instead of our 100, which are as many samples",
             ),
             Change(
-                "--config.actor_period=5",
-                "parameters every 5 steps of an actor instead of our 100, which are 40 updates "
+                "--config.actor_period=20",
+                "parameters every 20 steps of an actor instead of our 100, which are 40 updates "
                 "here, and about as many at the rates of Ape-X DPG",
             ),
             Change(
@@ -283,6 +283,7 @@ SCALES = (
             Change("--final_episodes=50", "50 episodes in the last one instead of our 10"),
             Change("--learner_threads=1", "one CPU thread instead of a GPU"),
         ),
+        is_compact=True,
     ),
     Scale(
         "smoke",

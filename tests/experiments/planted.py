@@ -53,6 +53,7 @@ def plant(
             "paper": "fake",
             "environment": task,
             "seed": seed,
+            "setting": directory.parents[1].name,
             "num_actors": 2,
             "config": {"sizes": [4, 4]},
             **config,

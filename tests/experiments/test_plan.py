@@ -12,7 +12,7 @@ from common.experiments import status
 from common.experiments.keep import keep
 from common.experiments.paper import Run, Substitute, UnknownError
 from common.experiments.plan import make_plan
-from common.experiments.scales import PAPER, Scale
+from common.experiments.scales import PAPER, Change, Scale
 from common.experiments.status import State
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
@@ -248,3 +248,11 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     plant(path(roots[0], "good", TASKS[0], 0), learner_steps=20)
     assert keep(plan_of(roots), roots[1]) == [target]
     assert len(json.loads((target / "run.json").read_text())["starts"]) == 2
+
+
+@pytest.mark.parametrize("text", ["(4, 4)", "(4,4)", "4,4", "4, 4"])
+def test_a_list_has_several_spellings(roots, text):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    changes = (Change("--num_actors=2", ""), Change(f"--config.sizes={text}", ""))
+    scale = Scale("small", "", SMALL.budget, changes)
+    assert plan_of(roots, scale).runs[0].status.state is State.FINISHED
