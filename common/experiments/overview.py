@@ -1,5 +1,6 @@
 """The overview in results/README.md: what has been reproduced so far, in tables and pictures."""
 
+import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
@@ -62,9 +63,9 @@ def renew(file: pathlib.Path, overview: str) -> None:
 
 _EXPLANATION = """\
 A figure is begun if there are runs of some of its curves; a table has ours if it has numbers of our
-runs. Claims: how many hold / do not hold / are not yet decided, by what decides them. A claim that
-the paper's own numbers decide says nothing about this code. The evidence for each verdict, and its
-rule: [tables/claims.md](tables/claims.md).
+runs. Claims: how many hold / do not hold / are not yet decided, by what decides them, with the
+scales of the runs. A claim that the paper's own numbers decide says nothing about this code. The
+evidence for each verdict, and its rule: [tables/claims.md](tables/claims.md).
 Compute is the time of the runs, each alone on a machine, and that time multiplied by its cores."""
 
 
@@ -86,13 +87,21 @@ def _row(
         ]
         for basis in Basis
     }
+    scales = collections.Counter(
+        finding.scale
+        for claim, finding in findings
+        if claim.test.basis is Basis.RUNS and finding.verdict is not Verdict.OPEN
+    )
+    at = {Basis.RUNS: "".join(f", {number} at {name}" for name, number in scales.items())}
     core_hours = sum(_hours([run]) * run.cores for run in runs)
     return {
         "paper": paper.title,
         "figures begun": f"{len(drawn)} of {len(drawable)}",
         "tables with ours": f"{len(ours)} of {len(of_tables)}" if of_tables else "-",
         **{
-            f"claims by {basis}": " / ".join(map(str, count)) if sum(count) else "-"
+            f"claims by {basis}": " / ".join(map(str, count)) + at.get(basis, "")
+            if sum(count)
+            else "-"
             for basis, count in counts.items()
         },
         "runs": str(len(runs)),

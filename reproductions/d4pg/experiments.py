@@ -139,6 +139,13 @@ _IMPORTANCE_RUNS = (
     *_suite_runs([_FULL, "d4pg_uniform_n5"], _CARTPOLE),
     *_changed_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0"),
 )
+
+
+def _ppo(environment: str) -> Run:
+    """Returns PPO's run, which parkour compares with; it is never made: see `unavailable`."""
+    return Run(PROGRAM, "ppo", environment, ("--setting=ppo", "--num_actors=64"))
+
+
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
 _NO_PARKOUR = "the parkour environments are not public, and PPO is not implemented"
@@ -167,10 +174,10 @@ EXPERIMENTS = (
     Experiment(
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
-        runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
+        runs=(*_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND), _ppo("parkour:planar")),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
-            Part(f"{row} {column}", settings=names, overrides={"x": x})
+            Part(f"{row} {column}", settings=(*names, "ppo"), overrides={"x": x})
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
             for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
         ),
@@ -180,11 +187,14 @@ EXPERIMENTS = (
     Experiment(
         "figure 6",
         "humanoid parkour: D4PG, its ablations and PPO, N = 5",
-        runs=_runs_beyond_suite(
-            [name for name in _NO_DDPG if name.endswith("n5")],
-            ("parkour:humanoid",),
-            _HUMANOID_PARKOUR,
-            "--config.num_atoms=101",
+        runs=(
+            *_runs_beyond_suite(
+                [name for name in _NO_DDPG if name.endswith("n5")],
+                ("parkour:humanoid",),
+                _HUMANOID_PARKOUR,
+                "--config.num_atoms=101",
+            ),
+            _ppo("parkour:humanoid"),
         ),
         budget=_A_DAY,
         note=_CORRIDORS,
@@ -325,6 +335,7 @@ def _looks() -> dict[str, Look]:
     full, style = _FULL, looks[_FULL].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
+        "ppo": Look("PPO", Style(GREEN)),
         f"{full}_lr5e-05": Look("Categorical, 5e-5", style),
         "d4pg_mixture_prioritized_n5_lr5e-05": Look(
             "Mixture of Gaussians, 5e-5", Style(GREEN, "--")
