@@ -130,8 +130,8 @@ class ActorCriticLearner(tf.Module):
 
         Args:
           critic_loss: returns the scalar loss and errors [B].
-          policy_loss: returns the scalar loss, the mean value of the policy's actions, and the share
-            of these that are saturated.
+          policy_loss: returns the scalar loss, the mean value of the policy's actions, and their
+            saturated share.
         """
         policy_variables = self.networks.policy.trainable_variables
         critic_variables = self.networks.critic.trainable_variables

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 SATURATED = 0.99
-"""The magnitude of a canonical action above which it is saturated: its tanh hardly has a gradient."""
+"""The magnitude above which a canonical action is saturated: its tanh has hardly a gradient."""
 
 
 def deterministic_policy_gradient_loss(

@@ -471,6 +471,7 @@ SCALES = (
                 "64 samples per insert instead of no limit",
                 DPG.module,
             ),
+            *_changes(DPG, _DPG_DEFAULT, {"layer_norm": True}),
             Change(
                 "--config.min_replay_size=2000",
                 "2,000 transitions before the first update instead of 50,000",
