@@ -115,14 +115,24 @@ def _dqn(
         name, setting = f"uniform_lr0.00025_{name}", setting.replace("dqn", "dqn_uniform")
     flags = [f"--num_actors={actors}"]
     if small:
-        config = dqn.SETTINGS.configuration(setting)
-        flags += [
-            f"--config.samples_per_insert={_DQN_MODEL.samples_per_insert(actors * copies)}",
-            f"{_CAPACITY}={_DQN_MODEL.size(config.replay_capacity)}",
-            _small_learning_rate(config.learning_rate),
-        ]
+        flags += _small_flags(setting, actors * copies)
     name = f"dqn_{name}_replay_{capacity}"
     return _runs(DQN, name, environments, *flags, setting=setting, fixed=(_CAPACITY,))
+
+
+def _small_flags(setting: str, actors: int) -> tuple[str, ...]:
+    """Returns the flags by which a curve of Ape-X DQN keeps the paper's ratios at the scale small.
+
+    Args:
+      setting: the paper's.
+      actors: their number, times the copies that are added of a transition.
+    """
+    config = dqn.SETTINGS.configuration(setting)
+    return (
+        f"--config.samples_per_insert={_DQN_MODEL.samples_per_insert(actors)}",
+        f"{_CAPACITY}={_DQN_MODEL.size(config.replay_capacity)}",
+        _small_learning_rate(config.learning_rate),
+    )
 
 
 def _small_learning_rate(paper: float) -> str:
@@ -398,6 +408,17 @@ EXPERIMENTS = (
                 *_joined(
                     _runs(DQN, f"dqn_lr{rate}", MINATAR, _small_learning_rate(float(rate)))
                     for rate in OTHER_LEARNING_RATES
+                ),
+                *_joined(
+                    _runs(
+                        DQN,
+                        f"{name}_128_actors_replay_1m",
+                        MINATAR,
+                        "--num_actors=128",
+                        *_small_flags(setting, 128),
+                        setting=setting,
+                    )
+                    for name, setting in FIGURE_14_TRIED.items()
                 ),
                 *_joined(
                     _runs(DPG, name, SMALL_CONTROL_TASKS) for name in ("dpg", *_LEVEL_EXPONENTS)

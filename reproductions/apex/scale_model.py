@@ -16,7 +16,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What the paper's processes do in a second.
+    """The rates of the paper's processes, by the second.
 
     Attributes:
       actor_steps: steps, and so transitions, of one actor.
