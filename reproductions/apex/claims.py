@@ -10,8 +10,14 @@ from common.experiments.median_reached import MedianReached
 from common.experiments.scaling import ProportionalSpeed
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
-from reproductions.apex.curves import FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES
-from reproductions.apex.experiments import CONTROL_TASKS, SIX_GAMES
+from reproductions.apex.curves import (
+    FIGURE_3_ACTORS,
+    FIGURE_3_SMALL,
+    FIGURE_4_ACTORS,
+    FIGURE_4_SMALL,
+    FIGURE_13_TWO_CORES,
+)
+from reproductions.apex.experiments import CONTROL_TASKS, MINATAR, SIX_GAMES, SMALL_CONTROL_TASKS
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
 _NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"
@@ -31,10 +37,7 @@ def _trend(name: Callable[[int], str], numbers: Iterable[int]) -> Contrast:
     return trend({name(number): number for number in numbers})
 
 
-_FEWER_ACTORS = (8, 32, 128)
-"""The numbers of actors at the scale small, which also has 128 instead of 256 in other figures."""
-_OTHER_TASKS = {"small": {"environments": ()}}
-"""At the scale small the tasks are those of its runs."""
+_SMALL_GAMES = {"small": {"environments": MINATAR}}
 _FALLS = "largest falls below a run's best return"
 
 
@@ -207,7 +210,8 @@ CLAIMS = (
         "section 4.2, figure 3",
         "figure 3",
         Comparison(
-            (_trend(_dpg, FIGURE_3_ACTORS),), at={"small": {"pairs": (_trend(_dpg, (8, 16, 64)),)}}
+            (_trend(_dpg, FIGURE_3_ACTORS),),
+            at={"small": {"pairs": (_trend(_dpg, FIGURE_3_SMALL),)}},
         ),
     ),
     Claim(
@@ -228,7 +232,7 @@ CLAIMS = (
         "figure 4",
         Comparison(
             (_trend(_dqn, FIGURE_4_ACTORS),),
-            at={"small": {"pairs": (_trend(_dqn, _FEWER_ACTORS),)}},
+            at={"small": {"pairs": (_trend(_dqn, FIGURE_4_SMALL),)}},
         ),
     ),
     Claim(
@@ -239,7 +243,7 @@ CLAIMS = (
         Comparison(
             ((_dqn(256, "2m"), _dqn(256, "250k")),),
             Expected.SLIGHTLY_AHEAD,
-            at={"small": {"pairs": ((_dqn(128), _dqn(128, "250k")),)}},
+            at={"small": {"pairs": ((_dqn(128, "2m"), _dqn(128, "250k")),)}},
         ),
     ),
     Claim(
@@ -305,7 +309,7 @@ CLAIMS = (
             at={
                 "small": {
                     "pairs": (
-                        gain_beyond(_trend(_dqn, _FEWER_ACTORS), _trend(_uniform, _FEWER_ACTORS)),
+                        gain_beyond(_trend(_dqn, FIGURE_4_SMALL), _trend(_uniform, FIGURE_4_SMALL)),
                     )
                 }
             },
@@ -320,7 +324,7 @@ CLAIMS = (
             _growing(["dqn_batch32", "dqn_batch128", "dqn_batch256", "dqn"]),
             Expected.CLEARLY_AHEAD,
             SIX_GAMES,
-            at=_OTHER_TASKS,
+            at=_SMALL_GAMES,
         ),
     ),
     Claim(
@@ -335,7 +339,7 @@ CLAIMS = (
             largest_fall,
             _FALLS,
             SOME,
-            at=_OTHER_TASKS,
+            at=_SMALL_GAMES,
         ),
     ),
     Claim(
@@ -343,7 +347,7 @@ CLAIMS = (
         "A learning rate of half the size does not reliably improve results.",
         "appendix E",
         "section E",
-        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES, at=_OTHER_TASKS),
+        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES, at=_SMALL_GAMES),
     ),
     Claim(
         "exponents",
@@ -355,7 +359,7 @@ CLAIMS = (
             tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
             Expected.LEVEL,
             CONTROL_TASKS,
-            at=_OTHER_TASKS,
+            at={"small": {"environments": SMALL_CONTROL_TASKS}},
         ),
     ),
     *FAILURE_CLAIMS,

@@ -131,7 +131,7 @@ def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Ru
 
 
 def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
-    return {"small": Substitute(runs, seeds=5, x="learner_steps")}
+    return {"small": Substitute(runs, seeds=5, overrides={"x": "learner_steps"})}
 
 
 _CARTPOLE = ("control:cartpole:swingup",)

@@ -210,26 +210,27 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
 
 def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     apex = reproductions.paper("apex")
-    for setting in ("dqn_two_cores", "dqn_two_cores_uniform"):
+    for capacity, setting in (("250k", "dqn_replay_250k"), ("2m", "dqn")):
         plant_run(
             tmp_path,
-            setting,
-            "atari:pong",
+            f"dqn_128_actors_replay_{capacity}",
+            "minatar:breakout",
             0,
             [1.0],
             paper="apex",
-            num_actors=1,
-            episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
+            scale="small",
+            agent_setting=setting,
         )
-    runs = runs_of(tmp_path, "apex")
-    assert [one.name for one in figures.drawn(apex, "two_cores", runs)] == ["runs", "figure 14"]
+    runs = runs_of(tmp_path, "apex", "small")
+    assert [one.name for one in figures.drawn(apex, "small", runs)] == ["runs", "figure 5"]
     assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
     kept = KeptRuns(tmp_path)
-    assert selection.nearest_scale(apex, kept, apex.experiment("figure 14")) == "two_cores"
-    figures.draw(apex, apex.experiment("figure 14"), "two_cores", runs, tmp_path)
-    ((((grid, _),), _, words, _),) = parts_of(drawn)
+    assert selection.nearest_scale(apex, kept, apex.experiment("figure 5")) == "small"
+    figures.draw(apex, apex.experiment("figure 5"), "small", runs, tmp_path)
+    ((((grid, axes),), _, words, _),) = parts_of(drawn)
     assert len(grid) == 1 and len(grid[0].curves) == 2
-    assert "on two cores both with 8 actors" in words
+    assert axes.x_column == "learner_steps"  # the substitute's, not the paper's hours
+    assert "names have the paper's capacities" in words
 
 
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
@@ -257,20 +258,20 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
     paper = reproductions.paper("apex")
     plant_run(
         tmp_path,
-        "dqn_two_cores",
-        "atari:pong",
+        "dqn_full_range",
+        "atari:seaquest",
         0,
         [1.0],
         paper="apex",
         changed={"evaluation_seconds": 120.0, "evaluation_episodes": 9},
     )
-    figure = paper.experiment("figure 14").at("two_cores")
-    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    figure = paper.experiment("figure 7").at("two_cores")
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "8 actors instead of 360; an evaluation every 2 minutes" in words
     assert "of 5 episodes" not in words and "2 CPU threads" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
-    plant_run(tmp_path, "dqn_two_cores", "atari:enduro", 0, [1.0], paper="apex", seconds=5400)
-    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    plant_run(tmp_path, "dqn_full_range", "atari:qbert", 0, [1.0], paper="apex", seconds=5400)
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "runs of 5 minutes to 1.5 hours" in words and "2 minutes" not in words
     # A scale that no paper lists, as of a run by hand.
     plant_run(
