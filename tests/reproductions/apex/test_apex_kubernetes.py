@@ -106,7 +106,7 @@ def test_each_role_has_a_memory_limit():
 def test_the_memory_holds_the_replay():
     assert -(-NUM_ACTORS // SETS["actor"]["replicas"]) == 8
     environment = environments.make(run_flags()["environment"], 0)
-    bytes_per_step = footprint.image_bytes_per_step(None, PONG, environment)
+    bytes_per_step = footprint.image_bytes_per_step(DQNConfig(), PONG, environment)
     environment.close()
     share = DQNConfig().replay_capacity / SETS["replay"]["replicas"]
     need = PROCESS_BYTES + share * bytes_per_step
