@@ -11,7 +11,7 @@ from common.experiments import bootstrap, contrasts, robust, selection
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.contrasts import Cell, Contrast, Measure, Unit
+from common.experiments.contrasts import Contrast, Measure, TaskSamples, Unit
 from common.experiments.lacking import lacking, planned_budget, seeds_of
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
@@ -21,7 +21,7 @@ from common.reporting.budget import Budget
 
 _INFINITE = math.inf
 _TIME = "wall_seconds"
-_Cells = Mapping[str, Cell | None]
+_ByTask = Mapping[str, TaskSamples | None]
 """The cells of a contrast by task, None where it cannot be compared."""
 
 
@@ -189,7 +189,7 @@ class _Judgement:
         is_declared = scale in (PAPER.name, *experiment.substitutes)
         declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
-        self._cells: list[_Cells] = [
+        self._cells: list[_ByTask] = [
             {
                 task: contrasts.compare(
                     task,
@@ -213,16 +213,16 @@ class _Judgement:
         there = [cell for cells in self._cells for cell in cells.values() if cell]
         self.size = (sum(map(self._is_complete, there)), len(there))
 
-    def _is_complete(self, cell: Cell | None) -> bool:
+    def _is_complete(self, cell: TaskSamples | None) -> bool:
         return cell is not None and cell.seeds >= self._needed
 
-    def _of_cell(self, contrast: Contrast, cell: Cell) -> bootstrap.Interval:
+    def _of_cell(self, contrast: Contrast, cell: TaskSamples) -> bootstrap.Interval:
         """Returns the interval on a task."""
         if id(cell) not in self._of_cells:
             self._of_cells[id(cell)] = _interval(contrast, [cell])
         return self._of_cells[id(cell)]
 
-    def _interval_of(self, contrast: Contrast, cells: _Cells) -> bootstrap.Interval | None:
+    def _interval_of(self, contrast: Contrast, cells: _ByTask) -> bootstrap.Interval | None:
         """Returns the interval over tasks, of those that a method learns."""
         learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
         return _interval(contrast, learnt) if learnt else None
@@ -250,7 +250,7 @@ class _Judgement:
             return Verdict.HOLDS
         return Verdict.FAILS if fails < 1 - CONFIDENCE else Verdict.OPEN
 
-    def _each(self, contrast, cells: _Cells, _) -> list[tuple[float, float]]:
+    def _each(self, contrast, cells: _ByTask, _) -> list[tuple[float, float]]:
         """Returns the p-values of a pair on each task, to hold and not to."""
         return [
             self._p(self._of_cell(contrast, cell), cell.unit, cell.is_learning)
@@ -259,7 +259,7 @@ class _Judgement:
             for cell in cells.values()
         ]
 
-    def _together(self, _, cells: _Cells, interval) -> tuple[float, float]:
+    def _together(self, _, cells: _ByTask, interval) -> tuple[float, float]:
         """Returns the p-values of a pair over all tasks together."""
         learnt = [cell for cell in cells.values() if cell and cell.has_learnt]
         is_enough = all(map(self._is_complete, cells.values()))
@@ -310,7 +310,7 @@ class _Judgement:
             self._summary(),
         )
 
-    def _over_tasks(self, cells: _Cells, interval: bootstrap.Interval | None) -> str:
+    def _over_tasks(self, cells: _ByTask, interval: bootstrap.Interval | None) -> str:
         """Returns the interval over tasks in words, with what a few outlying runs do not move."""
         learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
         if interval is None or self._test.share:
@@ -399,14 +399,14 @@ class _Judgement:
         return "not sure with so many seeds"
 
 
-def _interval(contrast: Contrast, cells: Sequence[Cell]) -> bootstrap.Interval:
+def _interval(contrast: Contrast, cells: Sequence[TaskSamples]) -> bootstrap.Interval:
     over_tasks: Callable = np.median if cells[0].unit.is_human else np.mean
     return bootstrap.contrast(
         [cell.samples for cell in cells], tuple(contrast.weights.values()), over_tasks
     )
 
 
-def _unit(cells: _Cells) -> Unit:
+def _unit(cells: _ByTask) -> Unit:
     return next(cell.unit for cell in cells.values() if cell and cell.has_learnt)
 
 

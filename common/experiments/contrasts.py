@@ -141,7 +141,7 @@ class Unit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class TaskSamples:
     """The settings of a contrast on a task, at the budget that all of them reach.
 
     Attributes:
@@ -179,7 +179,7 @@ class Cell:
 
     @property
     def length(self) -> str:
-        """How long the runs are, for a sentence."""
+        """The length of the runs, for a sentence."""
         if self.x == "wall_seconds":
             return duration(round(self.end / 60, 1))
         return f"{self.end:,.0f} {self.x.replace('_', ' ')}"
@@ -230,7 +230,7 @@ def compare(
     measure: Measure,
     evidence: Evidence,
     human: pandas.DataFrame | None,
-) -> Cell | None:
+) -> TaskSamples | None:
     """Compares settings on a task; None if one of them has no runs, or none of the same limits.
 
     Args:
@@ -274,7 +274,7 @@ def compare(
     rises = [last - np.mean([line[0] for line in side]) for last, side in zip(finals, cut)]
     # A fall is a difference of returns, of which 0 is nothing.
     converted = dataclasses.replace(unit, zero=0.0) if measure is largest_fall else unit
-    return Cell(
+    return TaskSamples(
         environment,
         tuple(means),
         tuple(converted.convert(side) for side in values),

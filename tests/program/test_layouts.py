@@ -5,7 +5,13 @@ import pytest
 from common.program.layout import LayoutError
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
 
-FLAGS = {"actor_processes": None, "learner_threads": None, "replay": "process", "replay_shards": 1}
+FLAGS = {
+    "actor_processes": None,
+    "learner_threads": None,
+    "replay": "process",
+    "replay_shards": 1,
+    "evaluation_steps": None,
+}
 
 
 def local(layout, num_actors, cores, **given):
@@ -38,6 +44,7 @@ def test_a_distributed_run(actors, cores, given, processes, replays, threads):
 def test_a_run_of_one_process():
     assert local(ONE_PROCESS, 1, 8) == ({"learner": 1, "evaluator": 1}, 8)
     assert local(ONE_PROCESS, 1, 8, learner_threads=2)[1] == 2
+    assert local(ONE_PROCESS, 1, 8, evaluation_steps=100)[0] == {"learner": 1, "evaluator": 0}
 
 
 @pytest.mark.parametrize(
