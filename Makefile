@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results soak sanitize peers clean
+.PHONY: setup lint test train campaign results soak sanitize minatar peers clean
 
 setup: $(VENV)/.built
 
@@ -32,7 +32,7 @@ train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
 
 # The runs of results/campaign.csv, two at once; CAMPAIGN_CORES=1 makes one at a time.
-campaign: setup
+campaign: setup minatar
 	$(RUN) -m binaries.campaign $(if $(CAMPAIGN_CORES),--cores=$(CAMPAIGN_CORES))
 
 # Every figure and table of results/, and its overview, from results/runs, reported and benchmarks.
@@ -60,6 +60,13 @@ sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
 build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
+
+# The games of the suite "minatar", whose licence, GPL-3, is not that of what `setup` installs.
+minatar: $(VENV)/.minatar
+
+$(VENV)/.minatar: $(VENV)/.built
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
+	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with.
 peers: setup

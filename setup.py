@@ -77,6 +77,7 @@ setuptools.setup(
         "tf-keras==2.21.0",
     ],
     extras_require={
+        "minatar": ["minatar==1.0.15"],  # GPL-3
         "peers": ["cpprb==11.0.0"],
         "test": [
             "pytest",

@@ -19,8 +19,8 @@ PROGRAM = main.AgentProgram(
     num_actors_help=(
         f"N, actors: {config_lib.NUM_ACTORS} (section 4.2), the default; figure 3 varies it."
     ),
-    layouts=(layouts.DISTRIBUTED,),
-    layout=lambda config: layouts.DISTRIBUTED,
+    layouts=(layouts.DISTRIBUTED, layouts.ONE_PROCESS),
+    layout=lambda config: layouts.ONE_PROCESS if config.single_process else layouts.DISTRIBUTED,
     require="common.environments.requirements:require_control",
     bytes_per_step=control_bytes_per_step,
 )

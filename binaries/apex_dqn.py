@@ -20,8 +20,8 @@ PROGRAM = main.AgentProgram(
         f"N, actors: {config_lib.NUM_ACTORS} (section 4.1), the default, but with the settings for "
         f"two cores {settings.num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it."
     ),
-    layouts=(layouts.DISTRIBUTED,),
-    layout=lambda config: layouts.DISTRIBUTED,
+    layouts=(layouts.DISTRIBUTED, layouts.ONE_PROCESS),
+    layout=lambda config: layouts.ONE_PROCESS if config.single_process else layouts.DISTRIBUTED,
     require="common.environments.requirements:require_images",
     bytes_per_step=image_bytes_per_step,
     num_frames=4,

@@ -15,33 +15,53 @@ import textwrap
 
 import pandas
 
-from common.experiments import overview, pairs, selection
+from common.experiments import contrasts, overview, selection
 from common.experiments.arguments import add_choice_of_runs, add_directory, add_reported
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.claims import Basis, Evidence, Verdict
+from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
+from common.experiments.selection import scale_in_words
 from common.reporting.command_line import Parser, exit_with, fail
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
 
-_HEAD = "# What the papers claim, and what holds\n\n" + "\n\n".join(
-    textwrap.fill(paragraph, 100)
-    for paragraph in (
-        "Computed by `python -m binaries.claims`. A verdict is about what was run: the evidence "
-        "says on how many tasks, with how many seeds and for how long. Only verdicts decided by "
-        f"{Basis.RUNS} or by a {Basis.BENCHMARK} are evidence of this code; those by {Basis.PAPER} "
-        "say whether the paper agrees with itself.",
-        f"A final return is {selection.FINAL}. Methods are compared where their runs have the same "
-        "budget, at the time that all runs of both on a task reach, and on tasks that at least one "
-        f"of them learns: it ends more than {pairs.MARGIN:.0%} of the scale above its first value. "
-        "The scale is 1000 on the Control Suite, a human's score on Atari, the larger of both "
-        f"values elsewhere. Sure means at {CONFIDENCE:.0%}, by the bootstrap and by Student's t; "
-        "the evidence has both intervals. A method has levelled off if it gains no more than "
-        f"{pairs.MARGIN:.0%} of the scale in the last third of its runs.",
-    )
+_PARAGRAPHS = (
+    "Computed by `python -m binaries.claims`; nothing is typed in. A verdict is about the scale "
+    "that it names and the tasks counted there, not about the paper's sizes.",
 )
+_METHOD = (
+    f"**Values.** A final return is {selection.FINAL}. Settings are compared on each task at the "
+    "largest budget that all of them reach with their seeds, along the quantity which limits it: "
+    "learner steps, actor steps or time. A return counts 1000 points on the Control Suite, the way "
+    "from random play to a human on Atari, and the largest mean of those compared elsewhere: this "
+    "is *the scale* of the rules.",
+    "**Tasks.** The tasks are fixed in advance: those of the claim that its experiment has at the "
+    "scale of the runs, with the seeds of its plan. Over all tasks together the mean counts, on "
+    "Atari the median over games of percent of a human. It needs all of the tasks, and that on "
+    "more than half of them a method learns: it ends more than "
+    f"{contrasts.MARGIN:.0%} of the scale above its first value. A task that none learns is no "
+    "evidence: it counts neither as held nor as failed, and is left out of the mean.",
+    "**Both ways.** A lead counts for whichever method is ahead, also while they still learn, so a "
+    "claimed lead fails where its mirror image would hold. That two methods are close counts only "
+    "once both have levelled off, since any two agree before they learn: the one that gains most "
+    f"gains at most {contrasts.MARGIN:.0%} of the scale in the last third of its runs.",
+    f"**Sure** means at {CONFIDENCE:.0%}: by a bootstrap that draws seeds, by setting and task, "
+    "and never tasks; and by Student's t with Welch's variances, one for each setting and task. "
+    "The interval printed is the wider of both at either end. Where all of several must hold, "
+    "each is tested at that level: an intersection of tests, which needs no correction. Where k "
+    "of n are enough, the k-th smallest p-value is multiplied by n - k + 1 (partial conjunction, "
+    "Benjamini and Heller 2008): Bonferroni's correction for one of several, as for a claim of "
+    "all pairs that fails by one. Beside means stand interquartile means, and the probability "
+    "that a run of the first is better than one of the second (Agarwal et al. 2021).",
+    "**Hours** are those of the runs that lack, one after the other, measured on finished runs of "
+    "the same length.",
+)
+
+
+def _wrapped(paragraphs: Sequence[str]) -> str:
+    return "\n\n".join(textwrap.fill(one, 100) for one in paragraphs)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -49,7 +69,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add_choice_of_runs(
         parser,
         reproductions.PAPERS,
-        "for each claim the nearest to the paper's with two seeds of what it compares, smoke never",
+        "for each claim the nearest to the paper's that decides it, smoke never",
     )
     add_directory(parser, "--benchmarks", "results/benchmarks", "of the benchmarks' JSON files")
     add_reported(parser)
@@ -84,6 +104,9 @@ def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
                 "tested by": claim.experiment or "-",
                 "decided by": str(claim.test.basis),
                 "verdict": str(finding.verdict),
+                "scale": finding.scale or "-",
+                "coverage": finding.coverage or "-",
+                "numbers": finding.numbers or "-",
                 "evidence": finding.evidence,
                 "rule": claim.test.rule,
             }
@@ -95,33 +118,89 @@ def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
 
 def _markdown(rows: pandas.DataFrame) -> str:
     rules = {rule: number for number, rule in enumerate(dict.fromkeys(rows["rule"]), start=1)}
-    parts = [_HEAD, _count(rows)]
-    for title, of in rows.groupby("paper", sort=False):
-        table = of.assign(rule=[str(rules[rule]) for rule in of["rule"]]).drop(columns="paper")
-        # Without padding, since cells are sentences.
-        lines = [list(table), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-        cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
-        parts.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in cells))
-    numbered = "\n".join(f"{number}. {rule}" for rule, number in rules.items())
-    return "\n\n".join([*parts, f"## Rules\n\n{numbered}"]) + "\n"
+    rows = rows.assign(rule=[rules[rule] for rule in rows["rule"]])
+    is_open, basis = rows["verdict"] == Verdict.OPEN, rows["decided by"]
+    parts = [
+        "# What the papers claim, and what holds",
+        _wrapped(_PARAGRAPHS),
+        _count(rows),
+        "## Decided by training runs",
+    ]
+    by_runs = rows[~is_open & (basis == Basis.RUNS)]
+    columns = ["paper", "claim", "what it says", "verdict", "coverage", "numbers", "rule"]
+    if by_runs.empty:
+        parts.append("None yet.")
+    else:
+        words = [_verdict(row) for row in by_runs.to_dict("records")]
+        parts.append(_table(by_runs.assign(verdict=words)[columns]))
+        parts.append(_details("Their evidence", _table(by_runs[["paper", "claim", "evidence"]])))
+    columns = ["paper", "claim", "what it says", "source", "verdict", "evidence", "rule"]
+    by_benchmark = rows[~is_open & (basis == Basis.BENCHMARK)]
+    parts += ["## Decided by benchmarks", _table(by_benchmark[columns]) or "None yet."]
+    parts.append("## Not yet decided")
+    own = basis == Basis.PAPER
+    columns = ["claim", "what it says", "source", "tested by", "evidence", "rule"]
+    for title, of in rows[is_open & ~own].groupby("paper", sort=False):
+        parts.append(_details(f"{title}: {len(of)} claims", _table(of[columns])))
+    columns = ["paper", "claim", "what it says", "source", "verdict", "evidence", "rule"]
+    parts += [
+        "## The papers' own numbers",
+        "These claims compare numbers that a paper prints with each other. They say whether it "
+        "agrees with itself, and nothing about this code. " + _counted(rows[own]),
+        _details(f"{own.sum()} claims", _table(rows[own][columns])),
+        "## Rules",
+        _wrapped(_METHOD),
+        _details(
+            f"{len(rules)} rules", "\n".join(f"{number}. {rule}" for rule, number in rules.items())
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(rows: pandas.DataFrame) -> str:
+    """Returns a table without padding, since cells are sentences; "" without rows."""
+    lines = [list(rows), ["---"] * len(rows.columns), *rows.to_numpy().tolist()]
+    cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
+    return "\n".join(f"| {line} |" for line in cells) if len(rows) else ""
+
+
+def _details(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _verdict(row: dict[str, str]) -> str:
+    """Returns the verdict with its scale."""
+    scale = "" if row["scale"] == "-" else row["scale"]
+    return Finding(Verdict(row["verdict"]), "", scale).words
+
+
+def _counted(rows: pandas.DataFrame) -> str:
+    held, failed, undecided = ((rows["verdict"] == verdict).sum() for verdict in Verdict)
+    return f"{held} hold, {failed} do not, {undecided} are not yet decided."
 
 
 def _count(rows: pandas.DataFrame) -> str:
-    """Returns a sentence on all claims, and one on those of each basis."""
-    parts = {f"{len(rows)} claims": rows}
-    parts |= {f"By {basis}": rows[rows["decided by"] == basis] for basis in Basis}
-    words = []
-    for name, part in parts.items():
-        held, failed, undecided = ((part["verdict"] == verdict).sum() for verdict in Verdict)
-        if len(part):
-            counts = f"{held} hold, {failed} do not, {undecided} are not yet decided."
-            words.append(f"{name}: {counts}")
+    """Returns a sentence on the claims of each basis, with the scales of those decided by runs."""
+    is_own = rows["decided by"] == Basis.PAPER
+    words = [f"{(~is_own).sum()} claims need evidence."]
+    for basis in (Basis.RUNS, Basis.BENCHMARK):
+        of = rows[rows["decided by"] == basis]
+        if len(of):
+            decided = of[of["verdict"] != Verdict.OPEN]
+            scales = decided["scale"].value_counts(sort=False).drop("-", errors="ignore")
+            at = ", ".join(f"{number} at {scale_in_words(name)}" for name, number in scales.items())
+            words.append(f"By {basis}: {_counted(of)}" + f" Of those decided, {at}." * bool(at))
+    if is_own.any():
+        words.append(
+            f"{is_own.sum()} more are about {Basis.PAPER}, which are no evidence of this code: "
+            f"{_counted(rows[is_own])}"
+        )
     return " ".join(words)
 
 
 def _print(rows: pandas.DataFrame) -> None:
     for row in rows.to_dict("records"):
-        print(f"{row['paper']} {row['claim']} ({row['source']}): {row['verdict'].upper()}")
+        print(f"{row['paper']} {row['claim']} ({row['source']}): {_verdict(row).upper()}")
         decided = f"Decided by {row['decided by']}."
         for text in (row["what it says"], row["evidence"], row["rule"], decided):
             print(textwrap.indent(textwrap.fill(text, 100), "    "))

@@ -19,7 +19,7 @@ import sys
 from common.cluster.processes import StopRequest
 from common.experiments.execute import Observer, execute
 from common.experiments.keep import keep
-from common.experiments.paper import RESULTS, Paper
+from common.experiments.paper import RESULTS, Experiment, Paper
 from common.experiments.plan import DEFAULT_SCALE, Plan, PlannedRun, make_plan
 from common.experiments.status import State
 from common.reporting.budget import duration
@@ -102,6 +102,12 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
         print(f"unusable: {note}")
 
 
+def _check(paper: Paper, experiment: Experiment) -> None:
+    """Ends the program if an experiment cannot be run."""
+    if obstacle := paper.obstacle(experiment):
+        fail(f"{obstacle} ({experiment.name} of {paper.title})")
+
+
 def _show(plan: Plan, say: Callable[[str], None]) -> None:
     """Says what will be done."""
     experiment, scale = plan.experiment, plan.scale
@@ -182,9 +188,9 @@ def main(argv: list[str] | None = None) -> int:
         _list(paper, roots)
         return 0
     experiment = paper.experiment(chosen[0])
-    if obstacle := paper.obstacle(experiment):
-        fail(f"{obstacle} ({experiment.name} of {paper.title})")
+    _check(paper, experiment)
     scale = paper.scale(arguments.scale)
+    _check(paper, experiment.at(scale.name))
     plan = make_plan(
         paper, experiment, scale, roots, arguments.tasks, arguments.settings, arguments.seeds
     )

@@ -37,8 +37,10 @@ class ActorCritic(NamedTuple):
         return (*self.policy.trainable_variables, *self.critic.trainable_variables)
 
 
-Loss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
-"""Function that returns a scalar to minimise, and a tensor for the step's results."""
+CriticLoss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
+"""Function that returns a scalar to minimise, and errors [B]."""
+PolicyLoss = Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""Function that returns what `common.values.policy_gradients.dpg_loss` does."""
 
 
 class Step(NamedTuple):
@@ -48,6 +50,7 @@ class Step(NamedTuple):
       errors: [B], second result of the critic's loss: TD errors or distances before the step.
       critic_loss: the critic's loss before the step.
       mean_q: second result of the policy's loss: the mean value of its actions.
+      saturated_actions: its third result: the share of saturated elements.
       critic_gradient_norm: global norm before clipping.
       policy_gradient_norm: global norm.
     """
@@ -55,6 +58,7 @@ class Step(NamedTuple):
     errors: tf.Tensor
     critic_loss: tf.Tensor
     mean_q: tf.Tensor
+    saturated_actions: tf.Tensor
     critic_gradient_norm: tf.Tensor
     policy_gradient_norm: tf.Tensor
 
@@ -63,6 +67,7 @@ class Step(NamedTuple):
         return {
             "critic_loss": self.critic_loss,
             "mean_q": self.mean_q,
+            "saturated_actions": self.saturated_actions,
             "priority_mean": tf.reduce_mean(priorities),
             "importance_weight_mean": tf.reduce_mean(weights),
             "importance_weight_max": tf.reduce_max(weights),
@@ -117,7 +122,7 @@ class ActorCriticLearner(tf.Module):
         """Variables of the online policy and critic, which are replicated to the actors."""
         return self.networks.variables
 
-    def apply_gradients(self, critic_loss: Loss, policy_loss: Loss) -> Step:
+    def apply_gradients(self, critic_loss: CriticLoss, policy_loss: PolicyLoss) -> Step:
         """Makes a step of both optimisers, and copies the target networks if it is time.
 
         Both gradients are computed before either network changes. The critic gets no gradient from
@@ -125,14 +130,15 @@ class ActorCriticLearner(tf.Module):
 
         Args:
           critic_loss: returns the scalar loss and errors [B].
-          policy_loss: returns the scalar loss and the mean value of the policy's actions.
+          policy_loss: returns the scalar loss, the mean value of the policy's actions, and their
+            saturated share.
         """
         policy_variables = self.networks.policy.trainable_variables
         critic_variables = self.networks.critic.trainable_variables
         with tf.GradientTape() as critic_tape:
             loss, errors = critic_loss()
         with tf.GradientTape() as policy_tape:
-            negative_value, mean_q = policy_loss()
+            negative_value, mean_q, saturated = policy_loss()
         critic_gradient = critic_tape.gradient(loss, critic_variables)
         policy_gradient = policy_tape.gradient(negative_value, policy_variables)
         critic_norm = tf.linalg.global_norm(critic_gradient)
@@ -147,7 +153,8 @@ class ActorCriticLearner(tf.Module):
         targets.copy_periodically(
             self.steps, self._target_period, self.networks.variables, self.target_networks.variables
         )
-        return Step(errors, loss, mean_q, critic_norm, tf.linalg.global_norm(policy_gradient))
+        policy_norm = tf.linalg.global_norm(policy_gradient)
+        return Step(errors, loss, mean_q, saturated, critic_norm, policy_norm)
 
 
 class ActorCriticEvaluator(Policy):
@@ -218,6 +225,7 @@ class ActorCriticAgent(ReplayAgent):
     metrics = (
         "critic_loss",
         "mean_q",
+        "saturated_actions",
         "priority_mean",
         "importance_weight_mean",
         "importance_weight_max",
@@ -242,7 +250,7 @@ class ActorCriticAgent(ReplayAgent):
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are flat and actions are continuous."""
-        requirements.require_control(spec)
+        requirements.require_control(self._config, spec)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition: observations [D], actions [A], float32."""

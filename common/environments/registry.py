@@ -22,6 +22,7 @@ from common.environments.environment_errors import UnknownEnvironmentError
 _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
+    "minatar": "common.environments.minatar_suite",
     "python": "common.environments.python_suite",
 }
 _FRAMES_PER_STEP = {"atari": FRAMES_PER_STEP}

@@ -1,15 +1,19 @@
 """Checks that an environment suits a kind of agent. This module does not import TensorFlow."""
 
+from typing import Any
+
 from common.environments.spec import EnvironmentSpec
 
-MIN_SIDE = 36
-"""The smallest side of an image: nothing of a smaller one is left after DQN's convolutions."""
+MIN_SIDES = {"atari": 36, "minatar": 3}
+"""The smallest side of an image by the network's sizes: of a smaller one its convolutions leave
+nothing."""
 
 _MAX_CHANNELS = 4  # of a PNG file
 
 
-def require_control(spec: EnvironmentSpec) -> None:
+def require_control(config: Any, spec: EnvironmentSpec) -> None:
     """Raises ValueError, in one line, unless observations are flat and actions continuous."""
+    del config  # networks of any sizes take them
     found = []
     if spec.image_shape is not None:
         found.append(f"images of {list(spec.image_shape)}")
@@ -22,8 +26,14 @@ def require_control(spec: EnvironmentSpec) -> None:
         )
 
 
-def require_images(spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless observations are images and actions discrete."""
+def require_images(config: Any, spec: EnvironmentSpec) -> None:
+    """Raises ValueError, in one line, unless observations are images and actions discrete.
+
+    Args:
+      config: has the network's sizes, `torso`. Images are PNG files, of few channels, with the
+        sizes "atari" only.
+      spec: of the environment.
+    """
     shape = spec.image_shape
     if shape is None or not spec.is_discrete:
         observations = "flat observations" if shape is None else f"images of {list(shape)}"
@@ -32,8 +42,11 @@ def require_images(spec: EnvironmentSpec) -> None:
             f"--environment has {observations} and {actions}, but this agent needs images and "
             "discrete actions: name another one, for example atari:pong"
         )
-    if min(shape[:2]) < MIN_SIDE or not 1 <= shape[2] <= _MAX_CHANNELS:
+    side, is_png = MIN_SIDES[config.torso], config.torso == "atari"
+    if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= _MAX_CHANNELS):
+        channels = f" and 1 to {_MAX_CHANNELS} channels" if is_png else ""
+        small = "; --config.torso=minatar is for small images" if is_png else ""
         raise ValueError(
             f"--environment has images of {list(shape)}, but this agent needs at least "
-            f"{MIN_SIDE} x {MIN_SIDE} pixels and 1 to {_MAX_CHANNELS} channels"
+            f"{side} x {side} pixels{channels}{small}"
         )

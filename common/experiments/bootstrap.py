@@ -1,6 +1,6 @@
-"""Confidence intervals of the difference of two methods, from a few seeds on a few tasks."""
+"""Confidence intervals of contrasts between methods, from a few seeds on given tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 
 import numpy as np
@@ -14,38 +14,34 @@ _RANDOM_STATE = 0
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """The difference of two methods, mean over tasks, with its 95 % confidence intervals.
+    """A contrast between methods with its 95 % confidence interval.
 
     Attributes:
-      difference: the mean.
-      low: lower end of the bootstrap's interval.
-      high: upper end of the bootstrap's interval.
-      t_low: lower end of Student's interval, which is wider for two or three seeds.
-      t_high: upper end of Student's interval.
-      resampled: the bootstrap's differences.
+      value: the contrast.
+      low: lower end, the lower of the bootstrap's and of Student's, which is wider for few seeds.
+      high: upper end, likewise.
+      resampled: the bootstrap's contrasts.
       error: Student's standard error.
       freedom: Student's degrees of freedom.
     """
 
-    difference: float
+    value: float
     low: float
     high: float
-    t_low: float
-    t_high: float
     resampled: np.ndarray = dataclasses.field(repr=False, compare=False)
     error: float = dataclasses.field(repr=False)
-    freedom: int = dataclasses.field(repr=False)
+    freedom: float = dataclasses.field(repr=False)
 
-    def p_above(self, value: float) -> float:
-        """Returns the p-value for a difference above `value`, the larger of both methods'.
+    def p_above(self, bound: float) -> float:
+        """Returns the p-value for a contrast above `bound`, the larger of both methods'.
 
-        Two-sided: it is below 0.05 where both intervals lie above `value`.
+        Two-sided: it is below 0.05 where the interval lies above `bound`.
         """
-        return self._p(self.difference - value, self.resampled - value)
+        return self._p(self.value - bound, self.resampled - bound)
 
-    def p_below(self, value: float) -> float:
-        """Returns the p-value for a difference below `value`, as `p_above`."""
-        return self._p(value - self.difference, value - self.resampled)
+    def p_below(self, bound: float) -> float:
+        """Returns the p-value for a contrast below `bound`, as `p_above`."""
+        return self._p(bound - self.value, bound - self.resampled)
 
     def _p(self, excess: float, resampled: np.ndarray) -> float:
         if excess == float("inf"):
@@ -57,63 +53,60 @@ class Interval:
         return min(1.0, 2 * float(max(bootstrap, student)))
 
 
-def difference(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Interval:
-    """Returns the interval of the mean over tasks of `mean of ours - mean of theirs`.
+def contrast(
+    samples: Sequence[Sequence[Sequence[float]]],
+    weights: Sequence[float],
+    over_tasks: Callable = np.mean,
+) -> Interval:
+    """Returns the weighted sum over settings of `over_tasks` of their means over seeds.
 
-    The bootstrap draws tasks and, on each, each method's seeds (percentiles). It would call two
-    equal methods of two seeds each different once in three times. Hence Student's interval for
-    these tasks beside it, with one variance for all methods and tasks.
+    The tasks are those of the claim: only seeds are drawn, by setting and task (percentiles). The
+    bootstrap would call two equal methods of two seeds each different once in three times. Hence
+    Student's interval beside it: each setting has a variance of its own on each task (Welch), and
+    the degrees of freedom are Satterthwaite's. For a median over tasks the standard error is the
+    bootstrap's, enlarged by what drawing from n seeds makes it too small.
 
     Args:
-      ours: [task][seed], a number for each run.
-      theirs: likewise.
+      samples: [task][setting][seed], a number for each run.
+      weights: [setting], 1 and -1 for a difference.
+      over_tasks: `numpy.mean` or `numpy.median`.
 
     Raises:
-      ValueError: there is no task, or a method has less than two seeds on one.
+      ValueError: there is no task, or a setting has less than two seeds on one.
     """
-    if not ours or len(ours) != len(theirs) or min(map(len, [*ours, *theirs])) < 2:
-        raise ValueError("each method needs two or more seeds on each task")
-    samples = [np.asarray(seeds, float) for pair in zip(ours, theirs) for seeds in pair]
-    tasks = np.resize(np.arange(len(ours)), max(2, len(ours)))  # a lone task: drawn for certain
+    if not samples or any(len(task) != len(weights) for task in samples):
+        raise ValueError("each task needs all settings, and there must be a task")
+    cells = [np.asarray(seeds, float) for task in samples for seeds in task]
+    fewest = min(map(len, cells))
+    if fewest < 2:
+        raise ValueError("each setting needs two or more seeds on each task")
+    random = np.random.default_rng(_RANDOM_STATE)
 
-    def mean_over_tasks(*data: np.ndarray, axis: int) -> np.ndarray:
-        *drawn_seeds, drawn_tasks = data
-        means = [seeds.mean(axis) for seeds in drawn_seeds]
-        by_task = np.stack([a - b for a, b in zip(means[::2], means[1::2])], axis=-1)
-        return np.take_along_axis(by_task, drawn_tasks.astype(int), axis=-1).mean(-1)
+    def combined(means: list) -> np.ndarray:
+        by_task = np.reshape(means, (len(samples), len(weights), -1))
+        return np.asarray(weights, float) @ over_tasks(by_task, axis=0)
 
-    bootstrap = stats.bootstrap(
-        (*samples, tasks),
-        mean_over_tasks,
-        axis=-1,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        n_resamples=_RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(_RANDOM_STATE),
-    )
-    bounds = bootstrap.confidence_interval
-    means = [seeds.mean() for seeds in samples]
-    observed = float(np.mean(np.subtract(means[::2], means[1::2])))
-    error, freedom = _student(samples, len(ours))
+    drawn = [
+        cell[random.integers(len(cell), size=(_RESAMPLES, len(cell)))].mean(axis=1)
+        for cell in cells
+    ]
+    resampled = combined(drawn)
+    value = float(combined([cell.mean() for cell in cells])[0])
+    squared = np.tile(np.square(np.divide(weights, len(samples))), len(samples))
+    sizes = np.array([len(cell) for cell in cells])
+    variances = squared * [cell.var(ddof=1) for cell in cells] / sizes
+    error, freedom = float(np.sqrt(variances.sum())), 1.0
+    if error:
+        freedom = float(variances.sum() ** 2 / (variances**2 / (sizes - 1)).sum())
+    if over_tasks is not np.mean:
+        error = float(resampled.std() * np.sqrt(fewest / (fewest - 1)))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return Interval(
-        observed,
-        float(bounds.low),
-        float(bounds.high),
-        observed - reach,
-        observed + reach,
-        bootstrap.bootstrap_distribution,
+        value,
+        min(float(low), value - reach),
+        max(float(high), value + reach),
+        resampled,
         error,
-        freedom,
-    )
-
-
-def _student(samples: list[np.ndarray], num_tasks: int) -> tuple[float, int]:
-    """Returns the standard error of the mean over tasks, and its degrees of freedom."""
-    freedom = sum(len(seeds) - 1 for seeds in samples)
-    variance = sum(((seeds - seeds.mean()) ** 2).sum() for seeds in samples) / freedom
-    return (
-        float(np.sqrt(variance * sum(1 / len(seeds) for seeds in samples))) / num_tasks,
         freedom,
     )

@@ -17,6 +17,9 @@ _SHADED = {
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
+_LISTED = 6
+"""The most tasks without runs that a caption names."""
+
 
 def caption(
     paper: Paper,
@@ -27,6 +30,9 @@ def caption(
 ) -> str:
     """Returns sentences for below a figure, of which these runs and curves are drawn."""
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
+    there = {run.environment for run in runs}
+    tasks = [task_title(name) for name in experiment.environments if name not in there]
+    missing += tasks if len(tasks) <= _LISTED else [f"{len(tasks)} of the tasks"]
     sentences = [
         _parts(experiment),
         _seeds(experiment, runs),
@@ -82,7 +88,8 @@ def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
         return f"One seed each{papers}."
     number = _range(str(min(counts)), str(max(counts)))
     drawn = "shaded" if experiment.x else "error bars"
-    return f"Mean over {number} seeds{papers}; {drawn}: {_SHADED[experiment.band]}."
+    thin = "; thin: one seed" if experiment.x and min(counts) == 1 else ""
+    return f"Mean over {number} seeds{papers}{thin}; {drawn}: {_SHADED[experiment.band]}."
 
 
 def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]) -> str:
@@ -94,27 +101,37 @@ def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[Kept
             else f"the paper does not say; at its scale {experiment.budget}"
         )
         words += f" ({papers})"
-    return "; ".join([words, *_changes(paper, experiment, scale, runs)]) + "."
+    changes = _changes(paper, experiment, scale, runs)
+    if len(changes) == 1:
+        return "; ".join([words, *next(iter(changes.values()))]) + "."
+    agents = [f"{title}: {'; '.join(texts)}." for title, texts in changes.items() if texts]
+    return " ".join([f"{words}.", *agents])
 
 
 def _changes(
     paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]
-) -> list[str]:
-    """Returns the scale's changes, except those that a run overrode."""
+) -> dict[str, list[str]]:
+    """Returns the scale's changes by agent, except those that a run overrode."""
     try:
         listed = paper.scale(scale)
     except UnknownError:  # made by hand: their records have a phrase for their size
-        return list(dict.fromkeys(run.size for run in runs if run.size not in ("", scale)))
+        sizes = dict.fromkeys(run.size for run in runs if run.size not in ("", scale))
+        return {paper.title: list(sizes)}
     drawn = collections.defaultdict(list)
     for run in runs:
         drawn[run.setting, run.environment].append(run)
-    made: dict[str, bool] = {}
+    made: dict[str, dict[str, bool]] = {}
     for planned in experiment.runs:
         kept = drawn[planned.setting, planned.environment]
-        for change in listed.changes_of(planned.program.module, planned.choices) if kept else ():
+        if not kept:
+            continue
+        of_agent = made.setdefault(planned.program.title, {})
+        for change in listed.changes_of(planned.program.module, planned.choices):
             by_all = all(change.matches(run.value_of(change.name)) for run in kept)
-            made[change.text] = made.get(change.text, True) and by_all
-    return [text for text, by_all in made.items() if by_all]
+            of_agent[change.text] = of_agent.get(change.text, True) and by_all
+    return {
+        title: [text for text, by_all in texts.items() if by_all] for title, texts in made.items()
+    }
 
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:

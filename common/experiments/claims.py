@@ -10,9 +10,12 @@ import json
 import pathlib
 from typing import Any, Protocol
 
+import numpy as np
+
 from common.experiments import selection
-from common.experiments.paper import Experiment, Paper
-from common.experiments.runs import KeptRuns
+from common.experiments.paper import Experiment, Paper, Returns
+from common.experiments.runs import KeptRun, KeptRuns
+from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -35,10 +38,28 @@ class Basis(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence in words and numbers."""
+    """A verdict with its evidence.
+
+    Attributes:
+      verdict: the verdict.
+      evidence: in words and numbers.
+      scale: of the runs; "" if no runs decide.
+      coverage: on how many of the claim's tasks.
+      numbers: those that the verdict hangs on, in short.
+    """
 
     verdict: Verdict
     evidence: str
+    scale: str = ""
+    coverage: str = ""
+    numbers: str = ""
+
+    @property
+    def words(self) -> str:
+        """The verdict with the scale that it is about."""
+        if self.verdict is Verdict.OPEN or not self.scale:
+            return str(self.verdict)
+        return f"{self.verdict} at {selection.scale_in_words(self.scale)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +78,27 @@ class Evidence:
     scale: str | None
     reported: Reported
     benchmarks: pathlib.Path
+    _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was read of runs, since many claims are about the same ones."""
+
+    def line(self, run: KeptRun, x: str, y: str, returns: Returns) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the positions and values of `KeptRun.points`, which see."""
+
+        def read() -> tuple[np.ndarray, np.ndarray]:
+            points = run.points(x, y, returns)
+            return points[x].to_numpy(), points[y].to_numpy()
+
+        return self._once(run, (x, y, returns), read)
+
+    def budget(self, run: KeptRun) -> Budget:
+        """Returns `KeptRun.budget`."""
+        return self._once(run, ("budget",), lambda: run.budget)
+
+    def _once(self, run: KeptRun, what: tuple, read: Callable[[], Any]) -> Any:
+        key = (run.paper, run.scale, run.setting, run.environment, run.seed, *what)
+        if key not in self._cache:
+            self._cache[key] = read()
+        return self._cache[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:
         """Returns the scales to look for runs at, in this order."""
@@ -137,3 +179,28 @@ class Check:
         holds, words = self.function(evidence)
         verdicts = {True: Verdict.HOLDS, False: Verdict.FAILS, None: Verdict.OPEN}
         return Finding(verdicts[holds], words)
+
+
+def measured(record: str, name: str, least: float, most: float) -> Check:
+    """Returns a test of a number that a benchmark measured.
+
+    Args:
+      record: results/benchmarks/RECORD.json.
+      name: of the number in it.
+      least: the claim holds from here on.
+      most: up to here.
+    """
+    place = f"{name} in results/benchmarks/{record}.json"
+
+    def find(evidence: Evidence) -> tuple[bool | None, str]:
+        try:
+            listed = evidence.benchmark(record) or ()
+            found = [float(one["value"]) for one in listed if one["name"] == name]
+        except (KeyError, TypeError, ValueError):
+            path = evidence.benchmarks / f"{record}.json"
+            raise UserError(f"{path}: is no list of numbers with name and value") from None
+        if not found:
+            return None, f"No record of it: {place} is missing."
+        return least <= found[0] <= most, f"{found[0]:.3g} ({place})."
+
+    return Check(find, f"{place} is from {least:g} to {most:g}", Basis.BENCHMARK)

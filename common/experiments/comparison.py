@@ -1,28 +1,32 @@
 """Tests of claims that one method is better than, as good as, or no worse than another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import math
 
-import pandas
+import numpy as np
 
-from common.experiments import holm, pairs, selection
+from common.experiments import bootstrap, contrasts, robust, selection
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.captions import capital
+from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.pairs import Measure, Pair
-from common.experiments.paper import Experiment, Paper
+from common.experiments.contrasts import Cell, Contrast, Measure, Unit
+from common.experiments.lacking import lacking, planned_budget, seeds_of
+from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
 from common.experiments.scales import PAPER
-from common.experiments.shares import Share
+from common.experiments.shares import MOST, Share, partial_conjunction
 from common.reporting.budget import Budget
 
 _INFINITE = math.inf
+_TIME = "wall_seconds"
+_Cells = Mapping[str, Cell | None]
+"""The cells of a contrast by task, None where it cannot be compared."""
 
 
 class Expected(enum.Enum):
-    """The claimed relation of a pair: an interval for (first - second), in units of the margin."""
+    """The claimed relation: an interval for (first - second), in units of the margin."""
 
     AHEAD = (0, _INFINITE)
     CLEARLY_AHEAD = (1, _INFINITE)
@@ -31,284 +35,398 @@ class Expected(enum.Enum):
     NOT_BEHIND = (-1, _INFINITE)
 
     @property
-    def is_lead(self) -> bool:
-        """True if it is a lead; without one, any two methods agree before they learn."""
-        return self in (Expected.AHEAD, Expected.CLEARLY_AHEAD)
-
-
-def largest_fall(values: pandas.Series) -> float:
-    """Returns how far a run falls at most below its best value before: its instability."""
-    return float((values.cummax() - values).max())
-
-
-def throughout(values: pandas.Series) -> float:
-    """Returns the mean over a whole run, which is larger the sooner the run is good."""
-    return float(values.mean())
+    def lead(self) -> float:
+        """The lead that counts while a method still learns, in units of the margin."""
+        return max(abs(bound) for bound in self.value if bound != _INFINITE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A test of pairs of settings, over tasks and seeds, at the time that both reach on a task.
+    """A test of pairs of settings, over tasks and seeds, at the budget that both reach on a task.
 
-    The claim holds if all pairs were tested and hold; it fails if one of them fails. Only runs of
-    one scale and one budget are compared, and only tasks that one of both learns. At the paper's
-    scale a run that is longer than the experiment counts up to the experiment's end.
+    The tasks are fixed in advance: those of the claim that the experiment has at the scale of the
+    runs. `rule` says what is computed.
 
     Attributes:
-      pairs: (first, second).
+      pairs: (first, second), or another contrast between settings.
       expected: their claimed relation.
       environments: the tasks; the experiment's if empty.
       measure: of a run.
       measured: the measure in words.
       share: the part of the tasks on which it must hold, each tested by itself; None: it must hold
-        in their mean.
+        in their mean, or their median on Atari.
       margin: a part of the scale.
+      clock: column along which runs are compared; "": by the kind of their budget. With
+        "wall_seconds" the claim is about time, so only runs limited in minutes count.
+      at: fields to replace at a scale, by its name.
     """
 
-    pairs: tuple[tuple[str, str], ...]
+    pairs: tuple[tuple[str, str] | Contrast, ...]
     expected: Expected = Expected.AHEAD
     environments: tuple[str, ...] = ()
     measure: Measure = selection.final
     measured: str = "final returns"
     share: Share | None = None
-    margin: float = pairs.MARGIN
+    margin: float = contrasts.MARGIN
+    clock: str = ""
+    at: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
     basis = Basis.RUNS
+
+    def at_scale(self, scale: str) -> "Comparison":
+        """Returns the test with what `at` replaces at a scale."""
+        return dataclasses.replace(self, **{**self.at.get(scale, {}), "at": {}})
+
+    def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
+        """Returns the claim's tasks at a scale: those that the experiment has for its settings."""
+        runs = experiment.at(scale).runs
+        runs = [run for run in runs if run.setting in self.settings] or runs
+        there = dict.fromkeys(run.environment for run in runs)
+        return tuple(one for one in there if one in (self.environments or there))
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The pairs, each as a contrast."""
+        return tuple(
+            one if isinstance(one, Contrast) else contrasts.difference(*one) for one in self.pairs
+        )
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings that the test needs."""
+        return tuple(dict.fromkeys(name for one in self.contrasts for name in one.weights))
 
     @property
     def rule(self) -> str:
         """Implements `claims.Test`."""
-        over = f", on {self.share.words}" if self.share else ", mean over tasks"
-        late = (
-            ", and both methods have levelled off"
-            if self.expected.is_lead
-            else "; either only once both methods have levelled off"
-        )
-        words = (
-            f"difference of {self.measured}{over}: holds if it surely lies {self._range()}, "
-            f"does not if it surely lies elsewhere{late}"
+        words = f"{self.contrasts[0].words} of {self.measured}"
+        words += f", on {self.share.words}" if self.share else ", over all tasks together"
+        words += f": holds if it surely lies {self._range()}, does not if it surely lies elsewhere"
+        lead = self.expected.lead * self.margin
+        words += (
+            "; while one of the methods still learns, only a lead of more than "
+            f"{_percent(lead)} counts, of whichever is ahead"
+            if lead or self.expected is not Expected.AHEAD
+            else "; a lead counts, of whichever is ahead, also while they still learn"
         )
         if len(self.pairs) > 1:
-            words += "; all pairs must be tested and hold, one that does not is enough"
-        if self.share or len(self.pairs) > 1:
-            tests = "pairs and tasks" if self.share else "pairs"
-            words += f"; p-values are corrected by Holm's method for all {tests} that were tested"
+            also = " on a task" * bool(self.share)
+            words += f"; all pairs must hold{also}, one that does not is enough"
         return words
 
     def _range(self) -> str:
         low, high = (
-            f"{abs(bound) * self.margin:.0%} of the scale" if bound else "0"
+            _percent(abs(bound) * self.margin) if bound != _INFINITE else ""
             for bound in self.expected.value
         )
         return {
-            Expected.LEVEL: f"within {high}",
+            Expected.LEVEL: f"within plus and minus {high}",
             Expected.NOT_BEHIND: f"above minus {low}",
             Expected.SLIGHTLY_AHEAD: f"between {low} and {high}",
         }.get(self.expected, f"above {low}")
 
-    def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
+    def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """Implements `claims.Test`."""
-        found = None
-        for scale in evidence.scales(paper):
-            compared = self._at_scale(paper, experiment, evidence, scale)
-            if compared.tested:
-                found = compared
-                break
-            if found is None and (compared.shown or compared.unequal):
-                found = compared
-        if found is None:
-            settings = dict.fromkeys(setting for pair in self.pairs for setting in pair)
-            return Finding(Verdict.OPEN, nothing(paper, experiment, settings))
-        return self._conclude(experiment, found)
-
-    def _at_scale(self, paper, experiment, evidence, scale) -> "_Compared":
-        """Compares the runs of the budget with which most is tested; of several, the largest."""
-        settings = {setting for pair in self.pairs for setting in pair}
-        environments = self.environments or experiment.environments
-        runs = [
-            run
-            for run in evidence.kept.of(paper.name, scale)
-            if run.has_ended and run.setting in settings and run.environment in environments
-        ]
-        is_papers = scale == PAPER.name
-        budgets = [
-            experiment.budget if is_papers and run.budget.covers(experiment.budget) else run.budget
-            for run in runs
-        ]
         found = [
-            self._compare(experiment, evidence, scale, budget, list(zip(runs, budgets)))
-            for budget in dict.fromkeys(budgets)
+            _Judgement(self.at_scale(scale), paper, experiment, evidence, scale)
+            for scale in evidence.scales(paper)
         ]
-        return max(found, key=lambda one: one.size, default=_Compared(scale, Budget(), 0, ()))
+        decided = [one for one in found if one.verdict is not Verdict.OPEN]
+        if decided:
+            first, *others = decided
+            return first.finding("".join(f" At {one.where}: {one.verdict}." for one in others))
+        best = max(found, key=lambda one: one.size, default=None)
 
-    def _compare(self, experiment, evidence, scale, budget, budgeted) -> "_Compared":
-        environments = self.environments or experiment.environments
-        of_budget = [run for run, its in budgeted if its == budget]
-        lines = pairs.lines_of(
-            of_budget, selection.clock(experiment), experiment.y, experiment.returns
-        )
-        is_atari = any(task.startswith("atari:") for task in environments)
-        human = evidence.reported.atari_scores() if is_atari else None
-        groups = [[task] for task in environments] if self.share else [environments]
-        return _Compared(
-            scale,
-            budget,
-            self._unequal(budget, budgeted),
-            tuple(
-                tuple(
-                    pairs.compare(*pair, tasks, lines, experiment.y, self.measure, human)
-                    for tasks in groups
-                )
-                for pair in self.pairs
-            ),
-        )
+        def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
+            own = self.at_scale(scale)
+            budget = planned_budget(paper, experiment, scale)
+            can_decide = self.clock != _TIME or budget.minutes is not None
+            return own.settings, own.tasks(experiment, scale) if can_decide else ()
 
-    def _unequal(self, budget: Budget, budgeted: Sequence[tuple[KeptRun, Budget]]) -> int:
-        """Counts runs of other budgets, of tasks that both settings of a pair were run on."""
-        there = {(run.setting, run.environment) for run, _ in budgeted}
-        return sum(
-            its != budget
-            and any(
-                run.setting in pair and all((one, run.environment) in there for one in pair)
-                for pair in self.pairs
-            )
-            for run, its in budgeted
-        )
-
-    def _conclude(self, experiment: Experiment, compared: "_Compared") -> Finding:
-        environments = self.environments or experiment.environments
-        tested = compared.tested
-        sides = zip(*map(self._p_values, tested))
-        corrected = list(zip(*map(holm.corrected, sides)))
-        answers = {id(one): self._answer(one, *both) for one, both in zip(tested, corrected)}
-        p_values = {
-            id(one): f" (p = {min(both):.2g} after Holm)" for one, both in zip(tested, corrected)
-        }
-        num_tests = len(environments) if self.share else 1
-        needed = self.share.least(num_tests) if self.share else 1
-        x, by_pair, words = selection.clock(experiment), [], []
-        for group in compared.by_pair:
-            found = [answers.get(id(one)) for one in group]
-            held, failed = found.count(True), found.count(False)
-            by_pair.append(
-                True if held >= needed else False if failed > num_tests - needed else None
-            )
-            shown = [one for one in group if one in compared.shown]
-            # A lone test needs no p-value, since it has intervals.
-            words += [
-                one.words(x) + (p_values.get(id(one), "") if len(tested) > 1 else "")
-                for one in shown
-            ]
-            if shown and self.share:
-                words.append(f"holds on {held}, does not on {failed} of {num_tests} tasks")
-        verdict = (
-            Verdict.FAILS if False in by_pair else Verdict.HOLDS if all(by_pair) else Verdict.OPEN
-        )
-        if verdict is Verdict.OPEN:
-            words.append(self._why_open(compared, answers))
-        tasks = {task.environment for one in compared.shown for task in one.tasks or one.unlearnt}
-        coverage = f"{len(tasks)} of {len(environments)} tasks"
-        if len(self.pairs) > 1:
-            there = {(one.first, one.second) for one in compared.shown}
-            coverage += f", {len(there)} of {len(self.pairs)} pairs"
-        return Finding(
-            verdict,
-            f"{'; '.join(words)}. {selection.scale_in_words(compared.scale)}, "
-            f"{compared.budget} a run: {coverage}{compared.left_out}.",
-        )
-
-    def _p_values(self, pair: Pair) -> tuple[float, float]:
-        """Returns the p-values for the difference to lie within the expected range, and outside."""
-        low, high = (
-            bound * self.margin * pair.unit.largest if bound else 0.0
-            for bound in self.expected.value
-        )
-        one = pair.interval
-        return (max(one.p_above(low), one.p_below(high)), min(one.p_below(low), one.p_above(high)))
-
-    def _answer(self, pair: Pair, within: float, outside: float) -> bool | None:
-        """Returns whether a pair with these p-values holds; None: not sure."""
-        is_late = not pair.is_learning
-        if within < 1 - CONFIDENCE and (is_late or self.expected.is_lead):
-            return True
-        return False if outside < 1 - CONFIDENCE and is_late else None
-
-    def _why_open(self, compared: "_Compared", answers: dict[int, bool | None]) -> str:
-        if not compared.shown:
-            return "Runs of different budgets are not compared"
-        if not answers and any(one.unlearnt for one in compared.shown):
-            return "too short: a difference counts where one of them learns, with two seeds of each"
-        if not answers:
-            return "too few seeds: two of each are needed"
-        if None not in answers.values():
-            missing = sum(not any(one.interval for one in group) for group in compared.by_pair)
-            return (
-                f"{missing} of {len(self.pairs)} pairs were not tested"
-                if missing
-                else "too few tasks were tested"
-            )
-        if any(answers[id(pair)] is None and pair.is_learning for pair in compared.tested):
-            return "too short: one of them is still learning"
-        return "too few seeds to be sure"
+        needs = lacking(paper, experiment, evidence, needed_at)
+        if best is None or not any(best.size):
+            return Finding(Verdict.OPEN, needs)
+        return best.finding(f" {needs}" * bool(needs))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Compared:
-    """The comparison of runs of one scale and one budget.
+class _Judgement:
+    """The verdict at a scale.
+
+    Args:
+      test: with what it replaces at the scale.
+      paper: of the claim.
+      experiment: of the claim.
+      evidence: to decide by.
+      scale: of the runs.
 
     Attributes:
-      scale: of the runs.
-      budget: of the runs.
-      unequal: number of runs of other budgets, which are left out.
-      by_pair: the comparisons of each pair.
+      verdict: the verdict.
+      size: the amount of evidence, to compare by; zeros without runs to show.
+      where: the scale in words.
     """
 
-    scale: str
-    budget: Budget
-    unequal: int
-    by_pair: tuple[tuple[Pair, ...], ...]
+    verdict: Verdict
+    size: tuple[int, int]
 
-    @property
-    def tested(self) -> list[Pair]:
-        return [one for group in self.by_pair for one in group if one.interval]
+    def __init__(
+        self, test: Comparison, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str
+    ):
+        self._test, self._scale = test, scale
+        self.where = selection.scale_in_words(scale)
+        self._tasks = test.tasks(experiment, scale)
+        self._needed = seeds_of(experiment, scale)
+        self._human = (
+            evidence.reported.atari_scores()
+            if any(task.startswith("atari:") for task in self._tasks)
+            else None
+        )
+        runs: dict[tuple[str, str], list[KeptRun]] = {}
+        for run in evidence.kept.of(paper.name, scale):
+            if run.setting in test.settings and run.environment in self._tasks and run.has_ended:
+                # A claim about time is not decided by runs that end after a number of steps.
+                if test.clock != _TIME or evidence.budget(run).minutes is not None:
+                    runs.setdefault((run.setting, run.environment), []).append(run)
+        is_declared = scale in (PAPER.name, *experiment.substitutes)
+        declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
-    @property
-    def shown(self) -> list[Pair]:
-        """The tested pairs; if there are none, all with tasks."""
-        return self.tested or [
-            one for group in self.by_pair for one in group if one.tasks or one.unlearnt
+        self._cells: list[_Cells] = [
+            {
+                task: contrasts.compare(
+                    task,
+                    [runs.get((setting, task), []) for setting in contrast.weights],
+                    experiment,
+                    declared,
+                    self._needed,
+                    test.clock,
+                    test.measure,
+                    evidence,
+                    self._human,
+                )
+                for task in self._tasks
+            }
+            for contrast in test.contrasts
+        ]
+        self._of_cells: dict[int, bootstrap.Interval] = {}
+        self._is_of_returns = experiment.y == EPISODE_RETURN and test.measure is selection.final
+        self._intervals = [self._interval_of(*one) for one in zip(test.contrasts, self._cells)]
+        self.verdict = self._decide()
+        there = [cell for cells in self._cells for cell in cells.values() if cell]
+        self.size = (sum(map(self._is_complete, there)), len(there))
+
+    def _is_complete(self, cell: Cell | None) -> bool:
+        return cell is not None and cell.seeds >= self._needed
+
+    def _of_cell(self, contrast: Contrast, cell: Cell) -> bootstrap.Interval:
+        """Returns the interval on a task."""
+        if id(cell) not in self._of_cells:
+            self._of_cells[id(cell)] = _interval(contrast, [cell])
+        return self._of_cells[id(cell)]
+
+    def _interval_of(self, contrast: Contrast, cells: _Cells) -> bootstrap.Interval | None:
+        """Returns the interval over tasks, of those that a method learns."""
+        learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
+        return _interval(contrast, learnt) if learnt else None
+
+    def _decide(self) -> Verdict:
+        by_pair = [
+            self._each(*one) if self._test.share else [self._together(*one)]
+            for one in zip(self._test.contrasts, self._cells, self._intervals)
+        ]
+        # On a task all pairs must hold (the largest p-value), and one that does not is enough.
+        self._p_values = [
+            (
+                max(hold for hold, _ in of_task),
+                partial_conjunction([fail for _, fail in of_task], 1),
+            )
+            for of_task in zip(*by_pair)
+        ]
+        if not self._p_values:
+            return Verdict.OPEN
+        num = len(self._p_values)
+        least = self._test.share.least(num) if self._test.share else 1
+        holds = partial_conjunction([hold for hold, _ in self._p_values], least)
+        fails = partial_conjunction([fail for _, fail in self._p_values], num - least + 1)
+        if holds < 1 - CONFIDENCE:
+            return Verdict.HOLDS
+        return Verdict.FAILS if fails < 1 - CONFIDENCE else Verdict.OPEN
+
+    def _each(self, contrast, cells: _Cells, _) -> list[tuple[float, float]]:
+        """Returns the p-values of a pair on each task, to hold and not to."""
+        return [
+            self._p(self._of_cell(contrast, cell), cell.unit, cell.is_learning)
+            if self._is_complete(cell) and cell.has_learnt
+            else (1.0, 1.0)
+            for cell in cells.values()
         ]
 
-    @property
-    def left_out(self) -> str:
-        """The number of runs of other budgets, in words."""
-        runs = "run of another budget is" if self.unequal == 1 else "runs of other budgets are"
-        return f"; {self.unequal} {runs} left out" if self.unequal else ""
+    def _together(self, _, cells: _Cells, interval) -> tuple[float, float]:
+        """Returns the p-values of a pair over all tasks together."""
+        learnt = [cell for cell in cells.values() if cell and cell.has_learnt]
+        is_enough = all(map(self._is_complete, cells.values()))
+        if not is_enough or len(learnt) < MOST.least(len(cells)):
+            return 1.0, 1.0
+        gain = float(np.mean([cell.gain for cell in learnt]))
+        return self._p(interval, learnt[0].unit, gain > learnt[0].unit.margin)
 
-    @property
-    def size(self) -> tuple:
-        """The amount of evidence, to compare by."""
-        return (
-            sum(len(one.tasks) for one in self.tested),
-            len(self.shown),
-            *(limit or 0 for limit in dataclasses.astuple(self.budget)),
+    def _p(
+        self, interval: bootstrap.Interval, unit: Unit, is_learning: bool
+    ) -> tuple[float, float]:
+        """Returns the p-values for the contrast to lie within the expected range, and elsewhere."""
+        margin, expected = self._test.margin * unit.largest, self._test.expected
+        low, high = (bound * margin if bound else 0.0 for bound in expected.value)
+        if is_learning:
+            ahead = interval.p_above(expected.lead * margin)
+            behind = interval.p_below(-expected.lead * margin)
+            return (ahead, behind) if high == _INFINITE else (1.0, min(ahead, behind))
+        within = max(interval.p_above(low), interval.p_below(high))
+        return within, min(interval.p_below(low), interval.p_above(high))
+
+    def finding(self, more: str) -> Finding:
+        """Returns the verdict with its evidence, which ends with `more`."""
+        shown = [cell for cells in self._cells for cell in cells.values() if cell]
+        lengths = list(dict.fromkeys(cell.length for cell in shown))
+        seeds = [cell.seeds for cell in shown]
+        words = [
+            f"{contrast.name}{self._over_tasks(cells, interval)}: "
+            + ", ".join(
+                cell.words(contrast, self._needed)
+                + (f" ({_signed(self._of_cell(contrast, cell), cell.unit)})" if each else "")
+                for cell in cells.values()
+                if cell
+                for each in [self._test.share and cell.has_learnt and cell.seeds >= 2]
+            )
+            for contrast, cells, interval in zip(self._test.contrasts, self._cells, self._intervals)
+            if any(cells.values())
+        ]
+        if self.verdict is Verdict.OPEN:
+            words.append(self._why_open())
+        length = " or ".join(lengths) if len(lengths) <= 3 else "runs of several lengths"
+        return Finding(
+            self.verdict,
+            f"{'; '.join(words)}. At {self.where}, {_numbers(seeds, 'seed')} after {length}: "
+            f"{self._coverage()}.{more}",
+            self._scale,
+            self._coverage(),
+            self._summary(),
         )
 
+    def _over_tasks(self, cells: _Cells, interval: bootstrap.Interval | None) -> str:
+        """Returns the interval over tasks in words, with what a few outlying runs do not move."""
+        learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
+        if interval is None or self._test.share:
+            return ""
+        words = f" {_signed(interval, learnt[0].unit)}"
+        if self._is_of_returns and all(len(cell.samples) == 2 for cell in learnt):
+            first, second = ([cell.samples[side] for cell in learnt] for side in (0, 1))
+            scores = [robust.interquartile_mean(side) for side in (first, second)]
+            better = robust.probability_of_improvement(first, second)
+            words += (
+                f", interquartile means {scores[0]:.4g} - {scores[1]:.4g}, "
+                f"a run of the first is better in {better:.0%} of pairs"
+            )
+        return words
 
-def nothing(paper: Paper, experiment: Experiment, settings: Sequence[str] = ()) -> str:
-    """Returns the evidence of an experiment without runs: the commands that make them.
+    def _coverage(self) -> str:
+        """Returns on how many tasks the verdict is."""
+        num = len(self._tasks)
+        of_task = [[cells[task] for cells in self._cells] for task in self._tasks]
+        unlearnt = sum(all(cell and not cell.has_learnt for cell in cells) for cells in of_task)
+        sure = 1 - CONFIDENCE
+        if self._test.share:
+            held = sum(hold < sure for hold, _ in self._p_values)
+            failed = sum(fail < sure for _, fail in self._p_values)
+            words = f"holds on {held} of {num} {_tasks(num)}" + f", does not on {failed}" * bool(
+                failed
+            )
+        else:
+            complete = sum(all(map(self._is_complete, cells)) for cells in of_task)
+            if self.verdict is Verdict.FAILS:  # one pair is enough
+                complete = num
+            words = f"{complete} of {num} {_tasks(num)} together"
+            if self._human is not None:
+                words = f"median over {complete} of {num} games"
+        pairs = sum(any(cells.values()) for cells in self._cells)
+        if pairs < len(self._cells):
+            words += f", {pairs} of {len(self._cells)} pairs"
+        return words + f"; on {unlearnt} none learns, which is no evidence" * bool(unlearnt)
 
-    Those of the needed `settings` that it lacks are in other experiments of the paper.
-    """
-    obstacle = paper.obstacle(experiment)
-    if obstacle:
-        return f"{capital(obstacle)}."
-    needed = [experiment]
-    for setting in settings:
-        if not any(setting in one.settings for one in needed):
-            needed += [one for one in paper.experiments if setting in one.settings][:1]
-    commands = []
-    for one in needed:
-        kind, _, number = one.name.partition(" ")
-        commands.append(f"python -m binaries.experiment --paper={paper.name} --{kind}={number}")
-    return f"No runs: {'; '.join(commands)}."
+    def _summary(self) -> str:
+        """Returns the numbers that the verdict hangs on."""
+        if not self._test.share:
+            return "; ".join(
+                f"{contrast.name} {_signed(interval, _unit(cells))}"
+                for contrast, cells, interval in zip(
+                    self._test.contrasts, self._cells, self._intervals
+                )
+                if interval
+            )
+        found = [
+            (*self._p(interval, cell.unit, cell.is_learning), contrast, cell, interval)
+            for contrast, cells in zip(self._test.contrasts, self._cells)
+            for cell in cells.values()
+            if cell and cell.has_learnt and cell.seeds >= 2
+            for interval in [self._of_cell(contrast, cell)]
+        ]
+        if not found:
+            return ""
+        is_failure = self.verdict is Verdict.FAILS
+        *_, contrast, cell, interval = (
+            min(found, key=lambda one: one[1]) if is_failure else max(found, key=lambda one: one[0])
+        )
+        of = f" of {len(found)}" * (len(found) > 1)
+        return (
+            f"the {'surest' if is_failure else 'least sure'}{of}: {contrast.name} on "
+            f"{task_title(cell.environment)} {_signed(interval, cell.unit)}"
+        )
+
+    def _why_open(self) -> str:
+        if not self._tasks:
+            return "no task of the claim at this scale"
+        cells = [cell for cells in self._cells for cell in cells.values()]
+        if not any(cells):
+            return "nothing to compare"
+        missing = sum(not self._is_complete(cell) for cell in cells)
+        if missing and not (self._test.share and missing < len(cells)):
+            return (
+                f"{len(cells) - missing} of {len(cells)} comparisons have the {self._needed} seeds "
+                "of each method"
+            )
+        there = [cell for cell in cells if cell]
+        if sum(cell.has_learnt for cell in there) < MOST.least(len(cells)):
+            return "too short: on half of the tasks or more none learns"
+        if any(cell.has_learnt and cell.is_learning for cell in there):
+            return "not sure: some still learn, or the seeds differ too much"
+        return "not sure with so many seeds"
+
+
+def _interval(contrast: Contrast, cells: Sequence[Cell]) -> bootstrap.Interval:
+    over_tasks: Callable = np.median if cells[0].unit.is_human else np.mean
+    return bootstrap.contrast(
+        [cell.samples for cell in cells], tuple(contrast.weights.values()), over_tasks
+    )
+
+
+def _unit(cells: _Cells) -> Unit:
+    return next(cell.unit for cell in cells.values() if cell and cell.has_learnt)
+
+
+def _percent(part: float) -> str:
+    return f"{part:.0%} of the scale" if part else "0"
+
+
+def _signed(interval: bootstrap.Interval, unit: Unit) -> str:
+    value, low, high = (
+        f"{one:+,.0f}" if abs(one) >= 99.5 else f"{one:+.2g}"
+        for one in (interval.value, interval.low, interval.high)
+    )
+    return f"{value}{unit.name} ({low} to {high})"
+
+
+def _tasks(num: int) -> str:
+    return "task" if num == 1 else "tasks"
+
+
+def _numbers(found: Iterable[int], name: str) -> str:
+    low, high = min(found), max(found)
+    number = f"{high}" if low == high else f"{low} to {high}"
+    return f"{number} {name}{'' if high == 1 else 's'}"

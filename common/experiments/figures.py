@@ -25,6 +25,9 @@ Lines = Mapping[tuple[str, str, int], pandas.Series]
 Looks = Mapping[str, tuple[str, palette.Style]]
 """{setting: (label, style)}, in the order of the legend."""
 
+References = tuple[tuple[float, str], ...]
+"""Reported numbers with their labels, drawn as lines."""
+
 _GRID_POINTS = 200
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this part of it."""
@@ -97,6 +100,7 @@ def draw(
     experiment, reported = experiment.at(scale), Reported()
     parts = [(part, _lines(part, runs, reported)) for part in experiment.divided()]
     having = {key[1] for _, lines in parts for key in lines}
+    shown = {key[0] for _, lines in parts for key in lines}
     if not having:
         raise NothingToDraw(
             f"no run of {experiment.name} at the scale {scale} has anything to draw"
@@ -122,8 +126,8 @@ def draw(
         references = _references(paper, part, reported)
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
         if part.over_tasks is OverTasks.APART:
-            names = part.environments
-        grid = tuple(_panel(lines, name, looks, part.band, references) for name in names)
+            names = tuple(name for name in part.environments if name in shown)
+        grid = tuple(_panel(lines, name, looks, part, references, reported) for name in names)
         drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, title, words, path)
 
@@ -186,16 +190,34 @@ def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tup
     return values.min(axis=0), values.max(axis=0)
 
 
-def _panel(lines: Lines, name: str, looks: Looks, band: Band, references) -> panels.Panel:
+def _panel(
+    lines: Lines,
+    name: str,
+    looks: Looks,
+    part: Experiment,
+    references: References,
+    reported: Reported,
+) -> panels.Panel:
     curves = []
     for setting, (label, style) in looks.items():
         seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
         if seeds:
             grid, values = _on_grid(seeds)
             middle = values.mean(axis=0)
-            curves.append(panels.Curve(label, style, grid, middle, *_band(values, band)))
+            curves.append(panels.Curve(label, style, grid, middle, *_band(values, part.band)))
     end = max((line.index[-1] for key, line in lines.items() if key[0] == name), default=None)
-    return panels.Panel(task_title(name), tuple(curves), end, references if curves else ())
+    limits = None
+    if part.is_of_returns and name.startswith("control:"):
+        limits = _CONTROL_SUITE_LIMITS
+    elif part.is_of_returns and name.startswith("atari:"):
+        references = (*references, *_atari_references(name, reported))
+    return panels.Panel(task_title(name), tuple(curves), end, references if curves else (), limits)
+
+
+def _atari_references(game: str, reported: Reported) -> References:
+    """Returns the scores of a human and of random play."""
+    scores = reported.atari_scores().loc[game.removeprefix("atari:")]
+    return (scores["human"], "a human"), (scores["random"], "random play")
 
 
 def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.Bar]:
@@ -209,9 +231,7 @@ def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.
     return drawn
 
 
-def _references(
-    paper: Paper, experiment: Experiment, reported: Reported
-) -> tuple[tuple[float, str], ...]:
+def _references(paper: Paper, experiment: Experiment, reported: Reported) -> References:
     """Returns the reported numbers as (value, label), the largest first."""
     values = (
         (reported.number(paper.name, one.source, one.row, one.column), one.label)
@@ -228,9 +248,7 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
     limit = None if experiment.name == ALL_RUNS else ours
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
         limit = max(papers, ours or 0)
-    in_suite = all(one.startswith("control:") for one in experiment.environments)
-    y_limits = _CONTROL_SUITE_LIMITS if in_suite and experiment.is_of_returns else None
-    return panels.Axes(experiment.x, limit, _y_label(experiment), y_limits)
+    return panels.Axes(experiment.x, limit, _y_label(experiment))
 
 
 def papers_limit(experiment: Experiment) -> float | None:

@@ -11,8 +11,9 @@ from common.experiments import selection
 from common.experiments.atari_scores import Final, finals
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.comparison import nothing
+from common.experiments.lacking import lacking
 from common.experiments.paper import Experiment, Paper
+from common.experiments.scales import PAPER
 
 _MARGIN = 0.05
 _RANDOM_STATE = 0
@@ -37,9 +38,10 @@ class MedianReached:
     percent: float = 1.0
 
     rule = (
-        "over all games of the paper, with two seeds of each, the 95 % bootstrap interval over "
-        f"seeds of our median: holds if all of it is at {1 - _MARGIN:.0%} of the paper's or "
-        "above, does not if all of it is below after runs as long as the paper's"
+        "at the paper's scale, over all its games, with two seeds of each, the 95 % bootstrap "
+        "interval over seeds of our median: holds if all of it is at "
+        f"{1 - _MARGIN:.0%} of the paper's or above, does not if all of it is below after runs as "
+        "long as the paper's"
     )
     basis = Basis.RUNS
 
@@ -49,21 +51,26 @@ class MedianReached:
             paper.name, self.source, self.row, self.column
         )
         games = {name.removeprefix("atari:") for name in experiment.environments}
-        found = [
-            (scale, finals(evidence.kept.of(paper.name, scale), self.setting, experiment.returns))
-            for scale in evidence.scales(paper)
-        ]
-        found = [(scale, ours) for scale, ours in found if ours]
-        if not found:
-            return Finding(Verdict.OPEN, nothing(paper, experiment))
-        scale, ours = max(found, key=lambda one: len(one[1]))
-        at_scale = selection.scale_in_words(scale)
+        needs = lacking(
+            paper,
+            experiment,
+            evidence,
+            lambda scale: ([self.setting], experiment.environments),
+            [PAPER.name],
+        )
+        # Other scales have other games, or fewer frames: their medians are not the paper's.
+        if evidence.scale not in (None, PAPER.name):
+            return Finding(Verdict.OPEN, f"Only runs at the paper's scale count. {needs}")
+        kept = evidence.kept.of(paper.name, PAPER.name)
+        ours = finals(kept, self.setting, experiment.returns)
+        if not ours:
+            return Finding(Verdict.OPEN, needs)
         enough = {game for game in games if len(ours.get(game, ())) >= 2}
         if enough != games:
             return Finding(
                 Verdict.OPEN,
                 f"Runs of {len(games & set(ours))} of {len(games)} games, "
-                f"two seeds or more of {len(enough)}. {at_scale}.",
+                f"two seeds or more of {len(enough)}. {needs}",
             )
         human = evidence.reported.atari_scores()
         by_game = [_percent(game, ours[game], human) for game in sorted(games)]
@@ -78,15 +85,15 @@ class MedianReached:
             rng=np.random.default_rng(_RANDOM_STATE),
         ).confidence_interval
         words = (
-            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's "
-            f"{reported:.0f} %. {at_scale}."
+            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's {reported:.0f} %."
         )
+        coverage, scale = f"median over {len(games)} of {len(games)} games", PAPER.name
         least = (1 - _MARGIN) * reported
         if low >= least:
-            return Finding(Verdict.HOLDS, words)
+            return Finding(Verdict.HOLDS, words, scale, coverage, words)
         is_whole = all(one.budget.covers(experiment.budget) for game in games for one in ours[game])
         if high < least and is_whole:
-            return Finding(Verdict.FAILS, words)
+            return Finding(Verdict.FAILS, words, scale, coverage, words)
         shorter = "" if is_whole else f" Not all runs had the paper's {experiment.budget}."
         return Finding(Verdict.OPEN, words + shorter)
 

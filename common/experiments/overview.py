@@ -1,6 +1,8 @@
-"""The overview in results/README.md: what has been reproduced so far, in two tables."""
+"""The overview in results/README.md: what has been reproduced so far, in tables and pictures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
 import pathlib
 
 import pandas
@@ -34,11 +36,12 @@ def text(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: R
     """
     rows = [_row(paper, kept, findings[paper.name], numbers) for paper in papers]
     total = pandas.DataFrame(rows).set_index("paper")
-    experiments = [row for paper in papers for row in _experiments(paper, kept)]
+    drawn = [one for paper in papers for one in _drawn(paper, kept)]
     parts = [total.to_markdown(disable_numparse=True), _EXPLANATION]
-    if experiments:
-        done = pandas.DataFrame(experiments).set_index("figure")
+    if drawn:
+        done = pandas.DataFrame([one.row for one in drawn]).set_index("figure")
         parts.append(done.to_markdown(disable_numparse=True))
+        parts += [one.picture for one in drawn]
     return "\n\n".join(parts)
 
 
@@ -60,9 +63,9 @@ def renew(file: pathlib.Path, overview: str) -> None:
 
 _EXPLANATION = """\
 A figure is begun if there are runs of some of its curves; a table has ours if it has numbers of our
-runs. Claims: how many hold / do not hold / are not yet decided, by what decides them. A claim that
-the paper's own numbers decide says nothing about this code. The evidence for each verdict, and its
-rule: [tables/claims.md](tables/claims.md).
+runs. Claims: how many hold / do not hold / are not yet decided, by what decides them, with the
+scales of the runs. A claim that the paper's own numbers decide says nothing about this code. The
+evidence for each verdict, and its rule: [tables/claims.md](tables/claims.md).
 Compute is the time of the runs, each alone on a machine, and that time multiplied by its cores."""
 
 
@@ -84,13 +87,21 @@ def _row(
         ]
         for basis in Basis
     }
+    scales = collections.Counter(
+        finding.scale
+        for claim, finding in findings
+        if claim.test.basis is Basis.RUNS and finding.verdict is not Verdict.OPEN
+    )
+    at = {Basis.RUNS: "".join(f", {number} at {name}" for name, number in scales.items())}
     core_hours = sum(_hours([run]) * run.cores for run in runs)
     return {
         "paper": paper.title,
         "figures begun": f"{len(drawn)} of {len(drawable)}",
         "tables with ours": f"{len(ours)} of {len(of_tables)}" if of_tables else "-",
         **{
-            f"claims by {basis}": " / ".join(map(str, count)) if sum(count) else "-"
+            f"claims by {basis}": " / ".join(map(str, count)) + at.get(basis, "")
+            if sum(count)
+            else "-"
             for basis, count in counts.items()
         },
         "runs": str(len(runs)),
@@ -109,26 +120,59 @@ def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Rep
     )
 
 
-def _experiments(paper: Paper, kept: KeptRuns) -> list[dict[str, str]]:
-    """Returns a row for each figure and scale with runs."""
-    rows = []
+@dataclasses.dataclass(frozen=True)
+class _Drawn:
+    """A figure of a scale with runs.
+
+    Attributes:
+      paper: of the figure.
+      experiment: at the scale.
+      scale: name of the scale.
+      runs: that it shows.
+    """
+
+    paper: Paper
+    experiment: Experiment
+    scale: str
+    runs: Sequence[KeptRun]
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The figure's row in the table."""
+        curves = {(run.setting, run.environment) for run in self.runs}
+        listed = {(run.setting, run.environment) for run in self.experiment.runs}
+        return {
+            "figure": f"[{self._title}]({self._file})",
+            "scale": self.scale,
+            "curves": f"{len(curves)} of {len(listed)}",
+            "tasks": f"{len({run.environment for run in self.runs})} of "
+            f"{len(self.experiment.environments)}",
+            "runs": str(len(self.runs)),
+            "hours": f"{_hours(self.runs):.1f}",
+        }
+
+    @property
+    def picture(self) -> str:
+        """The figure itself, with the command that draws it."""
+        number = self.experiment.name.removeprefix("figure ")
+        return (
+            f"![{self._title}, scale {self.scale}]({self._file})\n\n"
+            f"    python -m binaries.figures --paper={self.paper.name} --figure={number} "
+            f"--scale={self.scale}"
+        )
+
+    @property
+    def _title(self) -> str:
+        is_everything = self.experiment.name == figures.ALL_RUNS
+        return f"{self.paper.title}, {'everything' if is_everything else self.experiment.name}"
+
+    @property
+    def _file(self) -> str:
+        return f"figures/{figures.file_name(self.paper.name, self.experiment.name, self.scale)}.png"
+
+
+def _drawn(paper: Paper, kept: KeptRuns) -> Iterator[_Drawn]:
     for scale in selection.scales_of(paper, kept):
         runs = kept.of(paper.name, scale)
         for experiment in figures.drawn(paper, scale, runs):
-            of_it = selection.runs_of(experiment, runs)
-            name = figures.file_name(paper.name, experiment.name, scale)
-            title = "everything" if experiment.name == figures.ALL_RUNS else experiment.name
-            curves = {(run.setting, run.environment) for run in of_it}
-            listed = {(run.setting, run.environment) for run in experiment.runs}
-            rows.append(
-                {
-                    "figure": f"[{paper.title}, {title}](figures/{name}.png)",
-                    "scale": scale,
-                    "curves": f"{len(curves)} of {len(listed)}",
-                    "tasks": f"{len({run.environment for run in of_it})} of "
-                    f"{len(experiment.environments)}",
-                    "runs": str(len(of_it)),
-                    "hours": f"{_hours(of_it):.1f}",
-                }
-            )
-    return rows
+            yield _Drawn(paper, experiment, scale, selection.runs_of(experiment, runs))

@@ -153,12 +153,14 @@ class Substitute:
       note: which these are, a phrase.
       budget: of each run; None: the scale's.
       seeds: the default number of seeds; None: as many as the experiment has.
+      overrides: fields of `Experiment` to replace at this scale.
     """
 
     runs: tuple[Run, ...]
     note: str = ""
     budget: Budget | None = None
     seeds: int | None = None
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +277,9 @@ class Experiment:
         """Returns the experiment with the runs that it has at a scale."""
         substitute = self.substitute(scale)
         note = "; ".join(filter(None, [self.note, substitute.note]))
-        return dataclasses.replace(self, runs=substitute.runs, substitutes={}, note=note)
+        return dataclasses.replace(
+            self, runs=substitute.runs, substitutes={}, note=note, **substitute.overrides
+        )
 
     def divided(self) -> tuple["Experiment", ...]:
         """Returns each part as an experiment; itself if it has none."""

@@ -6,10 +6,10 @@ import dataclasses
 import numpy as np
 from scipy import stats
 
-from common.experiments import pairs, selection
+from common.experiments import selection
 from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.comparison import nothing
+from common.experiments.lacking import lacking
 from common.experiments.paper import Experiment, Paper
 
 _TOLERANCE = 0.1
@@ -36,15 +36,16 @@ class ProportionalSpeed:
         """Implements `claims.Test`."""
         for scale in evidence.scales(paper):
             runs = selection.runs_of(experiment, evidence.kept.of(paper.name, scale))
-            lines = pairs.lines_of(
-                runs, selection.clock(experiment), experiment.y, experiment.returns
-            )
-            take, _ = selection.final_of(experiment.y)
+            take, x = selection.final_of(experiment.y)[0], selection.clock(experiment)
+            found = [
+                (run.setting, run.points(x, experiment.y, experiment.returns))
+                for run in runs
+                if run.has_ended and run.setting in self.sizes
+            ]
             points = [
-                (self.sizes[setting], take(line))
-                for (setting, _), of in lines.items()
-                if setting in self.sizes
-                for line in of
+                (self.sizes[setting], take(line.set_index(x)[experiment.y]))
+                for setting, line in found
+                if len(line)
             ]
             if len({size for size, _ in points}) >= 3:
                 crowded = [
@@ -53,7 +54,13 @@ class ProportionalSpeed:
                     if self.sizes.get(run.setting, 0) > run.cores
                 ]
                 return self._conclude(np.log(np.array(points)), scale, crowded)
-        return Finding(Verdict.OPEN, nothing(paper, experiment))
+        needs = lacking(
+            paper,
+            experiment,
+            evidence,
+            lambda scale: (experiment.at(scale).settings, experiment.at(scale).environments),
+        )
+        return Finding(Verdict.OPEN, needs)
 
     def _conclude(
         self, points: np.ndarray, scale: str, crowded: Sequence[tuple[float, int]]
@@ -67,8 +74,10 @@ class ProportionalSpeed:
         low, high = line.slope - reach, line.slope + reach
         words = (
             f"The value grows as the size to the power {line.slope:.2f} ({low:.2f} to "
-            f"{high:.2f}), {len(points)} runs. {selection.scale_in_words(scale)}."
+            f"{high:.2f}), {len(points)} runs"
         )
+        summary, sizes = words, f"{len(set(points[:, 0]))} of {len(self.sizes)} sizes"
+        words += f" at {selection.scale_in_words(scale)}."
         verdict = Verdict.OPEN
         if 1 - _TOLERANCE < low and high < 1 + _TOLERANCE:
             verdict = Verdict.HOLDS
@@ -80,4 +89,4 @@ class ProportionalSpeed:
                     f" Up to {size:g} shared {cores} cores, which says nothing of those that "
                     "have a core each."
                 )
-        return Finding(verdict, words)
+        return Finding(verdict, words, scale, sizes, summary)

@@ -7,7 +7,8 @@ import pandas
 
 from common.experiments.paper import Experiment, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
-from common.experiments.scales import SMOKE
+from common.experiments.scales import PAPER, SMOKE
+from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 FINAL = "the mean of a run's last tenth of values, at least two"
@@ -50,7 +51,9 @@ def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
 
 def scale_in_words(scale: str) -> str:
     """Returns the scale for a sentence of evidence; marks the one that is no evidence."""
-    return f"Scale {scale}{' (shows that it works: no evidence)' if scale == SMOKE else ''}"
+    if scale == PAPER.name:
+        return "the paper's scale"
+    return f"the scale {scale}{' (shows that it works: no evidence)' if scale == SMOKE else ''}"
 
 
 def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> None:
@@ -76,20 +79,39 @@ def nearest_scale(paper: Paper, kept: KeptRuns, experiment: Experiment | None = 
     return None
 
 
-def clock(experiment: Experiment) -> str:
-    """Returns the column along which runs are followed, also for a figure without such an axis."""
+def clock(experiment: Experiment, budget: Budget | None = None) -> str:
+    """Returns the column along which runs are followed, also for a figure without such an axis.
+
+    Args:
+      experiment: what they are of.
+      budget: theirs; None: the paper's. Runs with a limit in steps are followed by steps, so that
+        a slower machine gives the same evidence.
+    """
+    if budget is not None and budget.minutes is None and budget != Budget():
+        return "actor_steps" if budget.learner_steps is None else "learner_steps"
     return experiment.x or (
         "wall_seconds" if experiment.budget.actor_steps is None else "actor_steps"
     )
 
 
-def final(values: pandas.Series) -> float:
+def limit(budget: Budget, x: str) -> float:
+    """Returns where the budget ends on a column, inf if it has no limit of that kind."""
+    limits = {
+        "wall_seconds": None if budget.minutes is None else 60 * budget.minutes,
+        "actor_steps": budget.actor_steps,
+        "learner_steps": budget.learner_steps,
+    }
+    found = limits.get(x)
+    return float("inf") if found is None else float(found)
+
+
+def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
     """Returns the final value of a run, as `FINAL` defines it.
 
     Args:
       values: one or more, in the order of the run.
     """
-    return float(values.tail(max(2, len(values) // 10)).mean())
+    return float(np.mean(np.asarray(values)[-max(2, len(values) // 10) :]))
 
 
 def final_speed(values: pandas.Series) -> float:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""
 GREY = "0.45"
+_CAPTION = "0.15"
 
 _WIDTH = {1: 4.6, 2: 6.0}
 _FULL_WIDTH = 7.2
@@ -123,7 +124,7 @@ class Page:
             ha="left",
             va="bottom",
             fontsize=SMALL,
-            color=GREY,
+            color=_CAPTION,
             linespacing=1.25,
         )
         self._fix_positions()

@@ -42,12 +42,14 @@ class Panel:
       curves: of the task.
       end: where our runs end, marked if the axis goes on; None without curves.
       lines: horizontal lines of reported numbers, as (value, label).
+      y_limits: of the vertical axis; None: those of the curves.
     """
 
     title: str
     curves: tuple[Curve, ...] = ()
     end: float | None = None
     lines: tuple[tuple[float, str], ...] = ()
+    y_limits: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +60,11 @@ class Axes:
       x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
       x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
       y_label: of the vertical axis.
-      y_limits: of the vertical axis in all panels; None: each panel has its own.
     """
 
     x_column: str
     x_limit: float | None
     y_label: str
-    y_limits: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,12 @@ class PanelGroup:
 
     panels: tuple[Panel, ...]
     axes: Axes
+
+    @property
+    def shares(self) -> bool:
+        """True if all panels have the same axes."""
+        limits = {panel.y_limits for panel in self.panels}
+        return self.axes.x_limit is not None and len(limits) == 1 and None not in limits
 
 
 END_LABEL = "end of our runs"
@@ -85,6 +91,8 @@ _X_LABELS = {
 }
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
+_ONE_SEED_WIDTH = 0.8
+"""Points: a single seed is drawn thin."""
 
 
 def draw(
@@ -106,7 +114,7 @@ def draw(
         widths = [_columns(len(part.panels)) for part in parts]
         page = figure_page.Page(
             [
-                figure_page.Block(-(-len(part.panels) // width), width, _share(part.axes))
+                figure_page.Block(-(-len(part.panels) // width), width, part.shares)
                 for part, width in zip(parts, widths)
             ]
         )
@@ -177,11 +185,11 @@ def _draw_part(
                 color="0.7",
             )
             place.grid(False)
-            if not _share(axes):
+            if not part.shares:
                 place.set_yticks([])
         place.set_xlim(0, _MARGIN * limit / size)
-        if axes.y_limits is not None:
-            low, high = axes.y_limits
+        if panel.y_limits is not None:
+            low, high = panel.y_limits
             place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
@@ -194,10 +202,6 @@ def _draw_part(
     for place in places[len(part.panels) :]:
         place.set_axis_off()
     return legend
-
-
-def _share(axes: Axes) -> bool:
-    return axes.x_limit is not None and axes.y_limits is not None
 
 
 def _columns(count: int) -> int:
@@ -226,7 +230,7 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
             curve.middle,
             color=curve.style.color,
             linestyle=curve.style.line,
-            linewidth=curve.style.width,
+            linewidth=curve.style.width if curve.low is not None else _ONE_SEED_WIDTH,
             marker="o" if len(x) < 3 else None,
             markersize=3,
         )[0]

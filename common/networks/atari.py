@@ -1,22 +1,40 @@
-"""Networks for stacked grey frames: DQN's convolutions and the dueling network.
+"""Networks for the images of games: convolutions of two sizes and the dueling network.
 
 Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
 make the network compute in bfloat16 up to the layer whose input is cast back.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import sonnet as snt
 import tensorflow as tf
 
-CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, kernel and stride of each layer, without padding (Mnih et al. 2015)."""
-STREAM_WIDTH = 512
-"""The width of the hidden layer of each stream of a dueling network (Wang et al. 2016)."""
+
+class Sizes(NamedTuple):
+    """The sizes of a network for images.
+
+    Attributes:
+      convolutions: channels, kernel and stride of each layer, without padding.
+      hidden: width of the hidden layer, in a dueling network of that of each stream.
+    """
+
+    convolutions: tuple[tuple[int, int, int], ...]
+    hidden: int
 
 
-class AtariTorso(snt.Module):
-    """DQN's three convolutions (Mnih et al. 2015): uint8 [B, H, W, C] -> features [B, F].
+SIZES = {
+    "atari": Sizes(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "minatar": Sizes(((16, 3, 1),), 128),
+}
+"""DQN's (Mnih et al. 2015, Wang et al. 2016), and MinAtar's for its games (Young and Tian 2019)."""
 
-    The images are divided by 255. For 84 x 84 the maps have sides of 20, 9 and 7, and F is 3136.
+
+class ImageTorso(snt.Module):
+    """Convolutions with ReLU: uint8 [B, H, W, C] -> features [B, F].
+
+    The images are divided by 255. With DQN's sizes and 84 x 84 the maps have sides of 20, 9 and 7,
+    and F is 3136.
 
     Attributes:
       output_size: F.
@@ -25,13 +43,15 @@ class AtariTorso(snt.Module):
     def __init__(
         self,
         image_shape: tuple[int, int, int],
+        convolutions: Sequence[tuple[int, int, int]] = SIZES["atari"].convolutions,
         dtype: tf.DType = tf.float32,
         name: str | None = None,
     ):
         """Makes the layers and their variables.
 
         Args:
-          image_shape: (H, W, C); both sides are at least 36.
+          image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
+          convolutions: see `Sizes`.
           dtype: dtype of the computation and of the features.
           name: name of the module.
         """
@@ -39,7 +59,7 @@ class AtariTorso(snt.Module):
         self._dtype = dtype
         height, width, channels = image_shape
         self.layers = []
-        for output_channels, kernel, stride in CONVOLUTIONS:
+        for output_channels, kernel, stride in convolutions:
             self.layers.append(_Convolution(channels, output_channels, kernel, stride))
             channels = output_channels
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
@@ -49,8 +69,8 @@ class AtariTorso(snt.Module):
         """Returns the features [B, F] of uint8 images [B, H, W, C]."""
         # The first filters are scaled by 1/255, since they are far fewer than the pixels.
         maps = tf.cast(observation, self._dtype)
-        for scale, layer in zip((1 / 255, 1.0, 1.0), self.layers):
-            maps = tf.nn.relu(layer(maps, scale))
+        for index, layer in enumerate(self.layers):
+            maps = tf.nn.relu(layer(maps, 1.0 if index else 1 / 255))
         return tf.reshape(maps, [-1, self.output_size])
 
 
@@ -58,8 +78,8 @@ class DuelingNetwork(snt.Module):
     """q(s, a) = V(s) + Adv(s, a) - mean_b Adv(s, b) (Wang et al. 2016; Ape-X eq 8).
 
     uint8 images [B, H, W, C] -> float32 action values [B, A]. V and Adv are separate streams above
-    the torso, each with a hidden layer of 512. For 84x84x4 and 18 actions there are 3,300,019
-    parameters.
+    the torso, each with a hidden layer. With DQN's sizes, 84x84x4 and 18 actions there are
+    3,300,019 parameters.
 
     Initial weights are uniform in +-1/sqrt(inputs), as in DQN; initial biases are 0.
     """
@@ -70,24 +90,26 @@ class DuelingNetwork(snt.Module):
         num_actions: int,
         rescale_gradient: bool = False,
         dtype: tf.DType = tf.float32,
+        sizes: Sizes = SIZES["atari"],
         name: str | None = None,
     ):
         """Makes the network and its variables.
 
         Args:
-          image_shape: (H, W, C); both sides are at least 36.
+          image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
           num_actions: A.
           rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
             it comes from two streams (Wang et al. 2016).
           dtype: dtype of the convolutions and the hidden layers, float32 or bfloat16. The last
             layers, V, Adv and q are float32.
+          sizes: of the layers.
           name: name of the module.
         """
         super().__init__(name=name)
         self._gradient_scale = 2**-0.5 if rescale_gradient else 1.0
-        self.torso = AtariTorso(image_shape, dtype)
-        self.value = _Stream(self.torso.output_size, 1)
-        self.advantage = _Stream(self.torso.output_size, num_actions)
+        self.torso = ImageTorso(image_shape, sizes.convolutions, dtype)
+        self.value = _Stream(self.torso.output_size, sizes.hidden, 1)
+        self.advantage = _Stream(self.torso.output_size, sizes.hidden, num_actions)
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns the action values [B, A] of uint8 images [B, H, W, C]."""
@@ -102,10 +124,10 @@ class DuelingNetwork(snt.Module):
 class _Stream(snt.Module):
     """A hidden layer and a linear layer: features [B, F] -> float32 [B, output_size]."""
 
-    def __init__(self, input_size: int, output_size: int):
+    def __init__(self, input_size: int, hidden: int, output_size: int):
         super().__init__()
-        self.hidden = _Linear(input_size, STREAM_WIDTH)
-        self.output = _Linear(STREAM_WIDTH, output_size)
+        self.hidden = _Linear(input_size, hidden)
+        self.output = _Linear(hidden, output_size)
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         return self.output(tf.cast(tf.nn.relu(self.hidden(features)), tf.float32))

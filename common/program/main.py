@@ -57,7 +57,7 @@ class AgentProgram:
       layouts: that the settings may have.
       layout: the one that a configuration has.
       require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
-        environment of a spec; without TensorFlow.
+        environment, given the configuration and the environment's spec; without TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
       num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
@@ -222,7 +222,7 @@ def _inspect_environment(run: _Run, share: float) -> tuple[Any, int]:
         logging.set_verbosity(verbosity)
     spec = EnvironmentSpec.of(environment)
     try:
-        imported(run.program.require)(spec)
+        imported(run.program.require)(run.config, spec)
     except ValueError as error:
         raise UsageError(str(error)) from None
     replay_bytes = 0

@@ -7,7 +7,7 @@ without TensorFlow, and importing them imports no NumPy, for the launcher.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import dm_env
@@ -38,17 +38,19 @@ def control_bytes_per_step(
 
 
 def image_bytes_per_step(
-    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+    config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per transition of PNG files and discrete actions.
+    """Returns the bytes per transition of images and discrete actions.
 
-    The size of an image is measured in random play, which resets the environment.
+    Images are PNG files, whose size is measured in random play, which resets the environment; with
+    the network's sizes "minatar" they are stored as they are.
     """
+    if config.torso == "minatar":
+        return _in_memory(2 * spec.observation_size + 3 * 4)
     import numpy as np
 
     from common.replay import png
 
-    del config
     generator = np.random.default_rng(0)
     frames = [environment.reset().observation]
     for _ in range(_NUM_FRAMES):

@@ -83,14 +83,15 @@ class InProcessActors:
         self._incarnation = replay.new_incarnation()
         self._num_added = 0
         self._timesteps = 0
+        self._version = self._loaded_at = 0
         log = episodes.EpisodeLog(
             context.directory,
             self._actors,
             lambda: {
                 "wall_seconds": round(bookkeeping.counters.wall_seconds, 2),
                 "incarnation": self._incarnation,
-                "parameter_version": bookkeeping.version,
-                "parameter_age_steps": 0,
+                "parameter_version": self._version,
+                "parameter_age_steps": bookkeeping.steps - self._loaded_at,
             },
         )
         self._loop = agent.acting_loop(self._actor, environments, self._add, log.write)
@@ -99,6 +100,7 @@ class InProcessActors:
         """Advances every environment by one timestep."""
         if self._timesteps % self._agent.actor_period == 0:
             self._actor.load(self._bookkeeping.parameters().numpy())
+            self._version, self._loaded_at = self._bookkeeping.version, self._bookkeeping.steps
         self._loop.step()
         self._timesteps += 1
 

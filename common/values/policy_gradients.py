@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+SATURATED = 0.99
+"""The magnitude above which a canonical action is saturated: its tanh has hardly a gradient."""
+
 
 def deterministic_policy_gradient_loss(
     action: tf.Tensor, dqda: tf.Tensor, dqda_clip: float | None
@@ -35,8 +38,8 @@ def deterministic_policy_gradient_loss(
 
 def dpg_loss(
     action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor], dqda_clip: float | None = None
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the deterministic policy gradient loss of a policy's actions and their mean value.
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the deterministic policy gradient loss of a policy's actions, and what they are like.
 
     Minimising the loss raises the critic's value of the actions; the critic is held fixed.
 
@@ -46,7 +49,8 @@ def dpg_loss(
       dqda_clip: see `deterministic_policy_gradient_loss`.
 
     Returns:
-      The batch mean of `deterministic_policy_gradient_loss`, and the mean value of the actions.
+      The batch mean of `deterministic_policy_gradient_loss`, the mean value of the actions, and the
+      share of their elements that are saturated.
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         fixed = tf.stop_gradient(action)
@@ -54,4 +58,5 @@ def dpg_loss(
         q = value(fixed)
     dqda = tape.gradient(q, fixed)
     loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip)
-    return tf.reduce_mean(loss), tf.reduce_mean(q)
+    saturated = tf.reduce_mean(tf.cast(tf.abs(action) > SATURATED, action.dtype))
+    return tf.reduce_mean(loss), tf.reduce_mean(q), saturated

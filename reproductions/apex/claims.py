@@ -1,15 +1,23 @@
 """The paper's statements about its results, each with the test that decides it."""
 
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, largest_fall
+from common.experiments.claims import Basis, Check, Claim, Evidence
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import Contrast, gain_beyond, largest_fall, trend
 from common.experiments.median_reached import MedianReached
 from common.experiments.scaling import ProportionalSpeed
 from common.experiments.shares import SOME, Share
 from common.reporting import scores
-from reproductions.apex.curves import FIGURE_3_ACTORS, FIGURE_4_ACTORS, FIGURE_13_TWO_CORES
-from reproductions.apex.experiments import CONTROL_TASKS, SIX_GAMES
+from reproductions.apex.curves import (
+    FIGURE_3_ACTORS,
+    FIGURE_3_SMALL,
+    FIGURE_4_ACTORS,
+    FIGURE_4_SMALL,
+    FIGURE_13_TWO_CORES,
+)
+from reproductions.apex.experiments import CONTROL_TASKS, MINATAR, SIX_GAMES, SMALL_CONTROL_TASKS
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
 _NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"
@@ -20,9 +28,33 @@ def _dqn(actors: int, capacity: str = "1m") -> str:
     return f"dqn_{actors}_actors_replay_{capacity}"
 
 
+def _uniform(actors: int) -> str:
+    return f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m"
+
+
+def _trend(name: Callable[[int], str], numbers: Iterable[int]) -> Contrast:
+    """Returns the trend over settings that differ in the number of actors."""
+    return trend({name(number): number for number in numbers})
+
+
+_SMALL_GAMES = {"small": {"environments": MINATAR}}
+_FALLS = "largest falls below a run's best return"
+
+
 def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
     """Returns pairs of each name and the one before it."""
     return tuple(zip(names[1:], names))
+
+
+def _dpg(actors: int) -> str:
+    return f"dpg_{actors}_actors"
+
+
+def _longer_ddpg(evidence: Evidence) -> tuple[None, str]:
+    times = evidence.reported.number(
+        "apex", "section 4.2", "DDPG baseline", "training time, over that of Ape-X DPG (more than)"
+    )
+    return None, f"No experiment has runs of a DDPG baseline of {times:.0f} times the time."
 
 
 def _median_434(evidence: Evidence) -> tuple[bool, str]:
@@ -143,7 +175,8 @@ CLAIMS = (
     ),
     Claim(
         "fraction_of_time",
-        "Better final performance in a fraction of the wall-clock time of the state of the art.",
+        "Better final performance in a fraction of the wall-clock time of the state of the art, "
+        "Rainbow.",
         "abstract, table 1",
         "table 1",
         Check(
@@ -176,21 +209,55 @@ CLAIMS = (
         "With more actors Ape-X DPG becomes increasingly effective.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(_growing([f"dpg_{actors}_actors" for actors in FIGURE_3_ACTORS])),
+        Comparison(
+            (_trend(_dpg, FIGURE_3_ACTORS),),
+            at={"small": {"pairs": (_trend(_dpg, FIGURE_3_SMALL),)}},
+        ),
+    ),
+    Claim(
+        "dpg_ddpg",
+        "Ape-X DPG outperforms a DDPG baseline trained for over 10 times longer.",
+        "section 4.2, figure 3",
+        "figure 3",
+        Check(
+            _longer_ddpg,
+            "runs of 64 actors end above those of a DDPG baseline of ten times their time",
+            Basis.RUNS,
+        ),
     ),
     Claim(
         "actors",
         "Performance consistently improves from 8 to 256 actors.",
         "section 5, figure 4",
         "figure 4",
-        Comparison(_growing([_dqn(actors) for actors in FIGURE_4_ACTORS])),
+        Comparison(
+            (_trend(_dqn, FIGURE_4_ACTORS),),
+            at={"small": {"pairs": (_trend(_dqn, FIGURE_4_SMALL),)}},
+        ),
     ),
     Claim(
         "capacity",
         "There is a small benefit to using a larger replay capacity: 2M beside 250K.",
         "section 5, figure 5",
         "figure 5",
-        Comparison(((_dqn(256, "2m"), _dqn(256, "250k")),), Expected.SLIGHTLY_AHEAD),
+        Comparison(
+            ((_dqn(256, "2m"), _dqn(256, "250k")),),
+            Expected.SLIGHTLY_AHEAD,
+            at={"small": {"pairs": ((_dqn(128, "2m"), _dqn(128, "250k")),)}},
+        ),
+    ),
+    Claim(
+        "capacity_diverges",
+        "On Wizard of Wor training diverged with a replay of 250K, not with other sizes.",
+        "figure 5",
+        "figure 5",
+        Comparison(
+            tuple((_dqn(256, "250k"), _dqn(256, capacity)) for capacity in ("500k", "1m", "2m")),
+            Expected.CLEARLY_AHEAD,
+            ("atari:wizard_of_wor",),
+            largest_fall,
+            _FALLS,
+        ),
     ),
     Claim(
         "recency",
@@ -198,7 +265,10 @@ CLAIMS = (
         "8 times do not perform as well as 256.",
         "appendix A, figure 6",
         "figure 6",
-        Comparison(((_dqn(256), "dqn_32_actors_8_copies_replay_1m"),)),
+        Comparison(
+            ((_dqn(256), "dqn_32_actors_8_copies_replay_1m"),),
+            at={"small": {"pairs": ((_dqn(128), "dqn_16_actors_8_copies_replay_1m"),)}},
+        ),
     ),
     Claim(
         "epsilons",
@@ -223,9 +293,26 @@ CLAIMS = (
         "figure 14",
         "figure 14",
         Comparison(
-            ((_dqn(256), "dqn_uniform_lr0.00025_256_actors_replay_1m"),),
+            ((_dqn(256), _uniform(256)),),
             Expected.NOT_BEHIND,
             share=Share("7 of 9 tasks", Fraction(7, 9)),
+            at={"small": {"pairs": ((_dqn(128), _uniform(128)),)}},
+        ),
+    ),
+    Claim(
+        "prioritized_actors",
+        "Prioritised replay can better take advantage of more actors than uniform replay.",
+        "figure 14",
+        "figure 14",
+        Comparison(
+            (gain_beyond(_trend(_dqn, FIGURE_4_ACTORS), _trend(_uniform, FIGURE_4_ACTORS)),),
+            at={
+                "small": {
+                    "pairs": (
+                        gain_beyond(_trend(_dqn, FIGURE_4_SMALL), _trend(_uniform, FIGURE_4_SMALL)),
+                    )
+                }
+            },
         ),
     ),
     Claim(
@@ -237,6 +324,7 @@ CLAIMS = (
             _growing(["dqn_batch32", "dqn_batch128", "dqn_batch256", "dqn"]),
             Expected.CLEARLY_AHEAD,
             SIX_GAMES,
+            at=_SMALL_GAMES,
         ),
     ),
     Claim(
@@ -246,10 +334,12 @@ CLAIMS = (
         "section E",
         Comparison(
             (("dqn_lr0.00025", "dqn"),),
-            environments=SIX_GAMES,
-            measure=largest_fall,
-            measured="largest falls below a run's best return",
-            share=SOME,
+            Expected.CLEARLY_AHEAD,
+            SIX_GAMES,
+            largest_fall,
+            _FALLS,
+            SOME,
+            at=_SMALL_GAMES,
         ),
     ),
     Claim(
@@ -257,7 +347,7 @@ CLAIMS = (
         "A learning rate of half the size does not reliably improve results.",
         "appendix E",
         "section E",
-        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES),
+        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES, at=_SMALL_GAMES),
     ),
     Claim(
         "exponents",
@@ -269,6 +359,7 @@ CLAIMS = (
             tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
             Expected.LEVEL,
             CONTROL_TASKS,
+            at={"small": {"environments": SMALL_CONTROL_TASKS}},
         ),
     ),
     *FAILURE_CLAIMS,

@@ -53,15 +53,31 @@ class ApexConfig(Config):
         "for (section 4.1).",
         minimum=1,
     )
-    prefetch: int = field(16, "Batches that the learner draws ahead (section 4.1).", minimum=1)
+    prefetch: int = field(
+        16,
+        "Batches that the learner draws ahead (section 4.1); with single_process DQN draws that "
+        "many at once.",
+        minimum=1,
+    )
     samples_per_insert: float = field(
         0.0,
         "Samples per inserted transition that both sides are held to; 0: unlimited, as in the "
         "paper (section 3), where it came to 0.78.",
         minimum=0,
     )
+    single_process: bool = field(
+        False,
+        "Acts, stores and learns in turns in one process, whose actors step together, so that a "
+        "run does not depend on the machine's speed. Not in the paper, whose agents are "
+        "distributed; for scale models.",
+    )
 
     def validate(self) -> None:
-        """Adds that a batch, the first update and a message fit into the replay."""
+        """Adds conditions on the replay's size and on a single process."""
         super().validate()
         self.require_at_most("replay_capacity", "batch_size", "min_replay_size", "send_batch")
+        self.require(
+            self.samples_per_insert > 0 or not self.single_process,
+            "samples_per_insert",
+            "above 0 with single_process, whose turns it sets",
+        )

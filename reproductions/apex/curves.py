@@ -6,6 +6,9 @@ from common.figures.palette import BLUE, GREEN, VERMILLION, Look, Style
 
 FIGURE_3_ACTORS = (8, 16, 32, 64)
 FIGURE_4_ACTORS = (8, 16, 32, 64, 128, 256)
+FIGURE_3_SMALL = (8, 16, 64)
+FIGURE_4_SMALL = (8, 32, 128)
+"""Numbers of actors in the scale models."""
 FIGURE_13_TWO_CORES = (2, 4, 8, 16, 32)
 FIGURE_14_TRIED = {
     "dqn_lr0.00025": "dqn_replay_1m_lr0.00025",
@@ -54,7 +57,10 @@ def _looks() -> dict[str, Look]:
         "dqn_uniform": Look("Ape-X DQN, uniform", uniform),
         "dqn_full_range": Look("full range of epsilon", ours),
         "dqn_six_epsilons": Look("six values of epsilon", Style(VERMILLION)),
-        "dqn_32_actors_8_copies_replay_1m": Look("32 actors, 8 copies", Style(VERMILLION)),
+        **{
+            f"dqn_{n}_actors_8_copies_replay_1m": Look(f"{n} actors, 8 copies", Style(VERMILLION))
+            for n in (16, 32)
+        },
         "dqn_two_cores": Look("Ape-X DQN on two cores", ours),
         "dqn_two_cores_uniform": Look("Ape-X DQN on two cores, uniform", uniform),
         "dqn_two_cores_bfloat16": Look("Ape-X DQN on two cores, bfloat16", bfloat16),
@@ -75,10 +81,11 @@ def _looks() -> dict[str, Look]:
                 f"{n} actors, uniform, rate 6.25e-05"
             ),
         }
-    for capacity in CAPACITIES:
-        looks.setdefault(
-            f"dqn_256_actors_replay_{capacity}", Look(f"256 actors, {capacity.upper()}")
-        )
+    for n in (max(FIGURE_4_SMALL), max(FIGURE_4_ACTORS)):
+        for capacity in CAPACITIES:
+            looks.setdefault(
+                f"dqn_{n}_actors_replay_{capacity}", Look(f"{n} actors, {capacity.upper()}")
+            )
     for n in FIGURE_13_TWO_CORES:
         looks[f"dqn_two_cores_{n}_actors"] = Look(f"{n} actors", _ladder(n))
     for n in FIGURE_3_ACTORS:

@@ -1,7 +1,9 @@
 """The paper's figures and tables as lists of runs, and the scales of these."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from common.config import Config
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
 from common.experiments.paper import (
@@ -22,7 +24,9 @@ from reproductions.apex.curves import (
     CAPACITIES,
     DPG_VARIANTS,
     FIGURE_3_ACTORS,
+    FIGURE_3_SMALL,
     FIGURE_4_ACTORS,
+    FIGURE_4_SMALL,
     FIGURE_13_TWO_CORES,
     FIGURE_14_TRIED,
     LOOKS,
@@ -31,6 +35,7 @@ from reproductions.apex.curves import (
 )
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
+from reproductions.apex.scale_model import DPG_RATES, DQN_RATES, ScaleModel
 
 DQN = Program("Ape-X DQN", "binaries.apex_dqn")
 DPG = Program("Ape-X DPG", "binaries.apex_dpg")
@@ -47,9 +52,28 @@ CONTROL_TASKS = (
     "control:humanoid:run",
 )
 
+MINATAR = tuple(
+    f"minatar:{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+)
+"""Small games instead of Atari's."""
+SMALL_CONTROL_TASKS = tuple(
+    f"control:{task}" for task in ("cartpole:swingup", "cheetah:walk", "finger:turn_easy")
+)
+"""Tasks that are learnt in minutes instead of those of figure 3."""
+
 _SETTINGS = {**dqn.SETTINGS.overrides, **dpg.SETTINGS.overrides}
 _CAPACITY = "--config.replay_capacity"
-_TWO_CORES = "two_cores"
+_TWO_CORES, _SMALL = "two_cores", "small"
+
+_DQN_MODEL = ScaleModel(DQN_RATES, batch_size=32)
+_DPG_MODEL = ScaleModel(DPG_RATES, batch_size=32)
+"""At the scale small."""
+_SMALL_LEARNING_RATE = 2.5e-4
+"""Of Ape-X DQN at the scale small, in place of 6.25e-5: MinAtar's for DQN (Young and Tian 2019).
+Other learning rates keep their ratio to it."""
+_SMALL_ACTORS, _SMALL_DPG_ACTORS = 32, 16
+"""In place of 360 and 64, where the paper does not vary them."""
+_SMALL_DPG_BUDGET = Budget(learner_steps=64_000)
 
 
 def _runs(
@@ -65,16 +89,64 @@ def _runs(
     return tuple(Run(program, name, environment, own, fixed=fixed) for environment in environments)
 
 
-def _dqn(environments: Iterable[str], actors: int, capacity: str = "1m") -> tuple[Run, ...]:
-    """Returns runs with so many actors and so large a replay, as in section 5 and appendix A."""
-    return _runs(
-        DQN,
-        f"dqn_{actors}_actors_replay_{capacity}",
-        environments,
-        f"--num_actors={actors}",
-        setting=CAPACITIES[capacity],
-        fixed=(_CAPACITY,),
+def _dqn(
+    environments: Iterable[str],
+    actors: int,
+    capacity: str = "1m",
+    *,
+    uniform: bool = False,
+    copies: int = 1,
+    small: bool = False,
+) -> tuple[Run, ...]:
+    """Returns runs with so many actors and so large a replay, as in section 5 and appendix A.
+
+    Args:
+      environments: a run each.
+      actors: their number.
+      capacity: of the replay, one of `CAPACITIES`.
+      uniform: uniform replay at its own learning rate, as in figure 14.
+      copies: of each transition, 1 or 8, as in figure 6.
+      small: whether they are runs of the scale small, in which flags keep the paper's ratios.
+    """
+    name, setting = f"{actors}_actors", CAPACITIES[capacity]
+    if copies > 1:
+        name, setting = f"{name}_{copies}_copies", f"{setting}_copies{copies}"
+    if uniform:
+        name, setting = f"uniform_lr0.00025_{name}", setting.replace("dqn", "dqn_uniform")
+    flags = [f"--num_actors={actors}"]
+    if small:
+        flags += _small_flags(setting, actors * copies)
+    name = f"dqn_{name}_replay_{capacity}"
+    return _runs(DQN, name, environments, *flags, setting=setting, fixed=(_CAPACITY,))
+
+
+def _small_flags(setting: str, actors: int) -> tuple[str, ...]:
+    """Returns the flags by which a curve of Ape-X DQN keeps the paper's ratios at the scale small.
+
+    Args:
+      setting: the paper's.
+      actors: their number, times the copies that are added of a transition.
+    """
+    config = dqn.SETTINGS.configuration(setting)
+    return (
+        f"--config.samples_per_insert={_DQN_MODEL.samples_per_insert(actors)}",
+        f"{_CAPACITY}={_DQN_MODEL.size(config.replay_capacity)}",
+        _small_learning_rate(config.learning_rate),
     )
+
+
+def _small_learning_rate(paper: float) -> str:
+    """Returns the flag for Ape-X DQN's learning rate at the scale small, given the paper's."""
+    default = dqn.SETTINGS.configuration("dqn").learning_rate
+    return f"--config.learning_rate={_SMALL_LEARNING_RATE * paper / default:g}"
+
+
+def _dpg(environments: Iterable[str], actors: int, small: bool = False) -> tuple[Run, ...]:
+    """Returns runs of Ape-X DPG with so many actors; see `_dqn`."""
+    flags = [f"--num_actors={actors}"]
+    if small:
+        flags.append(f"--config.samples_per_insert={_DPG_MODEL.samples_per_insert(actors)}")
+    return _runs(DPG, f"dpg_{actors}_actors", environments, *flags, setting="dpg")
 
 
 def _joined(parts: Iterable[tuple[Run, ...]]) -> tuple[Run, ...]:
@@ -93,6 +165,34 @@ _FIELD = ("reactor", "table 5")
 """The scores of other agents, which this paper's text has not."""
 _NO_OP_MEDIAN = "Median (no-op starts)"
 _OTHERS = ("Rainbow", "Distributional (C51)", "Prioritized Dueling", "DQN", "Gorila DQN")
+
+_LEVEL_EXPONENTS = tuple(f"dpg_alpha{alpha}" for alpha in (0.3, 0.4, 0.5, 0.7))
+"""Those that the paper found to be as good as 0.6."""
+_WHY_NOT_TWO_CORES = (
+    "at the scale two_cores its curves would not differ as the paper's do, since the ratio of "
+    "samples to inserts is one for all: use the scale small"
+)
+
+
+def _small(runs: tuple[Run, ...], note: str = "", budget: Budget | None = None) -> Substitute:
+    """Returns runs of the scale small, five seeds each, compared by learner steps."""
+    overrides = {"x": "learner_steps", "returns": Returns.EVALUATOR}
+    return Substitute(runs, note, budget, seeds=5, overrides=overrides)
+
+
+def _only_small(*arguments: Any, **options: Any) -> dict[str, Substitute]:
+    """Returns `_small` as the only substitute, of an experiment that is none on two cores."""
+    none = Substitute((), overrides={"unavailable": _WHY_NOT_TWO_CORES})
+    return {_TWO_CORES: none, _SMALL: _small(*arguments, **options)}
+
+
+def _small_batches(size: int) -> tuple[Run, ...]:
+    """Returns runs with a batch in the paper's ratio to the others, given the paper's size."""
+    batch = _DQN_MODEL.size(size)
+    ratio = _DQN_MODEL.samples_per_insert(_SMALL_ACTORS, batch)
+    flags = (f"--config.batch_size={batch}", f"--config.samples_per_insert={ratio}")
+    return _runs(DQN, f"dqn_batch{size}", MINATAR, *flags)
+
 
 EXPERIMENTS = (
     Experiment("figure 1", "the architecture", unavailable=_DRAWING),
@@ -122,14 +222,13 @@ EXPERIMENTS = (
     Experiment(
         "figure 3",
         "Control Suite: Ape-X DPG with 8 to 64 actors",
-        runs=_joined(
-            _runs(
-                DPG, f"dpg_{actors}_actors", CONTROL_TASKS, f"--num_actors={actors}", setting="dpg"
-            )
-            for actors in FIGURE_3_ACTORS
-        ),
+        runs=_joined(_dpg(CONTROL_TASKS, actors) for actors in FIGURE_3_ACTORS),
         budget=_HALF_A_DAY,
         states_budget=False,
+        substitutes=_only_small(
+            _joined(_dpg(SMALL_CONTROL_TASKS, actors, small=True) for actors in FIGURE_3_SMALL),
+            budget=_SMALL_DPG_BUDGET,
+        ),
         note="actors and hours are in the picture only: up to section 4.2's 64, and a tenth of the "
         "5 days that the text gives DDPG. DDPG itself: figure 2 of D4PG",
     ),
@@ -139,6 +238,9 @@ EXPERIMENTS = (
         runs=_joined(_dqn(SIX_GAMES, actors) for actors in FIGURE_4_ACTORS),
         budget=_35_HOURS,
         returns=Returns.GREEDIEST_ACTOR,
+        substitutes=_only_small(
+            _joined(_dqn(MINATAR, actors, small=True) for actors in FIGURE_4_SMALL)
+        ),
         note=_GAMES_OPEN,
     ),
     Experiment(
@@ -149,26 +251,24 @@ EXPERIMENTS = (
         states_budget=False,
         returns=Returns.GREEDIEST_ACTOR,
         seeds=1,
+        substitutes=_only_small(
+            _joined(_dqn(MINATAR, 128, one, small=True) for one in ("250k", "1m", "2m")),
+            "128 actors; names have the paper's capacities, of which the model has a sixteenth",
+        ),
         note=f"{_GAMES_OPEN} (Wizard of Wor is named), and so are capacities between 250K and 2M; "
         "hours are those of figure 4",
     ),
     Experiment(
         "figure 6",
         "Atari: few actors whose transitions are added several times",
-        runs=(
-            *_dqn(SIX_GAMES, 32),
-            *_runs(
-                DQN,
-                "dqn_32_actors_8_copies_replay_1m",
-                SIX_GAMES,
-                "--num_actors=32",
-                setting="dqn_replay_1m_copies8",
-            ),
-            *_dqn(SIX_GAMES, 256),
-        ),
+        runs=(*_dqn(SIX_GAMES, 32), *_dqn(SIX_GAMES, 32, copies=8), *_dqn(SIX_GAMES, 256)),
         budget=_35_HOURS,
         states_budget=False,
         returns=Returns.GREEDIEST_ACTOR,
+        substitutes=_only_small(
+            (*_dqn(MINATAR, 16, copies=8, small=True), *_dqn(MINATAR, 128, small=True)),
+            "16 actors whose transitions are added 8 times beside 128",
+        ),
         note=f"{_GAMES_OPEN}; hours are those of figure 4",
     ),
     Experiment(
@@ -177,6 +277,11 @@ EXPERIMENTS = (
         runs=(*_runs(DQN, "dqn_full_range", SIX_GAMES), *_runs(DQN, "dqn_six_epsilons", SIX_GAMES)),
         budget=_35_HOURS,
         states_budget=False,
+        substitutes={
+            _SMALL: _small(
+                (*_runs(DQN, "dqn_full_range", MINATAR), *_runs(DQN, "dqn_six_epsilons", MINATAR))
+            )
+        },
         note=f"{_GAMES_OPEN}, and so are the six values; hours are those of figure 4",
     ),
     Experiment("figure 8", "the humanoid", unavailable="a picture"),
@@ -231,29 +336,18 @@ EXPERIMENTS = (
         "Atari: prioritised and uniform replay with 8 to 256 actors",
         runs=(
             *_joined(_dqn(NINE_GAMES, actors) for actors in FIGURE_4_ACTORS),
-            *_joined(
-                _runs(
-                    DQN,
-                    f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m",
-                    NINE_GAMES,
-                    f"--num_actors={actors}",
-                    setting="dqn_uniform_replay_1m",
-                )
-                for actors in FIGURE_4_ACTORS
-            ),
+            *_joined(_dqn(NINE_GAMES, actors, uniform=True) for actors in FIGURE_4_ACTORS),
         ),
         budget=_35_HOURS,
         states_budget=False,
         returns=Returns.GREEDIEST_ACTOR,
-        substitutes={
-            _TWO_CORES: Substitute(
-                (
-                    *_runs(DQN, "dqn_two_cores", NINE_GAMES),
-                    *_runs(DQN, "dqn_two_cores_uniform", NINE_GAMES),
-                ),
-                "on two cores both with 8 actors and one learning rate",
+        substitutes=_only_small(
+            _joined(
+                _dqn(MINATAR, actors, uniform=uniform, small=True)
+                for uniform in (False, True)
+                for actors in FIGURE_4_SMALL
             )
-        },
+        ),
         note=f"{_GAMES_OPEN}; the better of two learning rates was kept, here the one it names for "
         "each; the others are in section E",
     ),
@@ -307,36 +401,71 @@ EXPERIMENTS = (
         ),
         budget=_35_HOURS,
         states_budget=False,
-        substitutes={
-            _TWO_CORES: Substitute(
-                _OF_DPG,
-                "on two cores only Ape-X DPG: the setting of DQN has a batch size and a "
-                "learning rate of its own there",
-            )
-        },
+        substitutes=_only_small(
+            (
+                *_runs(DQN, "dqn", MINATAR),
+                *_joined(_small_batches(size) for size in OTHER_BATCH_SIZES),
+                *_joined(
+                    _runs(DQN, f"dqn_lr{rate}", MINATAR, _small_learning_rate(float(rate)))
+                    for rate in OTHER_LEARNING_RATES
+                ),
+                *_joined(
+                    _runs(
+                        DQN,
+                        f"{name}_128_actors_replay_1m",
+                        MINATAR,
+                        "--num_actors=128",
+                        *_small_flags(setting, 128),
+                        setting=setting,
+                    )
+                    for name, setting in FIGURE_14_TRIED.items()
+                ),
+                *_joined(
+                    _runs(DPG, name, SMALL_CONTROL_TASKS) for name in ("dpg", *_LEVEL_EXPONENTS)
+                ),
+            ),
+            "names have the paper's batch sizes and learning rates, of which the model has a "
+            "sixteenth and four times as much; an update of any batch has as many inserts",
+        ),
         note=f"{_GAMES_OPEN}; hours are those of figure 4, and what lies between the ends of "
         "DPG's ranges is ours",
     ),
 )
 
 
-def _preset() -> tuple[Change, ...]:
-    """Returns what the setting for two cores changes of Ape-X DQN."""
+def _changes(program: Program, default: Config, values: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Returns a change for each hyperparameter in `values`, beside the paper's configuration."""
 
-    def text(name: str, value: float) -> str:
-        number = f"{value:,}" if isinstance(value, int) else f"{value:g}"
-        return "no limit" if name == "samples_per_insert" and not value else number
+    def text(name: str, value: Any) -> str:
+        if name == "samples_per_insert" and not value:
+            return "no limit"
+        if isinstance(value, bool | str | tuple):
+            return str(value)
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
-    default, ours = dqn.SETTINGS.configuration("dqn"), dqn.TWO_CORES["dqn_two_cores"]
     return tuple(
         Change(
-            f"--config.{name}={value}",
+            f"--config.{name}={value}".replace(" ", ""),
             f"{name.replace('_', ' ')} {text(name, value)} instead of "
             f"{text(name, getattr(default, name))}",
-            DQN.module,
+            program.module,
         )
-        for name, value in ours.items()
+        for name, value in values.items()
     )
+
+
+_DQN_DEFAULT, _DPG_DEFAULT = dqn.SETTINGS.configuration("dqn"), dpg.SETTINGS.configuration("dpg")
+
+
+def _sizes(model: ScaleModel, default: Config, actors: int) -> dict[str, Any]:
+    """Returns the hyperparameters of a scale model at the paper's ratios."""
+    names = ("replay_capacity", "min_replay_size", "actor_period")
+    return {
+        "single_process": True,
+        "batch_size": model.batch_size,
+        "samples_per_insert": model.samples_per_insert(actors),
+        **{name: model.size(getattr(default, name)) for name in names},
+    }
 
 
 SCALES = (
@@ -357,12 +486,13 @@ SCALES = (
         (
             Change("--num_actors=8", "8 actors instead of 360", DQN.module),
             Change("--num_actors=8", "8 actors instead of 64", DPG.module),
-            *_preset(),
+            *_changes(DQN, _DQN_DEFAULT, dqn.TWO_CORES["dqn_two_cores"]),
             Change(
                 "--config.samples_per_insert=64",
                 "64 samples per insert instead of no limit",
                 DPG.module,
             ),
+            *_changes(DPG, _DPG_DEFAULT, {"layer_norm": True}),
             Change(
                 "--config.min_replay_size=2000",
                 "2,000 transitions before the first update instead of 50,000",
@@ -376,6 +506,47 @@ SCALES = (
             ),
             Change("--evaluation_episodes=5", "of 5 episodes instead of our 10", DQN.module),
         ),
+    ),
+    Scale(
+        _SMALL,
+        "a scale model on small tasks, minutes a run on one core",
+        Budget(learner_steps=96_000),
+        (
+            Change(
+                f"--num_actors={_SMALL_ACTORS}",
+                f"{_SMALL_ACTORS} actors instead of 360",
+                DQN.module,
+            ),
+            Change(
+                f"--num_actors={_SMALL_DPG_ACTORS}",
+                f"{_SMALL_DPG_ACTORS} actors instead of 64",
+                DPG.module,
+            ),
+            *_changes(
+                DQN,
+                _DQN_DEFAULT,
+                {
+                    **_sizes(_DQN_MODEL, _DQN_DEFAULT, _SMALL_ACTORS),
+                    "learning_rate": _SMALL_LEARNING_RATE,
+                    "torso": "minatar",
+                },
+            ),
+            *_changes(
+                DPG,
+                _DPG_DEFAULT,
+                {
+                    **_sizes(_DPG_MODEL, _DPG_DEFAULT, _SMALL_DPG_ACTORS),
+                    "learning_rate": 3e-4,
+                    "policy_sizes": (128, 128),
+                    "critic_sizes": (128, 128),
+                    "layer_norm": True,
+                },
+            ),
+            Change("--learner_threads=1", "one CPU thread instead of a GPU"),
+            Change("--evaluation_steps=4800", "an evaluation every 4,800 learner steps"),
+            Change("--final_episodes=50", "of 10 episodes, at the end of 50"),
+        ),
+        is_compact=True,
     ),
     Scale(
         "smoke",

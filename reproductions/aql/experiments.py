@@ -3,8 +3,18 @@
 from collections.abc import Iterable
 import dataclasses
 
-from common.experiments.paper import Band, Experiment, OverTasks, Paper, Part, Program, Run
+from common.experiments.paper import (
+    Band,
+    Experiment,
+    OverTasks,
+    Paper,
+    Part,
+    Program,
+    Run,
+    Substitute,
+)
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Scale
 from common.figures.palette import (
     BLACK,
     BLUE,
@@ -82,6 +92,18 @@ HIGH = tuple(
 """Figure 8: fourteen or more."""
 
 ALL = (*LOW, *MEDIUM, *HIGH)
+SMALL_LOW = tuple(
+    f"control:{task}"
+    for task in (
+        "cartpole:swingup",
+        "pendulum:swingup",
+        "ball_in_cup:catch",
+        "finger:spin",
+        "reacher:easy",
+    )
+)
+SMALL_MEDIUM = ("control:fish:upright", "control:cheetah:run", "control:walker:walk")
+"""Tasks that are learnt in minutes on one core."""
 LAB = ("dmlab:explore_goal_locations_small", "dmlab:explore_object_locations_small")
 
 _LOOKS = {
@@ -107,6 +129,10 @@ def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ..
     )
 
 
+def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
+    return {"small": Substitute(_runs(settings, environments), seeds=3)}
+
+
 _TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
 _200M_STEPS = Budget(actor_steps=200_000_000)
 _COMMON = {
@@ -123,6 +149,7 @@ EXPERIMENTS = (
         "figure 1",
         "Control Suite: six methods, mean over 39 tasks",
         runs=_runs(_METHODS, ALL),
+        substitutes=_small(_METHODS, (*SMALL_LOW, *SMALL_MEDIUM)),
         over_tasks=OverTasks.MEAN,
         **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"},
     ),
@@ -167,6 +194,7 @@ EXPERIMENTS = (
         "figure 5",
         "Control Suite: independent beside autoregressive proposals",
         runs=_runs(["aql", "aql_independent"], ALL),
+        substitutes=_small(["aql", "aql_independent"], (*SMALL_LOW, *SMALL_MEDIUM)),
         over_tasks=OverTasks.MEAN,
         **_COMMON,
     ),
@@ -174,12 +202,14 @@ EXPERIMENTS = (
         "figure 6",
         "Control Suite: final means of low dimensions, by task",
         runs=_runs(_METHODS, LOW),
+        substitutes=_small(_METHODS, SMALL_LOW),
         **_FINAL,
     ),
     Experiment(
         "figure 7",
         "Control Suite: final means of medium dimensions, by task",
         runs=_runs(_METHODS, MEDIUM),
+        substitutes=_small(_METHODS, SMALL_MEDIUM),
         **_FINAL,
     ),
     Experiment(
@@ -237,6 +267,14 @@ PAPER = Paper(
     citation="Van de Wiele et al. 2020",
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
-    scales=(PAPER_SCALE,),
+    scales=(
+        PAPER_SCALE,
+        Scale(
+            "small",
+            "easy tasks of low and medium dimensions, minutes a run on one core",
+            Budget(actor_steps=100_000),
+            is_compact=True,
+        ),
+    ),
     looks=_looks(),
 )

@@ -1,8 +1,9 @@
 """The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, largest_fall
-from common.experiments.shares import EACH, MANY
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import largest_fall
+from common.experiments.shares import EACH, MANY, SOME
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -47,6 +48,9 @@ _DISTRIBUTION = ("d4pg_{replay}_n{n}", "d3pg_{replay}_n{n}")
 _PRIORITY = ("{agent}_prioritized_n{n}", "{agent}_uniform_n{n}")
 _MORE_THAN_PRIORITY = tuple((f"d4pg_uniform_n{n}", f"d3pg_prioritized_n{n}") for n in (1, 5))
 """The distributional update alone beside prioritisation alone, each added to the same agent."""
+_REPLAYS = ("uniform", "prioritized")
+_N_5_NAMES = tuple(name for name in settings.FIGURE_2 if name.endswith("n5"))
+_PPO = "ppo"
 _OTHERS = tuple(name for name in settings.FIGURE_2 if name != _FULL)
 _ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 
@@ -93,7 +97,7 @@ CLAIMS = (
         "On cartpole swingup, the simplest task, DDPG does not perform worse.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison((("ddpg", _FULL),), Expected.NOT_BEHIND, (_CARTPOLE,)),
+        Comparison((("ddpg", _FULL),), Expected.NOT_BEHIND, (_CARTPOLE,), clock="wall_seconds"),
     ),
     Claim(
         "distributed",
@@ -220,6 +224,17 @@ CLAIMS = (
         Comparison(_pairs(*_PRIORITY, _BEYOND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
     ),
     Claim(
+        "manipulation_d3pg",
+        "On the hand's tasks prioritisation sometimes harms D3PG, as is readily seen at N = 1.",
+        "section 4.2, figure 3",
+        "figure 3",
+        Comparison(
+            _pairs(*reversed(_PRIORITY), _BEYOND, agents=("d3pg",), steps=(1,)),
+            Expected.CLEARLY_AHEAD,
+            share=SOME,
+        ),
+    ),
+    Claim(
         "parkour",
         "In planar parkour the biggest gain is the distributional update.",
         "section 4.3, figure 5",
@@ -232,6 +247,48 @@ CLAIMS = (
                     for first, second in _MORE_THAN_PRIORITY
                 ),
             )
+        ),
+    ),
+    Claim(
+        "ppo_n_1",
+        "In planar parkour PPO compares favourably to D3PG with N = 1, and D4PG outperforms PPO.",
+        "section 4.3, figure 5",
+        "figure 5",
+        Comparison(
+            (
+                *((_PPO, f"d3pg_{replay}_n1{_BEYOND}") for replay in _REPLAYS),
+                *((f"d4pg_{replay}_n1{_BEYOND}", _PPO) for replay in _REPLAYS),
+            ),
+            clock="wall_seconds",
+        ),
+    ),
+    Claim(
+        "ppo_n_5",
+        "In planar parkour all algorithms outperform PPO with N = 5.",
+        "section 4.3, figure 5",
+        "figure 5",
+        Comparison(tuple((f"{name}{_BEYOND}", _PPO) for name in _N_5_NAMES), clock="wall_seconds"),
+    ),
+    Claim(
+        "ppo_by_steps",
+        "By actor steps PPO outperforms D3PG without prioritisation in planar parkour.",
+        "section 4.3, figure 5",
+        "figure 5",
+        Comparison(
+            tuple((_PPO, f"d3pg_uniform_n{n}{_BEYOND}") for n in (1, 5)), clock="actor_steps"
+        ),
+    ),
+    Claim(
+        "ppo_humanoid",
+        "In humanoid parkour PPO is the poorest, and prioritised D3PG has a slight edge over D3PG.",
+        "section 4.3, figure 6",
+        "figure 6",
+        Comparison(
+            (
+                *((f"{name}{_HUMANOID_PARKOUR}", _PPO) for name in _N_5_NAMES),
+                *_pairs(*_PRIORITY, _HUMANOID_PARKOUR, agents=("d3pg",), steps=(5,)),
+            ),
+            clock="wall_seconds",
         ),
     ),
     Claim(

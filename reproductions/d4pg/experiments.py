@@ -131,7 +131,7 @@ def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Ru
 
 
 def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
-    return {"small": Substitute(runs, seeds=5)}
+    return {"small": Substitute(runs, seeds=5, overrides={"x": "learner_steps"})}
 
 
 _CARTPOLE = ("control:cartpole:swingup",)
@@ -139,6 +139,13 @@ _IMPORTANCE_RUNS = (
     *_suite_runs([_FULL, "d4pg_uniform_n5"], _CARTPOLE),
     *_changed_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0"),
 )
+
+
+def _ppo(environment: str) -> Run:
+    """Returns PPO's run, which parkour compares with; it is never made: see `unavailable`."""
+    return Run(PROGRAM, "ppo", environment, ("--setting=ppo", "--num_actors=64"))
+
+
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
 _NO_PARKOUR = "the parkour environments are not public, and PPO is not implemented"
@@ -167,10 +174,10 @@ EXPERIMENTS = (
     Experiment(
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
-        runs=_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND),
+        runs=(*_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND), _ppo("parkour:planar")),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
-            Part(f"{row} {column}", settings=names, overrides={"x": x})
+            Part(f"{row} {column}", settings=(*names, "ppo"), overrides={"x": x})
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
             for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
         ),
@@ -180,11 +187,14 @@ EXPERIMENTS = (
     Experiment(
         "figure 6",
         "humanoid parkour: D4PG, its ablations and PPO, N = 5",
-        runs=_runs_beyond_suite(
-            [name for name in _NO_DDPG if name.endswith("n5")],
-            ("parkour:humanoid",),
-            _HUMANOID_PARKOUR,
-            "--config.num_atoms=101",
+        runs=(
+            *_runs_beyond_suite(
+                [name for name in _NO_DDPG if name.endswith("n5")],
+                ("parkour:humanoid",),
+                _HUMANOID_PARKOUR,
+                "--config.num_atoms=101",
+            ),
+            _ppo("parkour:humanoid"),
         ),
         budget=_A_DAY,
         note=_CORRIDORS,
@@ -258,7 +268,7 @@ SCALES = (
                 "--config.single_process=true",
                 "one process that acts, learns and evaluates in turns instead of the paper's many",
             ),
-            Change("--num_actors=32", "32 actors as one batch"),
+            Change("--num_actors=8", "8 actors instead of 32"),
             Change("--config.samples_per_insert=16", "16 samples per insert instead of no limit"),
             Change(
                 f"--config.batch_size={_SMALL_BATCH}", f"batches of {_SMALL_BATCH} instead of 256"
@@ -270,8 +280,8 @@ SCALES = (
                 "targets every 400 updates instead of our 100, which are as many samples",
             ),
             Change(
-                "--config.actor_period=5",
-                "parameters every 5 steps of an actor instead of our 100, which are 40 updates "
+                "--config.actor_period=20",
+                "parameters every 20 steps of an actor instead of our 100, which are 40 updates "
                 "here, and about as many at the rates of Ape-X DPG",
             ),
             Change(
@@ -325,6 +335,7 @@ def _looks() -> dict[str, Look]:
     full, style = _FULL, looks[_FULL].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
+        "ppo": Look("PPO", Style(GREEN)),
         f"{full}_lr5e-05": Look("Categorical, 5e-5", style),
         "d4pg_mixture_prioritized_n5_lr5e-05": Look(
             "Mixture of Gaussians, 5e-5", Style(GREEN, "--")

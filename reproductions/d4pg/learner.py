@@ -29,12 +29,12 @@ def backup(
 
 def policy_loss(
     observation: tf.Tensor, networks: ActorCritic, critic: critics.CriticKind
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
     Returns:
-      A loss whose gradient with respect to theta is that of equation 11 with the sign reversed, and
-      the mean of E[Z_w].
+      A loss whose gradient with respect to theta is that of equation 11 with the sign reversed, the
+      mean of E[Z_w], and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation),

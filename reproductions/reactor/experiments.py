@@ -4,8 +4,18 @@ from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
-from common.experiments.paper import Experiment, OverTasks, Paper, Part, Program, Reference, Run
+from common.experiments.paper import (
+    Experiment,
+    OverTasks,
+    Paper,
+    Part,
+    Program,
+    Reference,
+    Run,
+    Substitute,
+)
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Scale
 from common.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
@@ -26,11 +36,17 @@ _200M_FRAMES = Budget(actor_steps=50_000_000)
 _500M_FRAMES = Budget(actor_steps=125_000_000)
 
 
-def _runs(settings: Iterable[str]) -> tuple[Run, ...]:
+MINATAR = tuple(
+    f"minatar:{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+)
+"""Small games instead of Atari's."""
+
+
+def _runs(settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS) -> tuple[Run, ...]:
     return tuple(
         Run(PROGRAM, setting, environment, (f"--setting={setting}",))
         for setting in settings
-        for environment in ENVIRONMENTS
+        for environment in environments
     )
 
 
@@ -41,6 +57,7 @@ _TABLES = (
         for environment in ENVIRONMENTS
     ),
 )
+_PARTS_OF_REACTOR = ("reactor", "reactor_nd", "reactor_uniform", "reactor_tislr")
 _DRAWING = "a drawing, nothing to run"
 _OTHERS = ("DQN", "DDQN", "Duel", "Prior", "Prior. Duel.", "Rainbow")
 _NO_HUMAN_STARTS = "the human starts were never published"
@@ -59,8 +76,15 @@ EXPERIMENTS = (
     Experiment(
         "figure 3",
         "57 Atari games: Reactor without each of its parts, and the time",
-        runs=_runs(["reactor", "reactor_nd", "reactor_uniform", "reactor_tislr"]),
+        runs=_runs(_PARTS_OF_REACTOR),
         budget=_200M_FRAMES,
+        substitutes={
+            "small": Substitute(
+                _runs(_PARTS_OF_REACTOR, MINATAR),
+                seeds=5,
+                overrides={"x": "actor_steps", "over_tasks": OverTasks.APART, "parts": ()},
+            )
+        },
         x="environment_frames",
         over_tasks=OverTasks.MEDIAN_NORMALISED,
         seeds=1,
@@ -130,6 +154,14 @@ PAPER = Paper(
     citation="Gruslys et al. 2018",
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
-    scales=(PAPER_SCALE,),
+    scales=(
+        PAPER_SCALE,
+        Scale(
+            "small",
+            "five small games, minutes a run on one core",
+            Budget(actor_steps=300_000),
+            is_compact=True,
+        ),
+    ),
     looks=_LOOKS,
 )

@@ -1,11 +1,15 @@
 """The paper's statements about its results, each with the test that decides it."""
 
-from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected, throughout
-from common.experiments.shares import MANY, MOST
+from common.experiments.claims import Check, Claim, Evidence, measured
+from common.experiments.comparison import Comparison, Expected
+from common.experiments.contrasts import throughout
+from common.experiments.shares import MANY, MOST, SOME
 
 _HIGH = ("gym:Humanoid-v4", "gym:Ant-v4")
 _BANG_BANG = ("gym:Swimmer-v4", "gym:HumanoidStandup-v4")
+_STABLE, _COMPLEX = "gym:HalfCheetah-v4", "gym:Humanoid-v4"
+_MINOR = 0.1
+"""The margin of minor effects, a part of the larger value."""
 _TWICE, _TEN_TIMES = 0.5, 0.9
 """Margins of what is so much larger: parts of the larger value."""
 _ACTIONS = {"Humanoid": 17, "Walker": 6}
@@ -45,6 +49,14 @@ def _advantage_outputs(evidence: Evidence) -> tuple[bool, str]:
     return (
         all(ours == printed for ours, printed in found),
         "; ".join(f"{ours:.0f}, printed {printed:.0f}" for ours, printed in found) + ".",
+    )
+
+
+def _values(symbol: str, *pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns pairs of V-RACER's settings that differ in a hyperparameter of figure 7 or 8."""
+    return tuple(
+        (f"vracer_refer_{symbol}{first}", f"vracer_refer_{symbol}{second}")
+        for first, second in pairs
     )
 
 
@@ -191,6 +203,119 @@ CLAIMS = (
         "figure 6",
         Comparison(
             tuple(("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer"))
+        ),
+    ),
+    Claim(
+        "vracer_best",
+        "For many tasks V-RACER with ReF-ER outperforms the best result from DDPG and NAF.",
+        "section 5.3, figures 1, 3 and 4",
+        "figure 4",
+        Comparison(
+            tuple(
+                ("vracer_refer", f"{agent}_{replay}")
+                for agent in ("ddpg", "naf")
+                for replay in ("er", "per", "refer", "refer1", "refer2")
+            ),
+            share=MANY,
+        ),
+    ),
+    Claim(
+        "vracer_cost",
+        "V-RACER's computational complexity is about two orders of magnitude below ACER's.",
+        "section 4",
+        "",
+        measured("refer", "learner/acer_cost_over_vracer", 30, 300),
+    ),
+    Claim(
+        "sensitivity_c_n",
+        "Both a low and a high C, and a small and a large replay, are worse than the values "
+        "between.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(
+            (
+                *_values("C", ("4", "2"), ("4", "8")),
+                *_values("N", ("262144", "131072"), ("262144", "524288")),
+            )
+        ),
+    ),
+    Claim(
+        "sensitivity_stable",
+        "Stable tasks such as HalfCheetah are tolerant to high values of C.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(_values("C", ("8", "4")), Expected.NOT_BEHIND, (_STABLE,)),
+    ),
+    Claim(
+        "sensitivity_d",
+        "Low values of D tend to delay learning.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(
+            _values("D", ("0.1", "0.05")), measure=throughout, measured="mean returns of whole runs"
+        ),
+    ),
+    Claim(
+        "sensitivity_b",
+        "Performance can benefit from minor improvements by larger batches.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(_values("B", ("512", "64")), Expected.SLIGHTLY_AHEAD),
+    ),
+    Claim(
+        "sensitivity_lr_low",
+        "The optimal learning rate is task-specific: some tasks have it low.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(_values("lr", ("3e-05", "0.0003")), Expected.CLEARLY_AHEAD, share=SOME),
+    ),
+    Claim(
+        "sensitivity_lr_high",
+        "The optimal learning rate is task-specific: some tasks have it high.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(_values("lr", ("0.0003", "3e-05")), Expected.CLEARLY_AHEAD, share=SOME),
+    ),
+    Claim(
+        "sensitivity_f",
+        "Humanoid benefits from more time steps per gradient step (F).",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(_values("F", ("4", "0.5")), environments=(_COMPLEX,)),
+    ),
+    Claim(
+        "sensitivity_f_simple",
+        "Simpler tasks can be learned faster by more gradient steps per time step: HalfCheetah.",
+        "appendix E, figure 7",
+        "figure 7",
+        Comparison(
+            _values("F", ("0.5", "4")),
+            environments=(_STABLE,),
+            measure=throughout,
+            measured="mean returns of whole runs",
+        ),
+    ),
+    Claim(
+        "sensitivity_a_s",
+        "The annealing parameter A and the number S of units have minor effects.",
+        "appendix E, figure 8",
+        "figure 8",
+        Comparison(
+            (
+                *_values("A", ("5e-07", "0"), ("5e-07", "1e-06")),
+                *_values("S", ("128", "92"), ("128", "180")),
+            ),
+            Expected.LEVEL,
+            margin=_MINOR,
+        ),
+    ),
+    Claim(
+        "sensitivity_advantage",
+        "The benefits of a parameterised advantage are negligible.",
+        "appendix E, figure 8",
+        "figure 8",
+        Comparison(
+            _values("advantage", ("none", "quadratic"), ("none", "gaussian")), Expected.NOT_BEHIND
         ),
     ),
 )

@@ -2,8 +2,18 @@
 
 from collections.abc import Iterable
 
-from common.experiments.paper import Band, Experiment, Paper, Part, Program, Returns, Run
+from common.experiments.paper import (
+    Band,
+    Experiment,
+    Paper,
+    Part,
+    Program,
+    Returns,
+    Run,
+    Substitute,
+)
 from common.experiments.scales import PAPER as PAPER_SCALE
+from common.experiments.scales import Scale
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
@@ -25,6 +35,19 @@ TASKS = tuple(
     )
 )
 """Figures 1 to 5: the ten tasks of the authors' scripts, in the version next to the paper's v2."""
+
+SMALL_TASKS = tuple(
+    f"gym:{task}-v4"
+    for task in (
+        "Walker2d",
+        "HalfCheetah",
+        "Reacher",
+        "Swimmer",
+        "InvertedPendulum",
+        "InvertedDoublePendulum",
+    )
+)
+"""Those of the ten that are learnt in minutes on one core; the last two are the easiest."""
 
 SENSITIVITY_TASKS = tuple(
     f"gym:{task}-v4" for task in ("Humanoid", "Ant", "Walker2d", "HalfCheetah")
@@ -70,6 +93,12 @@ def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ..
     )
 
 
+def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
+    """Returns the runs at the scale small, which are judged by their evaluations."""
+    overrides = {"returns": Returns.EVALUATOR, "band": Band.UNSTATED}
+    return {"small": Substitute(_runs(settings, environments), seeds=5, overrides=overrides)}
+
+
 def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tuple]:
     """Returns the runs, and a row for each hyperparameter."""
     names = {
@@ -110,27 +139,38 @@ _OF_SENSITIVITY = {
 
 EXPERIMENTS = (
     Experiment(
-        "figure 1", "Gym: DDPG with five kinds of replay", runs=_runs(_DDPG, TASKS), **_COMMON
+        "figure 1",
+        "Gym: DDPG with five kinds of replay",
+        runs=_runs(_DDPG, TASKS),
+        substitutes=_small(_DDPG, SMALL_TASKS),
+        **_COMMON,
     ),
     Experiment(
         "figure 2",
         "Gym: divergence of DDPG's policy from what it replays",
         runs=_runs(_DDPG, TASKS),
+        substitutes=_small(_DDPG, SMALL_TASKS),
         **_OF_DIVERGENCE,
     ),
     Experiment(
-        "figure 3", "Gym: NAF with five kinds of replay", runs=_runs(_NAF, TASKS), **_COMMON
+        "figure 3",
+        "Gym: NAF with five kinds of replay",
+        runs=_runs(_NAF, TASKS),
+        substitutes=_small(_NAF, SMALL_TASKS[:4]),
+        **_COMMON,
     ),
     Experiment(
         "figure 4",
         "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
+        substitutes=_small(_POLICY_GRADIENTS, SMALL_TASKS[:4]),
         **_COMMON,
     ),
     Experiment(
         "figure 5",
         "Gym: divergence of their policies from what they replay",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
+        substitutes=_small(_POLICY_GRADIENTS, SMALL_TASKS[:4]),
         **_OF_DIVERGENCE,
     ),
     Experiment(
@@ -161,6 +201,7 @@ EXPERIMENTS = (
         "section 5.3",
         "Gym: V-RACER with plain and with prioritised replay",
         runs=_runs(["vracer_er", "vracer_per"], TASKS),
+        substitutes=_small(["vracer_er", "vracer_per"], SMALL_TASKS[:4]),
         **_COMMON,
     ),
 )
@@ -197,6 +238,14 @@ PAPER = Paper(
     citation="Novati and Koumoutsakos 2019",
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
-    scales=(PAPER_SCALE,),
+    scales=(
+        PAPER_SCALE,
+        Scale(
+            "small",
+            "easy tasks, minutes a run on one core",
+            Budget(actor_steps=200_000),
+            is_compact=True,
+        ),
+    ),
     looks=_looks(),
 )

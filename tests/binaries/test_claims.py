@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pandas
+from planted_curves import plant_run
 import pytest
 from refusals import refusal
 
@@ -11,6 +12,7 @@ from binaries import claims
 from common.experiments import overview
 from common.experiments.claims import Basis, Verdict
 from common.experiments.paper import RESULTS
+from reproductions.d4pg.experiments import CONTROL_SUITE
 
 HERE = [f"--runs={RESULTS / 'runs'}", f"--benchmarks={RESULTS / 'benchmarks'}"]
 
@@ -30,6 +32,17 @@ def test_all_claims_with_verdict_evidence_and_rule(tmp_path, capsys):
     assert set(rows["decided by"]) == set(Basis)
     text = (tmp_path / "claims.md").read_text()
     assert all(f"| {claim} |" in text for claim in rows["claim"])
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "## Decided by training runs",
+        "## Decided by benchmarks",
+        "## Not yet decided",
+        "## The papers' own numbers",
+        "## Rules",
+    ]
+    own = text.partition(titles[3])[2].partition(titles[4])[0]
+    assert "| replay_size |" in own and "| replay_size |" not in text.partition(titles[3])[0]
+    assert text.count("<details>") == text.count("</details>") >= 6
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "\nold\n" not in text
     assert "| D4PG " in text and "core hours" in text
@@ -45,9 +58,31 @@ def test_claims_of_a_paper_are_printed(capsys):
     claims.main([*HERE, "--paper=reactor", "--scale=paper"])
     out, _ = capsys.readouterr()
     assert "Reactor all_metrics (section 4.1, table 1): DOES NOT HOLD" in out
-    assert "Ape-X" not in out and "14 claims: 5 hold, 4 do not, 5 are not yet decided." in out
-    assert "By runs: 0 hold, 0 do not, 5 are not yet decided." in out
-    assert "By the paper's own numbers: 5 hold, 4 do not, 0 are" in out
+    assert "Reactor no_op (section 4.1, table 2, footnote 6): HOLDS" in out
+    assert "Ape-X DQN" not in out
+    assert out.splitlines()[-1] == (
+        "5 claims need evidence. By runs: 0 hold, 0 do not, 5 are not yet decided. 12 more are "
+        "about the paper's own numbers, which are no evidence of this code: 9 hold, 2 do not, 1 "
+        "are not yet decided."
+    )
+
+
+def test_a_verdict_says_its_scale_everywhere(tmp_path, capsys):
+    for setting, level in (("d4pg_prioritized_n5", 800), ("d4pg_prioritized_n5_ou", 600)):
+        for task in CONTROL_SUITE:
+            for seed in range(3):
+                plant_run(tmp_path / "runs", setting, task, seed, [0] + [level + seed] * 9)
+    where = [f"--runs={tmp_path / 'runs'}", HERE[1], "--paper=d4pg"]
+    claims.main(where)
+    out, _ = capsys.readouterr()
+    assert "D4PG noise (section 4): HOLDS AT THE SCALE TWO_CORES" in out
+    assert "By runs: 1 hold, 0 do not, " in out and "Of those decided, 1 at the scale two_c" in out
+    claims.main([*where, f"--output={tmp_path}"])
+    text = (tmp_path / "claims.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| D4PG | noise | Ornst")]
+    assert (
+        "| holds at the scale two_cores | 16 of 16 tasks together | d4pg_prioritized_n5 - " in row
+    )
 
 
 @pytest.mark.parametrize("program", ["claims", "tables"])

@@ -12,6 +12,7 @@ from refusals import refusal
 from binaries import experiment
 from common.experiments import execute, plan
 from common.experiments.status import State, Status
+import reproductions
 
 ROOT = pathlib.Path(__file__).parents[2]
 FEW = (
@@ -78,33 +79,39 @@ def test_bad_input_is_one_line(capsys, flags, words):
 
 
 @pytest.mark.parametrize(
-    "figure, settings, minutes",
+    "figure, scale, task, flags, wrong",
     [
-        ("13", [f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)], 1),
-        ("14", ["--setting=dqn_two_cores", "--setting=dqn_two_cores_uniform"], 10),
+        ("13", "two_cores", "pong", ["--max_minutes=1", "--learner_threads=2"], "actor_processes"),
+        ("14", "small", "breakout", ["--max_learner_steps=96000"], "config.batch_size"),
+        ("3", "small", "cheetah:walk", ["--max_learner_steps=64000"], "config.batch_size"),
     ],
 )
-def test_apexs_figures_on_two_cores_are_minutes_of_flags_that_exist(
-    capsys, figure, settings, minutes
-):
-    arguments = [f"--figure={figure}", "--scale=two_cores", "--tasks", "pong", "--seeds=1"]
+def test_apexs_figures_are_of_flags_that_exist(capsys, figure, scale, task, flags, wrong):
+    arguments = [f"--figure={figure}", f"--scale={scale}", "--tasks", task, "--seeds=1"]
     assert experiment.main(["--paper=apex", *arguments, "--dry_run"]) == 0
     commands = [
         shlex.split(line)
         for line in capsys.readouterr().out.splitlines()
         if not line.startswith("#")
     ]
-    for command, setting in zip(commands, settings, strict=True):
-        assert command[1:3] == ["-m", "binaries.apex_dqn"] and setting in command
-        assert f"--max_minutes={minutes}" in command and "--learner_threads=2" in command
+    runs = reproductions.paper("apex").experiment(f"figure {figure}").at(scale).runs
+    wanted = [run for run in runs if run.environment.endswith(task)]
+    for command, run in zip(commands, wanted, strict=True):
+        assert command[1:3] == ["-m", run.program.module]
+        assert {*run.flags, *flags} <= set(command)
     # One mistake in flags that otherwise are right: the program names that one alone.
     done = subprocess.run(
-        [sys.executable, *commands[-1][1:], "--actor_processes=99"],
+        [sys.executable, *commands[-1][1:], f"--{wrong}=999999"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and done.stderr.startswith("error: --actor_processes"), done.stderr
+    assert done.returncode == 2 and done.stderr.startswith(f"error: --{wrong}"), done.stderr
+
+
+def test_a_figure_that_is_none_at_a_scale_names_another(capsys):
+    refused = refusal(capsys, experiment.main, "--paper=apex", "--figure=4", "--scale=two_cores")
+    assert "use the scale small (figure 4 of Ape-X)" in refused
 
 
 def test_help_names_every_scale_and_who_has_it(capsys):

@@ -23,6 +23,9 @@ from common import environments
         ("atari:MsPacman", "atari:ms_pacman"),
         ("atari:ALE/MsPacman-v5", "atari:ms_pacman"),
         ("atari:Qbert-ramDeterministic-v4", "atari:qbert"),
+        ("minatar:brekout", "minatar:breakout"),
+        ("minatar:SpaceInvaders-v1", "minatar:space_invaders"),
+        ("minatr:freeway", "minatar:freeway"),
     ],
 )
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
@@ -37,8 +40,8 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
 @pytest.mark.parametrize(
     "name, example",
     [
-        ("", '"atari:adventure", "control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
-        ("xyzzy", '"atari:adventure", "control:acrobot:swingup", or'),
+        ("", '"atari:adventure", "control:acrobot:swingup", "minatar:asterix", or '),
+        ("xyzzy", '"atari:adventure", "control:acrobot:swingup", "minatar:asterix", or'),
         ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
         ("control:123", '"control:acrobot:swingup", or'),
         ("atari:123", '"atari:alien", or'),
@@ -85,6 +88,6 @@ def test_names_are_sorted_and_distinct():
 def test_importing_the_package_does_not_import_a_simulator():
     program = (
         "import sys; from common import environments; environments.frames_per_step('atari:pong'); "
-        "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco', 'ale_py')))"
+        "sys.exit(any(m in sys.modules for m in ('dm_control', 'mujoco', 'ale_py', 'minatar')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,5 +1,7 @@
 """Tests of common.environments.requirements."""
 
+import types
+
 import pytest
 
 from common.environments.requirements import require_control, require_images
@@ -19,15 +21,18 @@ from common.environments.spec import EnvironmentSpec
 )
 def test_other_environments_are_refused_in_one_line(spec, words):
     with pytest.raises(ValueError) as raised:
-        require_control(spec)
+        require_control(None, spec)
     message = str(raised.value)
     assert "\n" not in message and message.startswith("--environment ")
     for word in [*words, "control:cartpole:swingup"]:
         assert word in message
 
 
+ATARI, MINATAR = (types.SimpleNamespace(torso=torso) for torso in ("atari", "minatar"))
+
+
 def test_flat_observations_and_continuous_actions_are_taken():
-    require_control(EnvironmentSpec(67, 21))
+    require_control(None, EnvironmentSpec(67, 21))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_flat_observations_and_continuous_actions_are_taken():
         ),
         (
             EnvironmentSpec(35 * 84 * 4, 6, image_shape=(35, 84, 4), is_discrete=True),
-            ["images of [35, 84, 4]", "at least 36 x 36"],
+            ["images of [35, 84, 4]", "at least 36 x 36", "--config.torso=minatar"],
         ),
         (
             EnvironmentSpec(84 * 84 * 5, 6, image_shape=(84, 84, 5), is_discrete=True),
@@ -51,7 +56,7 @@ def test_flat_observations_and_continuous_actions_are_taken():
 )
 def test_what_has_no_images_or_other_ones_is_refused_in_one_line(spec, words):
     with pytest.raises(ValueError) as raised:
-        require_images(spec)
+        require_images(ATARI, spec)
     message = str(raised.value)
     assert "\n" not in message and message.startswith("--environment has ")
     for word in words:
@@ -59,5 +64,13 @@ def test_what_has_no_images_or_other_ones_is_refused_in_one_line(spec, words):
 
 
 def test_images_and_discrete_actions_are_taken():
-    require_images(EnvironmentSpec(28_224, 18, image_shape=(84, 84, 4), is_discrete=True))
-    require_images(EnvironmentSpec(36 * 36, 2, image_shape=(36, 36, 1), is_discrete=True))
+    require_images(ATARI, EnvironmentSpec(28_224, 18, image_shape=(84, 84, 4), is_discrete=True))
+    require_images(ATARI, EnvironmentSpec(36 * 36, 2, image_shape=(36, 36, 1), is_discrete=True))
+
+
+def test_small_images_of_any_channels_are_taken_by_a_small_network():
+    require_images(MINATAR, EnvironmentSpec(1000, 6, image_shape=(10, 10, 10), is_discrete=True))
+    require_images(MINATAR, EnvironmentSpec(9, 6, image_shape=(3, 3, 1), is_discrete=True))
+    spec = EnvironmentSpec(20, 6, image_shape=(2, 10, 1), is_discrete=True)
+    with pytest.raises(ValueError, match=r"images of \[2, 10, 1\], .* at least 3 x 3 pixels$"):
+        require_images(MINATAR, spec)

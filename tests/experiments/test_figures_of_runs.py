@@ -38,37 +38,24 @@ def runs_of(root, paper="d4pg", scale="two_cores"):
     return KeptRuns(root).of(paper, scale)
 
 
-def test_figure_2_is_sixteen_panels_and_means_over_seeds(tmp_path, drawn):
+def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_path, drawn):
     for seed, level in enumerate((100.0, 300.0)):
         plant_run(tmp_path, FULL, CARTPOLE, seed, [level] * 5, seconds=300 + 30 * seed)
     plant_run(tmp_path, "ddpg", FINGER, 0, [50.0] * 5, seconds=600)
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, axes),), title, words, path),) = parts_of(drawn)
-    assert [panel.title for panel in grid][:4] == [
-        "acrobot swingup",
-        "acrobot swingup sparse",
-        "cartpole swingup",
-        "cartpole swingup sparse",
-    ]
-    assert len(grid) == 16 and [len(panel.curves) for panel in grid] == [
-        0,
-        0,
-        1,
-        0,
-        0,
-        0,
-        1,
-    ] + 9 * [0]
-    (curve,) = grid[2].curves
+    assert [panel.title for panel in grid] == ["cartpole swingup", "finger turn hard"]
+    assert [len(panel.curves) for panel in grid] == [1, 1]
+    (curve,) = grid[0].curves
     assert curve.label == "D4PG, Prioritized, N = 5"
     assert set(curve.middle) == {200.0} and set(curve.low) == {100.0} and set(curve.high) == {300.0}
     assert curve.x[-1] == 300  # as long as both last
-    assert grid[2].end == 330 and grid[6].curves[0].low is None
-    assert (axes.x_limit, axes.y_limits) == (600, (0, 1000))
+    assert grid[0].end == 330 and grid[1].curves[0].low is None
+    assert axes.x_limit == 600 and {panel.y_limits for panel in grid} == {(0, 1000)}
     assert title.startswith("D4PG, figure 2") and path.name == "d4pg_figure_2_two_cores"
-    assert "without the actors' exploration" in words and "1 to 2 seeds" in words
+    assert "without the actors' exploration" in words and "1 to 2 seeds; thin: one seed" in words
     assert "8 actors instead of 32" in words and "the paper: 12 hours" in words
-    assert "Not run: D3PG, Non-Prioritized, N = 1" in words
+    assert "Not run: D3PG, Non-Prioritized, N = 1" in words and "14 of the tasks" in words
 
 
 def test_the_papers_axis_where_our_runs_cover_enough_of_it(tmp_path, drawn):
@@ -121,7 +108,7 @@ def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns
     experiment = dataclasses.replace(FIGURE_2, returns=returns)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, _),), _, under, _),) = parts_of(drawn)
-    assert set(grid[2].curves[0].middle) == {level} and f"Returns of {words}." in under
+    assert set(grid[0].curves[0].middle) == {level} and f"Returns of {words}." in under
 
 
 def test_the_registry_says_whose_returns_as_the_papers_do():
@@ -173,10 +160,12 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
     )
     ((((left, axes), (right, other_axes)), _, words, _),) = parts_of(drawn)
     assert np.allclose(left[0].curves[0].middle, 0, atol=0.1)
-    assert left[0].lines[0] == (434.0, "Ape-X DQN, reported: 434") and axes.y_limits is None
-    assert [panel.title for panel in right][:3] == ["breakout", "ms pacman", "qbert"]
-    assert [len(panel.curves) for panel in right] == [1, 0, 1, 0, 0, 0]
-    assert set(right[0].curves[0].middle) == {9.0} and right[0].lines == ()
+    assert left[0].lines[0] == (434.0, "Ape-X DQN, reported: 434")
+    assert left[0].y_limits is None
+    assert [panel.title for panel in right] == ["breakout", "qbert"]
+    assert [len(panel.curves) for panel in right] == [1, 1]
+    assert set(right[0].curves[0].middle) == {9.0}
+    assert right[0].lines == ((30.5, "a human"), (1.7, "random play"))
     assert other_axes.y_label == "episode return" != axes.y_label
     assert "Left: returns of the evaluator" in words and "Right: returns of the greediest" in words
 
@@ -212,35 +201,36 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
     figures.draw(refer, experiment, "two_cores", runs_of(tmp_path, "refer"), tmp_path)
     (parts, *_) = parts_of(drawn)[0]
     assert [[len(panel.curves) for panel in grid] for grid, _ in parts] == [
-        [0, count, 0, 0] for count in rows
+        [count] for count in rows
     ]
-    for grid, _ in parts:
-        assert len({curve.label.partition(" = ")[0] for curve in grid[1].curves}) == 1
-        assert len({curve.style for curve in grid[1].curves}) == len(grid[1].curves)
+    for (panel,), _ in parts:
+        assert len({curve.label.partition(" = ")[0] for curve in panel.curves}) == 1
+        assert len({curve.style for curve in panel.curves}) == len(panel.curves)
 
 
 def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     apex = reproductions.paper("apex")
-    for setting in ("dqn_two_cores", "dqn_two_cores_uniform"):
+    for capacity, setting in (("250k", "dqn_replay_250k"), ("2m", "dqn")):
         plant_run(
             tmp_path,
-            setting,
-            "atari:pong",
+            f"dqn_128_actors_replay_{capacity}",
+            "minatar:breakout",
             0,
             [1.0],
             paper="apex",
-            num_actors=1,
-            episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
+            scale="small",
+            agent_setting=setting,
         )
-    runs = runs_of(tmp_path, "apex")
-    assert [one.name for one in figures.drawn(apex, "two_cores", runs)] == ["runs", "figure 14"]
+    runs = runs_of(tmp_path, "apex", "small")
+    assert [one.name for one in figures.drawn(apex, "small", runs)] == ["runs", "figure 5"]
     assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
     kept = KeptRuns(tmp_path)
-    assert selection.nearest_scale(apex, kept, apex.experiment("figure 14")) == "two_cores"
-    figures.draw(apex, apex.experiment("figure 14"), "two_cores", runs, tmp_path)
-    ((((grid, _),), _, words, _),) = parts_of(drawn)
-    assert len(grid) == 9 and len(grid[8].curves) == 2 and "Not run" not in words
-    assert "on two cores both with 8 actors" in words
+    assert selection.nearest_scale(apex, kept, apex.experiment("figure 5")) == "small"
+    figures.draw(apex, apex.experiment("figure 5"), "small", runs, tmp_path)
+    ((((grid, axes),), _, words, _),) = parts_of(drawn)
+    assert len(grid) == 1 and len(grid[0].curves) == 2
+    assert axes.x_column == "learner_steps"  # the substitute's, not the paper's hours
+    assert "names have the paper's capacities" in words
 
 
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
@@ -268,20 +258,20 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
     paper = reproductions.paper("apex")
     plant_run(
         tmp_path,
-        "dqn_two_cores",
-        "atari:pong",
+        "dqn_full_range",
+        "atari:seaquest",
         0,
         [1.0],
         paper="apex",
         changed={"evaluation_seconds": 120.0, "evaluation_episodes": 9},
     )
-    figure = paper.experiment("figure 14").at("two_cores")
-    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    figure = paper.experiment("figure 7").at("two_cores")
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "8 actors instead of 360; an evaluation every 2 minutes" in words
     assert "of 5 episodes" not in words and "2 CPU threads" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
-    plant_run(tmp_path, "dqn_two_cores", "atari:enduro", 0, [1.0], paper="apex", seconds=5400)
-    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_two_cores"])
+    plant_run(tmp_path, "dqn_full_range", "atari:qbert", 0, [1.0], paper="apex", seconds=5400)
+    words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "runs of 5 minutes to 1.5 hours" in words and "2 minutes" not in words
     # A scale that no paper lists, as of a run by hand.
     plant_run(

@@ -28,13 +28,14 @@ def test_all_five_papers_are_there_with_their_figures_and_tables():
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_setting_means_the_same_in_every_experiment(paper):
     assert len({one.name for one in paper.experiments}) == len(paper.experiments)
-    meaning = {}
-    for run in (run for one in paper.experiments for run in one.every_run):
-        assert meaning.setdefault((run.setting, run.environment), run) == run
-    by_flags = {}
-    for run in meaning.values():  # and no two names mean the same, apart from budgets
-        key = (run.flags, run.environment, run.budget)
-        assert by_flags.setdefault(key, run.setting) == run.setting
+    for scale in paper.scales:
+        meaning = {}
+        for run in (run for one in paper.experiments for run in one.at(scale.name).runs):
+            assert meaning.setdefault((run.setting, run.environment), run) == run
+        by_flags = {}
+        for run in meaning.values():  # and no two names mean the same, apart from budgets
+            key = (run.flags, run.environment, run.budget)
+            assert by_flags.setdefault(key, run.setting) == run.setting
 
 
 @pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
@@ -45,7 +46,8 @@ def test_an_experiment_is_whole(paper, experiment):
         assert set(part.settings) <= set(experiment.settings)
         assert set(part.environments) <= set(experiment.environments)
     for scale in experiment.substitutes:
-        assert paper.scale(scale) and experiment.at(scale).runs
+        there = experiment.at(scale)
+        assert paper.scale(scale) and (there.runs or there.unavailable)
     for run in experiment.every_run:
         assert experiment.budget_of(run).flags, "it would never end"
         assert run.program in paper.programs
@@ -127,10 +129,9 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     changes = [change.flag for change in scale.changes_of(module, [])]
     for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
         assert f"--config.{name}={value}" in changes
-    own = apex.experiment("figure 14").at("two_cores").runs[0]
-    assert own.flags == ("--setting=dqn_two_cores",)
+    own = apex.experiment("figure 13").at("two_cores").runs[2]
+    assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
     assert [one.flag for one in scale.changes_of(module, own.choices)] == [
-        "--num_actors=8",
         "--learner_threads=2",
         "--evaluation_seconds=120",
         "--evaluation_episodes=5",
@@ -139,6 +140,15 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     assert "samples per insert 8 instead of no limit" in words
     assert "replay capacity 200,000 instead of 2,000,000" in words
     assert "learning rate 0.0001 instead of 6.25e-05" in words
+
+
+def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
+    apex = reproductions.paper("apex")
+    for number in (3, 4, 5, 6, 14):
+        figure = apex.experiment(f"figure {number}")
+        assert "use the scale small" in apex.obstacle(figure.at("two_cores"))
+        small = figure.at("small")
+        assert apex.obstacle(small) == "" and small.runs and small.x == "learner_steps"
 
 
 def test_what_cannot_be_run_says_why():

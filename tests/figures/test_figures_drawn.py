@@ -1,5 +1,7 @@
 """Panels, bars and the palette: that what is to be seen is there, and always the same."""
 
+import dataclasses
+
 from matplotlib.image import imread
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ def curve(setting, level):
     )
 
 
-def draw(path, *drawn, x_limit=300.0, y_limits=(0.0, 1000.0), caption="Some words."):
-    axes = panels.Axes("wall_seconds", x_limit, "episode return", y_limits)
+def draw(path, *drawn, x_limit=300.0, caption="Some words."):
+    drawn = tuple(dataclasses.replace(panel, y_limits=(0.0, 1000.0)) for panel in drawn)
+    axes = panels.Axes("wall_seconds", x_limit, "episode return")
     return panels.draw([panels.PanelGroup(drawn, axes)], "a title", caption, path)
 
 

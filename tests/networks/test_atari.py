@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.environments.requirements import MIN_SIDE
+from common.environments.requirements import MIN_SIDES
 from common.networks import atari
 
 ATARI, SMALL = (84, 84, 4), (36, 40, 3)
@@ -30,18 +30,28 @@ def test_numbers_of_parameters():
     assert count(network.trainable_variables) == 3_300_019
 
 
-def test_the_smallest_images_leave_one_feature_map_cell():
+@pytest.mark.parametrize("name", atari.SIZES)
+def test_the_smallest_images_leave_one_feature_map_cell(name):
     """`require_images` refuses smaller ones."""
-    smallest, smaller = ((side, side, 1) for side in (MIN_SIDE, MIN_SIDE - 1))
-    assert atari.AtariTorso(smallest).output_size == 64
-    assert atari.AtariTorso(smaller).output_size == 0
+    side, convolutions = MIN_SIDES[name], atari.SIZES[name].convolutions
+    assert atari.ImageTorso((side, side, 1), convolutions).output_size == convolutions[-1][0]
+    assert atari.ImageTorso((side - 1, side - 1, 1), convolutions).output_size == 0
+
+
+def test_minatars_sizes():
+    """16 filters of 3 x 3, which leave 8 x 8, and 128 hidden units (Young and Tian 2019)."""
+    network = atari.DuelingNetwork((10, 10, 4), 6, sizes=atari.SIZES["minatar"])
+    assert [count(layer.trainable_variables) for layer in network.torso.layers] == [592]
+    assert network.torso.output_size == 8 * 8 * 16
+    assert count(network.value.hidden.trainable_variables) == 1025 * 128
+    assert network(images((10, 10, 4))).shape == (5, 6)
 
 
 def test_feature_maps_have_no_padding():
     """Sides are 20, 9 and 7, as DQN's; with SAME padding they would be 21, 11 and 11."""
     maps = tf.zeros([1, *ATARI])
     sides = []
-    for layer in atari.AtariTorso(ATARI).layers:
+    for layer in atari.ImageTorso(ATARI).layers:
         maps = layer(maps, 1.0)
         sides.append(maps.shape[1:].as_list())
     assert sides == [[20, 20, 32], [9, 9, 64], [7, 7, 64]]

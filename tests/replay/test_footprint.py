@@ -3,6 +3,7 @@
 import pathlib
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from common.environments.spec import EnvironmentSpec
 from common.replay import footprint, png
 
 ROOT = pathlib.Path(__file__).parents[2]
+PNG = types.SimpleNamespace(torso="atari")
 FILL = """
+import types
+
 import dm_env
 import numpy as np
 import tensorflow as tf
@@ -61,7 +65,7 @@ kept = [
 ]
 footprint._BUSIER = 1.0
 spec = EnvironmentSpec(1024, 100, (16, 16, 4), True)
-images = footprint.image_bytes_per_step(None, spec, Noise())
+images = footprint.image_bytes_per_step(types.SimpleNamespace(torso="atari"), spec, Noise())
 file = png.column((16, 16, 4)), png.encode(np.repeat(noise, 10, axis=0))
 numbers = tf.TensorSpec([3], tf.float32), np.ones([1000, 3], np.float32)
 columns = {"old": file, "new": file, "numbers": numbers}
@@ -90,12 +94,18 @@ def test_a_humanoids_transition():
 def test_images_are_estimated_from_a_few_frames_of_the_game(game):
     environment = environments.make(f"atari:{game}", 0)
     spec = EnvironmentSpec.of(environment)
-    estimated = footprint.image_bytes_per_step(None, spec, environment)
+    estimated = footprint.image_bytes_per_step(PNG, spec, environment)
     rng = np.random.default_rng(1)
     played = [environment.step(rng.integers(18)).observation for _ in range(600)]
     environment.close()
     image = np.mean([len(file) for file in png.encode(np.stack(played))])
     assert 1.4 < estimated / (2 * image) < 3
+
+
+def test_small_images_are_stored_as_they_are():
+    spec = EnvironmentSpec(400, 6, image_shape=(10, 10, 4), is_discrete=True)
+    found = footprint.image_bytes_per_step(types.SimpleNamespace(torso="minatar"), spec, None)
+    assert found == pytest.approx(1.1 * (2 * 400 + 12 + 66), abs=1)
 
 
 def test_the_launcher_imports_it_without_numpy():

@@ -26,7 +26,7 @@ from common.reporting import columns
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles import evaluator
+from common.roles import evaluation, evaluator
 
 LIMITS = Budget(learner_steps=32)
 SECONDS = 60.0
@@ -169,7 +169,7 @@ class Run:
 def run(tmp_path, monkeypatch):
     """A run whose evaluator has not started."""
     monkeypatch.setattr(
-        evaluator.environments,
+        evaluation.environments,
         "make_batch",
         lambda name, seeds, **options: BatchedEnvironment([UntilAction() for _ in seeds]),
     )

@@ -69,7 +69,7 @@ def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqd
         return tf.linalg.matvec(a, w)
 
     with tf.GradientTape(persistent=True) as tape:
-        loss, q = policy_gradients.dpg_loss(action, value, dqda_clip)
+        loss, q, _ = policy_gradients.dpg_loss(action, value, dqda_clip)
     np.testing.assert_allclose(q, 0.7)
     np.testing.assert_allclose(tape.gradient(loss, action), -np.array(dqda))
     assert tape.gradient(loss, w) is None
@@ -78,7 +78,7 @@ def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqd
 def test_dpg_loss_is_a_mean_over_the_batch():
     action = tf.Variable(np.ones([4, 2]))
     with tf.GradientTape() as tape:
-        loss, q = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
+        loss, q, _ = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
     assert float(q) == 2
     np.testing.assert_allclose(tape.gradient(loss, action), np.full([4, 2], -0.25))
 
@@ -88,3 +88,9 @@ def test_no_gradient_flows_into_dqda():
     with tf.GradientTape() as tape:
         loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, 1.0)
     assert tape.gradient(loss, dqda) is None
+
+
+def test_the_share_of_saturated_elements():
+    action = tf.constant([[1.0, -0.995], [0.9, 0.5], [-1.0, 0.0]])
+    *_, saturated = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
+    assert float(saturated) == pytest.approx(0.5)

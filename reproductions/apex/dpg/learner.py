@@ -37,12 +37,12 @@ def critic_loss(errors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 def policy_loss(
     observation: tf.Tensor, networks: ActorCritic, dqda_clip: float | None
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises q(S_t, pi(S_t, phi), psi), psi held fixed (eq 17).
 
     Returns:
       A loss whose gradient with respect to phi is that of equation 17 with the sign reversed and
-      dq/da clipped (appendix D), and the mean of q.
+      dq/da clipped (appendix D), the mean of q, and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation), lambda action: networks.critic(observation, action), dqda_clip

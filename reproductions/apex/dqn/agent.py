@@ -23,7 +23,8 @@ from reproductions.apex.dqn.settings import SETTINGS
 class ApexDQN(ReplayAgent):
     """Ape-X DQN, and its studies by configuration.
 
-    Observations are sent and kept as PNG files (section 4.1).
+    Observations are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file
+    would be no smaller.
     """
 
     paper = "apex"
@@ -35,19 +36,28 @@ class ApexDQN(ReplayAgent):
         super().__init__(config, setting)
         self.removal_period = config.removal_period
         self.prefetch = config.prefetch
+        if config.single_process:  # draws so many batches ahead in the only way that it can
+            self.updates_per_call = config.prefetch
         self.reward_clip = config.reward_clip or None
         self.num_copies = config.num_copies
 
+    @property
+    def decodes(self) -> bool:
+        """True if images are stored as PNG files, as with DQN's network."""
+        return self._config.torso == "atari"
+
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are images and actions discrete."""
-        requirements.require_images(spec)
+        requirements.require_images(self._config, spec)
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
         """uint8 [K, H, W, C] -> PNG files, an object array [K]."""
-        return png.encode(observation)
+        return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
         """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
+        if not self.decodes:
+            return steps
         return steps._replace(
             **{
                 name: png.decode(getattr(steps, name), spec.image_shape, name)
@@ -57,7 +67,9 @@ class ApexDQN(ReplayAgent):
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition with both observations (appendix F)."""
-        image = png.column(spec.image_shape)
+        image = tf.TensorSpec(spec.image_shape, tf.uint8)
+        if self.decodes:
+            image = png.column(spec.image_shape)
         return StoredTransition(
             observation_tm1=image,
             action_tm1=tf.TensorSpec([], tf.int32),

@@ -106,6 +106,14 @@ class DQNConfig(ApexConfig):
         "has the network of Wang et al. 2016; they do so.",
         suffix="rescaled",
     )
+    torso: str = field(
+        "atari",
+        "The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution "
+        "of 16 filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they "
+        "are, not as PNG files. Not in the paper; Young and Tian 2019.",
+        choices=("atari", "minatar"),
+        suffix="{}",
+    )
     precision: str = field(
         "float32",
         "float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with "

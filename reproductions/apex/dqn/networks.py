@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers
-from common.networks.atari import DuelingNetwork
+from common.networks.atari import SIZES, DuelingNetwork
 from reproductions.apex.dqn.config import DQNConfig
 
 
@@ -13,7 +13,9 @@ def make_network(
     config: DQNConfig, spec: EnvironmentSpec, dtype: tf.DType = tf.float32
 ) -> DuelingNetwork:
     """Builds the network and its variables: uint8 [B, H, W, C] -> float32 [B, A]."""
-    return DuelingNetwork(spec.image_shape, spec.action_size, config.rescale_gradient, dtype)
+    return DuelingNetwork(
+        spec.image_shape, spec.action_size, config.rescale_gradient, dtype, SIZES[config.torso]
+    )
 
 
 def make_optimizer(config: DQNConfig) -> snt.Optimizer:

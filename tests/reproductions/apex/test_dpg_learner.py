@@ -132,6 +132,7 @@ def test_update_is_the_papers_equations(values):
     expected = {
         "critic_loss": critic_objective(),
         "mean_q": online.q(s, online.pi(s)).mean(),
+        "saturated_actions": (np.abs(online.pi(s)) > 0.99).mean(),
         "priority_mean": expected_priorities.mean(),
         "importance_weight_mean": weights.mean(),
         "importance_weight_max": 1.0,
@@ -175,7 +176,9 @@ def test_gradients_that_are_none():
         critic_loss = learner_lib.critic_loss(errors, tf.ones([B]))
         # The online networks as their own target: even then nothing flows through the target.
         own = learner_lib.td_errors(batch.steps, learner.target_networks, learner.networks)
-        policy_loss, _ = learner_lib.policy_loss(batch.steps.observation_tm1, learner.networks, 1.0)
+        policy_loss, *_ = learner_lib.policy_loss(
+            batch.steps.observation_tm1, learner.networks, 1.0
+        )
     for loss, variables in (
         (critic_loss, phi),
         (critic_loss, targets),

@@ -97,6 +97,23 @@ def test_an_image_that_is_damaged_inside_ends_the_learner_in_one_line():
     assert "\n" not in str(caught.value)
 
 
+def test_small_images_are_stored_as_they_are():
+    spec = EnvironmentSpec(1000, A, image_shape=(10, 10, 10), is_discrete=True)
+    agent = make_agent(torso="minatar")
+    image = np.random.default_rng(0).integers(0, 256, (4, 10, 10, 10), dtype=np.uint8)
+    steps = StoredTransition.of(make_transitions(agent))
+    steps = steps._replace(observation_tm1=agent.encode(image), observation_t=image[::-1])
+    memory = agent.make_memory(spec, seed=1)
+    memory.insert(np.arange(4), steps, PRIORITIES)
+    found = agent.decode(memory.read(np.arange(4))[1], spec)
+    np.testing.assert_array_equal(found.observation_tm1, image)
+    np.testing.assert_array_equal(found.observation_t, image[::-1])
+    agent.require(spec)
+    learner = agent.make_learner(spec, seed=0)
+    schedule = agent.schedule()
+    assert agent.replay_learner(learner, memory, spec, 0, schedule).step() is not None
+
+
 def make_replay_learner(agent, memory, learner):
     return agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
 
@@ -226,7 +243,9 @@ def test_what_the_programs_ask_it_for():
     assert (agent.num_copies, agent.num_frames) == (8, 4)
     assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
     assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
-    assert make_agent().setting == "dqn"
+    assert make_agent().setting == "dqn" and make_agent().decodes
+    one_process = make_agent(single_process=True, samples_per_insert=4.0)
+    assert one_process.updates_per_call == 16
     agent.require(SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
         agent.require(EnvironmentSpec(3, 2))

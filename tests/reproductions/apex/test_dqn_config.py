@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from reproductions.apex.dpg.config import DPGConfig
 from reproductions.apex.dqn.config import DQNConfig
 
 
@@ -23,6 +24,7 @@ from reproductions.apex.dqn.config import DQNConfig
         ("priority_exponent", 8.0),
         ("priority_floor", 0.0),
         ("precision", "float16"),
+        ("torso", "vgg"),
         ("replay_capacity", 2**29 + 1),
     ],
 )
@@ -30,6 +32,14 @@ def test_nonsense_is_refused(name, value):
     with pytest.raises(ValueError) as caught:
         DQNConfig(**{name: value})
     assert str(caught.value).startswith(f"--config.{name} must be ")
+
+
+@pytest.mark.parametrize("config_class", [DQNConfig, DPGConfig])
+def test_a_single_process_needs_to_know_its_turns(config_class):
+    message = r"^--config.samples_per_insert must be above 0 with single_process.*, is 0.0$"
+    with pytest.raises(ValueError, match=message):
+        config_class(single_process=True)
+    assert config_class(single_process=True, samples_per_insert=1.0).single_process
 
 
 def test_zero_turns_off_what_it_should():

@@ -272,6 +272,7 @@ def test_update_is_lines_5_to_8(values):
     expected = {
         "critic_loss": critic_objective(),
         "mean_q": policy_objective(),
+        "saturated_actions": 0.0,
         "priority_mean": expected_priorities.mean(),
         "importance_weight_mean": weights.mean(),
         "importance_weight_max": weights.max(),
@@ -310,7 +311,7 @@ def test_gradients_that_are_none(critic):
         outputs = learner.networks.critic(batch.steps.observation_tm1, batch.steps.action_tm1)
         critic_loss = tf.reduce_sum(kind.distance(target, outputs))
         own_loss = tf.reduce_sum(kind.distance(own, tf.stop_gradient(outputs)))
-        policy_loss, _ = learner_lib.policy_loss(
+        policy_loss, *_ = learner_lib.policy_loss(
             batch.steps.observation_tm1, learner.networks, kind
         )
     for loss, variables in (

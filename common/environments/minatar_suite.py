@@ -1,0 +1,140 @@
+"""MinAtar's five games (Young and Tian 2019), such as "breakout": Atari in images of 10 x 10.
+
+A channel shows the objects of one kind, uint8 255 where there is one and 0 elsewhere; trails show
+what moves where, so that nothing is stacked. As in MinAtar's paper, all six actions are allowed in
+every game, an action is replaced by the one before it with probability 0.1, and games become
+harder as they go on. Rewards are the game's own.
+
+Not in MinAtar's paper: an episode that reaches `MAX_STEPS` ends with discount 1, since only its
+time has ended. So does each of Freeway, whose engine has that limit, and ends no other way.
+
+The package `minatar` has the licence GPL-3. It is not a dependency but an extra: `make minatar`.
+"""
+
+import colorsys
+import functools
+import importlib.util
+import pathlib
+from types import ModuleType
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments.environment_errors import UnusableEnvironmentError
+
+MAX_STEPS = 2500
+"""The most steps of an episode: Freeway's limit, for the other games, too, which have none."""
+
+STICKY_PROBABILITY = 0.1
+"""The probability that the action before is taken instead (Young and Tian 2019)."""
+
+_ACTIONS = 6
+_STEP_SECONDS = 0.05  # as long as MinAtar's own display shows a step
+
+
+def names() -> list[str]:
+    """Returns the names of the games, whether or not the package is installed."""
+    return ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
+
+
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> "MinAtarEnvironment":
+    """Makes the game called `name`, one of `names()`; `seed` is in [0, 2**32).
+
+    Raises:
+      UnusableEnvironmentError: the package is not installed.
+    """
+    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
+    return MinAtarEnvironment(name, seed)
+
+
+class MinAtarEnvironment(dm_env.Environment):
+    """A game.
+
+    Observation: uint8 [10, 10, channels]. Action: int32, an index into none, left, up, right, down
+    and fire.
+    """
+
+    def __init__(self, name: str, seed: int):
+        """Makes the game called `name`."""
+        self._random = np.random.RandomState(seed)
+        self._game = _module(name).Env(ramping=True)
+        self._game.random = self._random
+        self._shape = tuple(self._game.state_shape())
+        self._action = 0
+        self._steps = MAX_STEPS  # no episode yet
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._game.reset()
+        self._steps = 0
+        return dm_env.restart(self._observation())
+
+    def step(self, action: int | np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`, or the one before it; after a LAST step, starts an episode."""
+        if self._steps == MAX_STEPS:
+            return self.reset()
+        if self._random.rand() >= STICKY_PROBABILITY:
+            self._action = int(action)
+        reward, is_over = self._game.act(self._action)
+        self._steps += 1
+        if is_over:
+            self._steps = MAX_STEPS
+            return dm_env.termination(float(reward), self._observation())
+        if self._steps == MAX_STEPS:
+            return dm_env.truncation(float(reward), self._observation())
+        return dm_env.transition(float(reward), self._observation())
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the image."""
+        return specs.Array(self._shape, np.uint8, name="observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """Returns the spec of the action."""
+        return specs.DiscreteArray(_ACTIONS, np.int32, name="action")
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds, for films."""
+        return _STEP_SECONDS
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns the image with a colour for each channel, uint8 [height, width, 3].
+
+        Of several objects in a place, that of the last channel is shown. The square image stands in
+        the middle.
+        """
+        rows, columns, channels = self._shape
+        colors = [(0, 0, 0), *(colorsys.hsv_to_rgb(i / channels, 0.8, 1) for i in range(channels))]
+        last = np.max(self._game.state() * np.arange(1, channels + 1), axis=2)
+        picture = np.round(255 * np.array(colors)).astype(np.uint8)[last]
+        side = min(height, width)
+        shown = np.zeros((height, width, 3), np.uint8)
+        top, left = (height - side) // 2, (width - side) // 2
+        pixels = np.arange(side)
+        shown[top : top + side, left : left + side] = picture[
+            pixels[:, None] * rows // side, pixels * columns // side
+        ]
+        return shown
+
+    def _observation(self) -> np.ndarray:
+        return self._game.state().view(np.uint8) * np.uint8(255)
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    """Imports a game without its package, which would import pyplot and seaborn for its display."""
+    package = importlib.util.find_spec("minatar")
+    if package is None or package.origin is None:
+        raise UnusableEnvironmentError(
+            f'environment "minatar:{name}": the package minatar is not installed: run "make '
+            'minatar" or ".venv/bin/pip install -e \'.[minatar]\'" (its licence, GPL-3, is why '
+            '"make setup" leaves it out)'
+        )
+    path = pathlib.Path(package.origin).parent / "environments" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"minatar.environments.{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

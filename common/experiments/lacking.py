@@ -1,0 +1,120 @@
+"""What a claim that is not yet decided lacks: the command that makes the runs, and its hours."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+import math
+import statistics
+
+from common.experiments.captions import capital
+from common.experiments.claims import Evidence
+from common.experiments.paper import Experiment, Paper
+from common.experiments.plan import DEFAULT_SEEDS
+from common.experiments.scales import SMOKE
+from common.reporting.budget import Budget
+
+Needs = Callable[[str], tuple[Sequence[str], Sequence[str]]]
+"""Returns the settings and tasks that a claim needs at a scale; no tasks if it cannot decide."""
+
+
+def seeds_of(experiment: Experiment, scale: str) -> int:
+    """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
+    return max(2, _planned_seeds(experiment, scale))
+
+
+def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
+    """Returns the limits of the experiment's runs at one of the paper's scales."""
+    own = experiment.substitute(scale).budget
+    return own or paper.scale(scale).budget_of(experiment.budget)
+
+
+def _planned_seeds(experiment: Experiment, scale: str) -> int:
+    return experiment.substitute(scale).seeds or experiment.seeds or DEFAULT_SEEDS
+
+
+def lacking(
+    paper: Paper,
+    experiment: Experiment,
+    evidence: Evidence,
+    needs: Needs,
+    scales: Sequence[str] | None = None,
+) -> str:
+    """Returns the runs that would decide a claim at the scale where that is cheapest.
+
+    Args:
+      paper: of the claim.
+      experiment: of the claim.
+      evidence: has the runs that there are.
+      needs: of the claim.
+      scales: those that can decide it; None: all of the paper's but smoke.
+
+    Returns:
+      A sentence with the command, which names the settings and tasks that lack; "" if no run does.
+    """
+    if obstacle := paper.obstacle(experiment):
+        return f"{capital(obstacle)}."
+    names = [one.name for one in paper.scales if one.name != SMOKE]
+    found = []
+    for scale in scales or ([evidence.scale] if evidence.scale in names else names):
+        settings, tasks = needs(scale)
+        there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
+        others = {
+            (run.setting, run.environment): one
+            for one in reversed(paper.experiments)
+            for run in one.at(scale).runs
+        }
+        wanted = {(setting, task) for setting in settings for task in tasks}
+        if wanted and wanted <= there | set(others):
+            found.append((scale, wanted, there, others))
+    if not found:
+        return "No scale that is listed has all of its settings and tasks."
+    # A substitute is a scale made for this experiment.
+    made = [one for one in found if one[0] in experiment.substitutes]
+    plans = [_plan(paper, experiment, evidence, *one) for one in made or found]
+    return min(plans, key=lambda one: one[0])[1]
+
+
+def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[float, str]:
+    """Returns the hours that lack at a scale (inf: not known), and the sentence."""
+    ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
+    counts = Counter((run.setting, run.environment) for run in ended)
+    missing: dict[str, list[tuple[str, str, int]]] = {}
+    minutes = 0.0
+    for one in sorted(wanted):
+        of = experiment if one in there else others[one]
+        needed = seeds_of(of, scale)
+        if counts[one] < needed:
+            missing.setdefault(of.name, []).append((*one, needed))
+            budget = planned_budget(paper, of, scale)
+            minutes += (needed - counts[one]) * _minutes(budget, evidence, ended)
+    commands = []
+    for name, of in missing.items():
+        experiment = paper.experiment(name).at(scale)
+        settings, tasks = ({one[part] for one in of} for part in (0, 1))
+        kind, _, place = name.partition(" ")
+        command = f"python -m binaries.experiment --paper={paper.name} --{kind}={place}"
+        command += f" --scale={scale}"
+        if settings != set(experiment.settings):
+            command += f" --settings {' '.join(sorted(settings))}"
+        if tasks != set(experiment.environments):
+            command += f" --tasks {' '.join(task.partition(':')[2] for task in sorted(tasks))}"
+        needed = of[0][2]
+        is_more = needed > _planned_seeds(paper.experiment(name), scale)
+        commands.append(command + f" --seeds={needed}" * is_more)
+    number = sum(needed - counts[one, task] for of in missing.values() for one, task, needed in of)
+    hours = f"{minutes / 60:,.{0 if minutes >= 600 else 1}f} hours"
+    if math.isinf(minutes):
+        hours = "hours not known yet"
+    if any(counts[one] for one in wanted):
+        words = f"{number} more runs at the scale {scale} decide it"
+    else:
+        words = f"No runs at the scale {scale}: {number} decide it"
+    words += f" ({hours}): {'; '.join(commands)}."
+    return minutes, words * bool(number)
+
+
+def _minutes(budget: Budget, evidence: Evidence, ended: Sequence) -> float:
+    """Returns the minutes of a run, measured where the budget is in steps; inf if not known."""
+    if budget.minutes is not None:
+        return budget.minutes
+    seconds = [run.reached("wall_seconds") for run in ended if evidence.budget(run) == budget]
+    return statistics.median(seconds) / 60 if seconds else math.inf
