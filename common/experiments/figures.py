@@ -12,7 +12,7 @@ from common.experiments import scales, selection
 from common.experiments.captions import caption, task_title
 from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
 from common.experiments.runs import KeptRun
-from common.figures import bars, palette, panels
+from common.figures import bars, palette, panels, proportion
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -118,6 +118,11 @@ def draw(
                 f"{name}{task_title(panel)}": _bars(lines, panel, looks, part)
                 for panel in dict.fromkeys(key[0] for key in lines)
             }
+        if experiment.sizes:
+            (values,) = groups.values()
+            sizes = [experiment.sizes[name] for name in settings]
+            label = experiment.size_name
+            return proportion.draw(sizes, values, label, _y_label(experiment), title, words, path)
         references = _references(paper, experiment, reported)
         return bars.draw(groups, _y_label(experiment), references, title, words, path)
     drawn_parts = []

@@ -225,6 +225,9 @@ class Experiment:
       states_budget: whether the budget is in the paper; else it is ours.
       returns: whose episodes.
       x: column of evaluator.csv on the horizontal axis; "" for a table or final values.
+      sizes: a number of each setting, called `size_name`, which is then on the horizontal axis of
+        final values.
+      size_name: in words.
       y: quantity on the vertical axis, `EPISODE_RETURN` or a column of learner.csv.
       over_tasks: how tasks are combined.
       band: what is shaded.
@@ -244,6 +247,8 @@ class Experiment:
     states_budget: bool = True
     returns: Returns = Returns.EVALUATOR
     x: str = "wall_seconds"
+    sizes: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    size_name: str = ""
     y: str = EPISODE_RETURN
     over_tasks: OverTasks = OverTasks.APART
     band: Band = Band.UNSTATED

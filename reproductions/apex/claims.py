@@ -15,7 +15,6 @@ from reproductions.apex.curves import (
     FIGURE_3_SMALL,
     FIGURE_4_ACTORS,
     FIGURE_4_SMALL,
-    FIGURE_13_TWO_CORES,
 )
 from reproductions.apex.experiments import CONTROL_TASKS, MINATAR, SIX_GAMES, SMALL_CONTROL_TASKS
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
@@ -282,10 +281,7 @@ CLAIMS = (
         "The speed of data generation scales linearly with the number of actors.",
         "figure 13",
         "figure 13",
-        ProportionalSpeed(
-            {_dqn(actors): actors for actors in FIGURE_4_ACTORS}
-            | {f"dqn_two_cores_{actors}_actors": actors for actors in FIGURE_13_TWO_CORES}
-        ),
+        ProportionalSpeed(),
     ),
     Claim(
         "prioritized",

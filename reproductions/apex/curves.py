@@ -89,7 +89,7 @@ def _looks() -> dict[str, Look]:
     for n in FIGURE_13_TWO_CORES:
         looks[f"dqn_two_cores_{n}_actors"] = Look(f"{n} actors", _ladder(n))
     for n in FIGURE_3_ACTORS:
-        looks[f"dpg_{n}_actors"] = Look(f"{n} actors", _ladder(n))
+        looks[f"dpg_{n}_actors"] = Look(f"Ape-X DPG, {n} actors", _ladder(n))
     looks |= {f"dqn_batch{size}": Look(f"batches of {size}") for size in OTHER_BATCH_SIZES}
     looks |= {f"dqn_lr{rate}": Look(f"learning rate {rate}") for rate in OTHER_LEARNING_RATES}
     return looks | {name: Look(label) for name, label in DPG_VARIANTS.items()}

@@ -309,6 +309,9 @@ EXPERIMENTS = (
         budget=_35_HOURS,
         states_budget=False,
         x="",
+        sizes={f"dqn_{actors}_actors_replay_1m": actors for actors in FIGURE_4_ACTORS}
+        | {f"dqn_two_cores_{actors}_actors": actors for actors in FIGURE_13_TWO_CORES},
+        size_name="actors",
         y="actor_steps_per_second",
         substitutes={
             _TWO_CORES: Substitute(

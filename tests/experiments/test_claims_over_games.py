@@ -113,6 +113,6 @@ def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, cores, ver
             speed=30.0 * actors**power,
             cores=cores,
         )
-    finding = ProportionalSpeed(sizes).find(APEX, experiment, evidence)
+    finding = ProportionalSpeed().find(APEX, experiment, evidence)
     assert finding.verdict is verdict and f"power {power:.2f}" in finding.evidence
     assert ("Up to 256 shared 255 cores" in finding.evidence) == (cores == 255)
