@@ -38,6 +38,9 @@ with run.hold():
         seed=int(values["seed"]), scale=values["scale"], scale_changes=values["scale_changes"]
     )
     while step < limit and not signals:
+        if values["setting"] == "held" and step == 5 and not os.path.exists(os.environ["FAKE_GO"]):
+            time.sleep(0.05)
+            continue
         step += 1
         rows.append(
             dict.fromkeys(columns.LEARNER)
@@ -45,10 +48,6 @@ with run.hold():
         )
         if values["setting"] == "mortal" and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
-        while values["setting"] == "held" and step == 5 and not signals:
-            if os.path.exists(os.environ["FAKE_GO"]):
-                break
-            time.sleep(0.05)
         waits = {"slow": 60, "steady": 3}.get(values["setting"], 0)
         while waits and not signals:
             time.sleep(0.1)
