@@ -925,7 +925,7 @@ def test_apexs_settings_at_small_are_those_of_its_runs():
     assert at_small["actors"] == dqn and at_small["prioritized_actors"] == dqn | uniform
     assert at_small["prioritized"] == {most, "dqn_uniform_lr0.00025_128_actors_replay_1m"}
     assert at_small["recency"] == {most, "dqn_16_actors_8_copies_replay_1m"}
-    assert at_small["capacity"] == {most, "dqn_128_actors_replay_250k"}
+    assert at_small["capacity"] == {f"dqn_128_actors_replay_{size}" for size in ("250k", "2m")}
     assert at_small["dpg_actors"] == {"dpg_8_actors", "dpg_16_actors", "dpg_64_actors"}
     assert at_small["epsilons"] == {"dqn_full_range", "dqn_six_epsilons"}
 
