@@ -4,7 +4,7 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import json
@@ -37,8 +37,6 @@ from common.reporting.user_error import UserError
 
 _START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
-_MAX_SOCKET_DIRECTORY = 85
-"""Characters of a path; a socket's own has at most 107."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,27 +268,44 @@ def _run_local(run: _Run) -> None:
             return
         print(_check_resources(run, replay_bytes), file=sys.stderr, flush=True)
         token = token_lib.load_or_create()
-        with _sockets(directory) as sockets:
-            topology = Topology.local(run.layout.roles, counts, sockets)
-            local_run.run(LocalCluster(_processes(run, values, topology, token), directory.logs))
+        with _temporary_directory(directory) as temporary:
+            topology = Topology.local(run.layout.roles, counts, temporary)
+            environment = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
+            found = _processes(run, values, topology, environment)
+            local_run.run(LocalCluster(found, directory.logs))
 
 
 @contextlib.contextmanager
-def _sockets(run: RunDirectory) -> Iterator[pathlib.Path]:
-    """Makes a directory for the sockets of a local run, which no other user can open."""
-    directory = run.path.absolute() / "sockets"
-    if len(str(directory)) > _MAX_SOCKET_DIRECTORY:
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="replay_rl_"))
-    shutil.rmtree(directory, ignore_errors=True)  # those of a launcher that was killed
-    directory.mkdir(mode=0o700)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def _temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
+    """Makes a directory for the sockets and temporary files of the roles of a local run.
+
+    No other user can open it. A killed role leaves temporary files behind, such as those of
+    TensorFlow's AutoGraph, and a killed launcher leaves the directory: a link in the run directory
+    tells the next start what to remove.
+    """
+    link = run.path / "tmp"
+    shutil.rmtree(link.resolve(), ignore_errors=True)
+    link.unlink(missing_ok=True)
+    # Not in the run directory itself: the path of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="replay_rl_", ignore_cleanup_errors=True) as directory:
+        link.symlink_to(directory)
+        try:
+            yield pathlib.Path(directory)
+        finally:
+            link.unlink()
 
 
-def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) -> list[Process]:
-    """Returns the processes of a local run, each with its command line and environment."""
+def _processes(
+    run: _Run, values: FlagValues, topology: Topology, variables: Mapping[str, str]
+) -> list[Process]:
+    """Returns the processes of a local run, each with its command line and environment variables.
+
+    Args:
+      run: of the program.
+      values: of the layout's flags.
+      topology: of the run.
+      variables: that all processes get.
+    """
     found = []
     resolved = [f"--{name}={value}" for name, value in values.items() if value is not None]
     for job, addresses in topology.cluster.items():
@@ -300,8 +315,8 @@ def _processes(run: _Run, values: FlagValues, topology: Topology, token: str) ->
                 *(f"--role={job}", f"--workdir={run.directory.path}", "--ignore_resources"),
             ]
             environment = {
+                **variables,
                 "TF_CONFIG": topology.to_tf_config(job, index),
-                token_lib.TOKEN_VARIABLE: token,
                 _START_VARIABLE: json.dumps([sys.orig_argv, run.changed]),
             }
             keeps_run = job == run.layout.keeper.name
