@@ -56,6 +56,7 @@ class ProcessState:
 
     Attributes:
       running: whether it runs; False also while it waits for a restart.
+      has_been_ready: whether it has reported that it is ready, in this run of it or an earlier one.
       exit_code: its last exit code: minus the signal's number after a death by a signal, None if
         it has not ended yet.
       restarts: number of restarts.
@@ -64,6 +65,7 @@ class ProcessState:
     """
 
     running: bool
+    has_been_ready: bool
     exit_code: int | None
     restarts: int
     pid: int | None
@@ -347,6 +349,7 @@ class _Supervised:
         """Returns the public state."""
         return ProcessState(
             self.popen is not None and self.popen.returncode is None,
+            self.has_been_ready,
             self.exit_code,
             self.restarts,
             None if self.popen is None else self.popen.pid,

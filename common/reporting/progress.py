@@ -131,7 +131,7 @@ class ProgressLine:
     def _speeds(self, long: bool) -> list[str]:
         learner = self._state[0]
         if not learner:
-            return ["starting"]
+            return []
         acting = learner.get("actor_steps_per_second")
         words = "{} actor steps/s" if long else "act {}/s"
         speeds = [words.format(_count(acting, long))]

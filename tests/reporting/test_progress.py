@@ -56,8 +56,8 @@ def test_no_line_is_wider_than_asked(width, note):
 
 def test_before_data_it_says_what_it_waits_for():
     progress = _progress(min_replay_size=10_000)
-    progress.update(None, None, 3.0)
-    assert "starting" in progress.line(120)
+    progress.update(None, None, 3.0, note="starting")
+    assert progress.line(120).endswith("  59:57 left · starting")
     progress.update({"learner_steps": 0, "replay_size": 1200}, None, 9.0)
     assert "filling replay 1,200/10,000" in progress.line(80)
     progress.update(LEARNER, None, 60.0, note="actor 1 restarted")

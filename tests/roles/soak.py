@@ -25,10 +25,10 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 from soak_faults import Disk, Fault, Faults, schedule
 from watched_run import WatchedRun
@@ -234,18 +234,10 @@ def _check(
     return numbers, wrong
 
 
-def main() -> None:
-    """Runs, attacks, checks, prints a table and writes the JSON file."""
-    arguments = _arguments()
-    folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="soak_"))).absolute()
-    disk, skipped = Disk(folder / "disk"), {}
-    disk.path.mkdir(parents=True)
-    if arguments.full_disks and (why := disk.mount()):
-        skipped["fill disk"] = why
-        arguments.faults = [fault for fault in arguments.faults if fault.kind != "fill"]
-        print(f"the disk will not be full: {why}", flush=True)
-    is_mounted = arguments.full_disks > 0 and not skipped
-    run = WatchedRun(disk.path / "run")
+def _attack(
+    arguments: argparse.Namespace, run: WatchedRun, disk: Disk
+) -> tuple[dict[str, Any], list[str]]:
+    """Runs through the faults; returns the numbers at the end, and what is wrong."""
     command = [
         *(sys.executable, "-m", arguments.module, f"--flagfile={arguments.flagfile.absolute()}"),
         *(f"--workdir={run.workdir}", f"--max_minutes={arguments.minutes}"),
@@ -254,20 +246,27 @@ def main() -> None:
         *(f"--seed={arguments.seed}", "--checkpoint_seconds=20"),
     ]
     with tempfile.TemporaryDirectory(prefix="soak_tmp_") as tmp:
+        variables = {**os.environ, "TMPDIR": tmp}
         faults = Faults(
             run,
-            lambda: subprocess.Popen(command, cwd=_ROOT, env={**os.environ, "TMPDIR": tmp}),
+            lambda: subprocess.Popen(command, cwd=_ROOT, env=variables),
             arguments.actor_processes,
             disk,
         )
         threads = Threads()
+
+        def observe(running: dict[str, int]) -> None:
+            threads.observe(running)
+            if not any(fault.done for fault in arguments.faults):
+                threads.mark()
+
         try:
             run.wait_for(
                 lambda: run.learner("wall_seconds") or faults.launcher.poll() is not None,
                 180,
                 "the learner's first row",
             )
-            faults.go(arguments.faults, threads.observe)
+            faults.go(arguments.faults, observe)
         finally:
             faults.launcher.terminate()  # of one that has ended, nothing
             faults.launcher.wait()
@@ -276,30 +275,40 @@ def main() -> None:
                 f"error: {arguments.module} ended before its learner's first row; "
                 f"the logs are in {run.workdir / 'logs'}"
             )
-        numbers, wrong = _check(run, faults, arguments, threads, tmp)
-    if is_mounted:
-        shutil.copytree(run.workdir, folder / "run")
-        disk.unmount()
+        return _check(run, faults, arguments, threads, tmp)
+
+
+def main() -> None:
+    """Runs, attacks, checks, prints a table and writes the JSON file."""
+    arguments = _arguments()
+    folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="soak_"))).absolute()
+    disk, skipped = Disk(folder / "disk"), {}
+    with disk.mounted() as why_not:
+        if why_not and arguments.full_disks:
+            skipped["fill disk"] = why_not
+            print(f"skipped: a full disk, because it cannot be mounted: {why_not}", flush=True)
+            arguments.faults = [fault for fault in arguments.faults if fault.kind != "fill"]
+        run = WatchedRun(disk.path / "run")
+        numbers, wrong = _attack(arguments, run, disk)
     wrong += [
-        f"{fault}: no {'recovery' if fault.done else 'chance'} before the end"
+        f"{fault}: {'not over' if fault.done else 'did not happen'} before the end"
         for fault in arguments.faults
         if fault.recovered is None
     ]
-    print("\nfault                 at      back after")
+    print("\nfault                 at  over after")
     for fault in arguments.faults:
-        back = "-" if fault.recovered is None else f"{fault.recovered:.0f} s"
-        print(f"{fault!s:18} {fault.at:5.0f} s {back:>9}   {fault.note}")
+        over = "-" if fault.recovered is None else f"{fault.recovered:.0f} s"
+        print(f"{fault!s:18} {fault.at:5.0f} s {over:>9}   {fault.note}")
     for name, value in numbers.items():
         print(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
-    print(f"run directory {folder / 'run' if is_mounted else run.workdir}")
+    print(f"run directory {run.workdir}")
     if arguments.json:
-        kills = [fault.kind == "kill" for fault in arguments.faults]
         records = [dataclasses.asdict(fault) for fault in arguments.faults]
         result = {
             "program": arguments.module,
             "flags": arguments.flagfile.name,
-            "kills": [one for one, is_kill in zip(records, kills) if is_kill],
-            "other_faults": [one for one, is_kill in zip(records, kills) if not is_kill],
+            "kills": [one for one in records if one["kind"] == "kill"],
+            "other_faults": [one for one in records if one["kind"] != "kill"],
             "skipped": skipped,
             "end": numbers,
             "wrong": wrong,

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -96,15 +97,32 @@ class Disk:
     """A small file system of its own, which can be filled: a tmpfs, which only root can mount.
 
     Args:
-      path: an empty directory.
+      path: of the directory to make.
     """
 
     def __init__(self, path: pathlib.Path):
         self.path = path
         self._filler = path / "filler"
 
-    def mount(self) -> str:
-        """Mounts it; returns why it cannot be, "" if it was."""
+    @contextlib.contextmanager
+    def mounted(self) -> Iterator[str]:
+        """Mounts it in the context; afterwards `path` is a usual directory with the same files.
+
+        Yields:
+          Why it cannot be mounted, and `path` is a usual directory from the start; "" if it was.
+        """
+        self.path.mkdir(parents=True)
+        why_not = self._mount()
+        try:
+            yield why_not
+        finally:
+            if not why_not:
+                copy = self.path.with_name("copy")
+                shutil.copytree(self.path, copy, symlinks=True)
+                subprocess.run(["umount", str(self.path)], check=True)
+                copy.rename(self.path)
+
+    def _mount(self) -> str:
         command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(self.path)]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True)
@@ -113,10 +131,6 @@ class Disk:
         except OSError as error:
             return str(error)
         return ""
-
-    def unmount(self) -> None:
-        """Unmounts it; what it held is gone."""
-        subprocess.run(["umount", str(self.path)], check=True)
 
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
@@ -137,7 +151,7 @@ class Faults:
       run: to attack.
       launch: starts the launcher of the run.
       actor_processes: that share the run's actors.
-      disk: that holds the run, None if it cannot be filled.
+      disk: that holds the run.
 
     Attributes:
       launcher: the newest one.
@@ -149,7 +163,7 @@ class Faults:
         run: WatchedRun,
         launch: Callable[[], subprocess.Popen],
         actor_processes: int,
-        disk: Disk | None,
+        disk: Disk,
     ):
         self._run = run
         self._launch = launch
@@ -227,7 +241,6 @@ class Faults:
             yield
 
     def _fill(self, fault: Fault) -> Iterator[None]:
-        assert self._disk is not None
         with self._disk.full():
             yield from self._pass(fault.seconds)
         names = self._run.workdir / "checkpoints" / "checkpoint"
