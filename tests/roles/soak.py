@@ -262,17 +262,17 @@ def _attack(
 
         try:
             run.wait_for(
-                lambda: run.learner("wall_seconds") or faults.launcher.poll() is not None,
-                180,
-                "the learner's first row",
+                lambda: run.learner("learner_steps") or faults.launcher.poll() is not None,
+                600,
+                "the learner's first updates",
             )
             faults.go(arguments.faults, observe)
         finally:
             faults.launcher.terminate()  # of one that has ended, nothing
             faults.launcher.wait()
-        if not run.learner("wall_seconds"):
+        if not run.learner("learner_steps"):
             sys.exit(
-                f"error: {arguments.module} ended before its learner's first row; "
+                f"error: {arguments.module} ended before its learner's first updates; "
                 f"the logs are in {run.workdir / 'logs'}"
             )
         return _check(run, faults, arguments, threads, tmp)

@@ -28,7 +28,7 @@ _DISK_BYTES = 10**9
 
 @dataclasses.dataclass
 class Fault:
-    """One fault. Times are seconds since the learner's first row.
+    """One fault. Times are seconds since the learner's first updates.
 
     Attributes:
       kind: "kill" (-9), "freeze" (SIGSTOP, then SIGCONT) or "fill" of the disk.
