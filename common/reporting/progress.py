@@ -1,6 +1,7 @@
 """The live progress line of a run."""
 
 from collections.abc import Iterator, Mapping
+import math
 import sys
 from typing import Any, TextIO
 
@@ -31,7 +32,7 @@ class ProgressLine:
         self._min_replay_size = min_replay_size
         self._stream = sys.stderr if stream is None else stream
         self._state: tuple[dict, dict, float, str] = ({}, {}, 0.0, "")
-        self._printed_at: float | None = None
+        self._printed_at = -math.inf
         self._live: Live | None = None
         console = Console(file=self._stream)
         if self._stream.isatty() and not console.is_dumb_terminal:
@@ -56,9 +57,8 @@ class ProgressLine:
         self._state = (dict(learner_row or {}), dict(evaluator_row or {}), elapsed_seconds, note)
         if self._live is not None:
             self._live.refresh()
-        elif (
-            self._printed_at is None or elapsed_seconds - self._printed_at >= _SECONDS_BETWEEN_LINES
-        ):
+        # A learner that was down goes on from its last row: the run's time jumps back.
+        elif not 0 <= elapsed_seconds - self._printed_at < _SECONDS_BETWEEN_LINES:
             self._printed_at = elapsed_seconds
             self.print(self.line(None))
 

@@ -99,6 +99,15 @@ def test_without_a_terminal_whole_lines_come_now_and_then():
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
 
 
+def test_the_lines_go_on_when_the_time_of_the_run_jumps_back():
+    stream = io.StringIO()
+    with ProgressLine(Budget(minutes=10), stream=stream) as progress:
+        for second in (300.0, 310.0, 180.0, 190.0, 195.0):
+            progress.update(LEARNER, EVALUATOR, second)
+    starts = [line.split(" ")[0] for line in stream.getvalue().splitlines()]
+    assert starts == ["5:00", "7:00", "6:45"]
+
+
 def test_stream_of_few_letters_gets_plain_ones():
     raw = io.BytesIO()
     with ProgressLine(

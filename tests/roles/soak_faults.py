@@ -54,7 +54,7 @@ class Fault:
 
     @property
     def is_alone(self) -> bool:
-        """Whether other faults of this kind keep apart; kills of actors come at any time."""
+        """True if it keeps apart from others; kills of actors come at any time."""
         return (self.kind, self.role) != ("kill", "actor")
 
     def __str__(self) -> str:
