@@ -20,9 +20,9 @@ from common.replay.memory import Statistics
 from common.reporting.csv_rows import last_row, read_rows
 
 _APART_SECONDS = 20.0
-"""From the end of a fault that comes alone to the next one. What an actor adds while the learner is
-down is in the replay's account and its own: if both die before the learner is back, nobody can know
-it."""
+"""From the end of a fault that comes alone to the next one, at least; that one also waits until the
+run has got over it. What an actor adds while the learner is down is in the replay's account and its
+own: if both die before the learner is back, nobody can know it."""
 _DISK_BYTES = 10**9
 
 
@@ -185,10 +185,13 @@ class Faults:
         while self.launcher.poll() is None:
             running = self._run.pids()
             each_time(running)
+            waits = any(one.is_alone for one, _ in begun)  # a slow machine comes behind the plan
             due = (
                 one
                 for one in planned
-                if one.at <= self._now() and (one.role == "disk" or _name(one) in running)
+                if one.at <= self._now()
+                and (one.role == "disk" or _name(one) in running)
+                and not (one.is_alone and waits)
             )
             fault = next(due, None)
             if fault is not None:  # one at a time, for it changes what runs
