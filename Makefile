@@ -42,7 +42,7 @@ results: setup
 	$(RUN) -m binaries.tables --all
 	$(RUN) -m binaries.claims --output=results/tables --overview=results/README.md
 
-# Ten minutes of training whose roles are killed at random.
+# Fifteen minutes of training through kills, freezes and a full disk.
 soak: setup
 	$(RUN) tests/roles/soak.py
 

@@ -6,8 +6,10 @@ This module does not import TensorFlow.
 """
 
 from collections.abc import Iterable, Mapping
+import contextlib
 import dataclasses
 import functools
+import math
 import os
 import pathlib
 import signal
@@ -54,6 +56,7 @@ class ProcessState:
 
     Attributes:
       running: whether it runs; False also while it waits for a restart.
+      has_been_ready: whether it has reported that it is ready, in this run of it or an earlier one.
       exit_code: its last exit code: minus the signal's number after a death by a signal, None if
         it has not ended yet.
       restarts: number of restarts.
@@ -62,6 +65,7 @@ class ProcessState:
     """
 
     running: bool
+    has_been_ready: bool
     exit_code: int | None
     restarts: int
     pid: int | None
@@ -74,9 +78,10 @@ class LocalCluster:
     Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
     stops the processes in order. If the launcher dies for any reason, Linux kills them.
 
-    A process that ends is restarted after a pause. The pause doubles with each short run, up to a
-    minute. There are two exceptions: the process that keeps the run is done when it ends with exit
-    code 0, and from then on so is every other process that ends with 0. The run fails
+    A process that ends is restarted after a pause. The pause doubles, up to a minute, each time the
+    process ends before it has been ready for `steady_seconds`. There are two exceptions: the
+    process that keeps the run is done when it ends with exit code 0, and from then on so is every
+    other process that ends with 0. The run fails
 
     - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
       for the `give_up_after`-th time;
@@ -91,7 +96,7 @@ class LocalCluster:
         processes: Iterable[Process],
         log_directory: str | os.PathLike,
         give_up_after: int = 5,
-        steady_seconds: float = 60.0,
+        steady_seconds: float = 10.0,
         pause_seconds: float = 0.5,
     ):
         """Prepares the processes.
@@ -100,7 +105,8 @@ class LocalCluster:
           processes: started in this order.
           log_directory: gets a log `ROLE-INDEX.log` per process; restarts append to it.
           give_up_after: number of failed starts, without becoming ready, that ends the run.
-          steady_seconds: run time after which the pause is the shortest again.
+          steady_seconds: time as a ready process after which the pause is the shortest again. The
+            process then did work, so kills from outside do not keep it away for longer and longer.
           pause_seconds: shortest pause before a restart.
         """
         self._log_directory = pathlib.Path(log_directory)
@@ -242,8 +248,8 @@ class LocalCluster:
                 one.is_done = True
                 self._failure = self._failure or self._describe(one)
             else:
-                short = now - one.started_at < self._steady_seconds
-                one.short_runs = one.short_runs + 1 if short else 0
+                is_steady = time.monotonic() - one.ready_at >= self._steady_seconds
+                one.short_runs = 0 if is_steady else one.short_runs + 1
                 pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
                 least = _GRACE_SECONDS if code == 0 else 0.0
                 pause = min(max(pause, least), _MAX_PAUSE_SECONDS)
@@ -311,25 +317,26 @@ class _Supervised:
         self.short_runs = 0
         self.failed_starts = 0
         self.has_been_ready = False
-        self.started_at = 0.0
+        self.ready_at = math.inf
         self.restart_at: float | None = None
-        self._is_ready = False
         self._reader = -1
+
+    @property
+    def _is_ready(self) -> bool:
+        return self.ready_at < math.inf
 
     def begin(self, popen: subprocess.Popen, reader: int) -> None:
         """Records a start and takes over the pipe on which the process reports that it is ready."""
         self.popen, self._reader = popen, reader
-        self.started_at, self.restart_at, self._is_ready = time.monotonic(), None, False
+        self.ready_at, self.restart_at = math.inf, None
 
     def check_ready(self) -> None:
         """Reads the pipe unless the process is known to be ready."""
         if self._is_ready:
             return
-        try:
-            self._is_ready = bool(os.read(self._reader, 1))
-        except BlockingIOError:
-            return
-        self.has_been_ready |= self._is_ready
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._reader, 1):
+                self.ready_at, self.has_been_ready = time.monotonic(), True
 
     def end(self, code: int) -> None:
         """Records the end of the process."""
@@ -342,6 +349,7 @@ class _Supervised:
         """Returns the public state."""
         return ProcessState(
             self.popen is not None and self.popen.returncode is None,
+            self.has_been_ready,
             self.exit_code,
             self.restarts,
             None if self.popen is None else self.popen.pid,

@@ -1,5 +1,6 @@
 """Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
 
+from collections.abc import Iterator
 import contextlib
 import ctypes
 import os
@@ -171,7 +172,22 @@ def limit_threads(threads: int) -> None:
       RuntimeError: TensorFlow has run an op already.
     """
     os.environ.update(thread_environment(threads))
-    import tensorflow as tf  # after the variables, and never in the launcher's process
+    # After the variables, and never in the launcher's process. TensorFlow imports Keras, and Keras
+    # these two if it can, which took a sixth of the time.
+    with _not_importable("matplotlib", "pandas"):
+        import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+@contextlib.contextmanager
+def _not_importable(*names: str) -> Iterator[None]:
+    """Makes imports of modules that were not imported before fail in the context."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]

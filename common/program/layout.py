@@ -99,7 +99,7 @@ class Layout:
                 return role
         names = ", ".join(role.name for role in self.roles)
         raise LayoutError(
-            f"--role={job} is not in this setting's layout, {self.name}: use one of {names}"
+            f"--role={job} does not exist in this setting's layout, {self.name}: use one of {names}"
         )
 
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:

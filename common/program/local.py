@@ -1,10 +1,12 @@
 """A run on this machine: its processes, its progress line and its result."""
 
+import pathlib
 import time
 
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.processes import StopRequest
+from common.program import available
 from common.program.layout import Layout
 from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
@@ -19,6 +21,8 @@ _IDLE_SECONDS = 30.0
 """Actors that wait for the learner's credit still act more often."""
 _LAST_EVALUATION_SECONDS = 1800.0
 """Longest wait for roles that outlive the role that keeps the run."""
+_FULL_DISK_BYTES = 10**6
+"""Free bytes that are too few for a checkpoint."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
@@ -31,6 +35,7 @@ class LocalRun:
         layout: Layout,
         limits: Budget,
         min_replay_size: int,
+        checkpoint_seconds: float,
         title: str,
         stop: StopRequest,
     ):
@@ -41,6 +46,7 @@ class LocalRun:
           layout: the run's layout.
           limits: the run is over when it reaches one of them.
           min_replay_size: items in the replay before the first update.
+          checkpoint_seconds: time between checkpoints.
           title: names of agent and environment, to print.
           stop: the request to stop the run.
         """
@@ -48,6 +54,7 @@ class LocalRun:
         self._layout = layout
         self._limits = limits
         self._min_replay_size = min_replay_size
+        self._checkpoint_seconds = checkpoint_seconds
         self._title = title
         self._stop = stop
         row = csv_rows.last_row(directory.learner_csv, columns.PROGRESS)
@@ -55,6 +62,7 @@ class LocalRun:
         self._seen_at = time.monotonic()
         self._has_news = False
         self._actor_steps, self._acted_at = 0, self._seen_at
+        self._began = time.time()
 
     def run(self, cluster: LocalCluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -115,23 +123,36 @@ class LocalRun:
         is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
-            if self._is_over(row, elapsed):
+            if self._limits.reached_by(row | {"wall_seconds": elapsed}):
                 notes.append("waiting for the last evaluation")
             elif silence >= _NEWS_SECONDS:
                 notes.append(f"no news from the {keeper} for {silence:.0f}s")
+        if row is None and not states[keeper, 0].has_been_ready:
+            notes.append("starting")
+        disk = available.disk(self._directory.path)
+        if disk is not None and disk < _FULL_DISK_BYTES:
+            notes.append("disk full")
+        unsaved = time.time() - max(self._began, _written_at(self._directory.checkpoints))
+        if is_fresh and unsaved >= 2 * self._checkpoint_seconds + _NEWS_SECONDS:
+            notes.append(f"no checkpoint for {unsaved:.0f}s")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
-    def _is_over(self, row: dict, wall_seconds: float) -> bool:
-        return self._limits.reached(wall_seconds, row["actor_steps"], row["learner_steps"])
-
 
 def _has_ended(state: ProcessState) -> bool:
     """Returns whether a process has finished its work."""
     return not state.running and state.exit_code == 0
+
+
+def _written_at(checkpoints: pathlib.Path) -> float:
+    """Returns when the newest checkpoint was written, 0 if there is none."""
+    try:
+        return (checkpoints / "checkpoint").stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _note(name: str, index: int, state: ProcessState) -> str:

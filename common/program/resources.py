@@ -23,7 +23,7 @@ def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:
     Args:
       replay_bytes: bytes of the full replay, or of the part of it that this machine keeps.
       directory: the run's directory, which need not exist yet.
-      ignore: whether to start nevertheless if that is not enough.
+      ignore: whether to start anyway if that is not enough.
 
     Raises:
       NotEnoughError: memory or disk do not suffice.
@@ -42,7 +42,7 @@ def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:
     elif disk is not None and disk < _MIN_DISK:
         problem = f"not enough disk: {size(disk)} free at {directory}: give another --workdir"
     if problem and not ignore:
-        raise NotEnoughError(f"{problem}, or start it nevertheless with --ignore_resources")
+        raise NotEnoughError(f"{problem}, or start anyway with --ignore_resources")
     return f"{problem} (ignored)" if problem else line
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from common.reporting import columns
+
 _UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
 """Unit, its length in minutes, and the duration in minutes from which on it is used."""
 
@@ -72,6 +74,10 @@ class Budget:
             limit is not None and value >= limit
             for limit, value in zip(dataclasses.astuple(self), done)
         )
+
+    def reached_by(self, row: Mapping[str, Any]) -> bool:
+        """Returns whether a run whose last row of learner.csv is `row` has reached a limit."""
+        return self.reached(*(row[name] for name in columns.PROGRESS))
 
     def __str__(self) -> str:
         """Returns "12 hours", "10,000,000 actor steps" or "1 minute or 100 learner steps"."""

@@ -1,6 +1,7 @@
 """The live progress line of a run."""
 
 from collections.abc import Iterator, Mapping
+import math
 from typing import Any, TextIO
 
 from common.reporting.budget import Budget
@@ -26,7 +27,7 @@ class ProgressLine(LiveLine):
         self._budget = budget
         self._min_replay_size = min_replay_size
         self._state: tuple[dict, dict, float, str] = ({}, {}, 0.0, "")
-        self._printed_at: float | None = None
+        self._printed_at = -math.inf
         super().__init__(stream)
 
     def update(
@@ -47,9 +48,8 @@ class ProgressLine(LiveLine):
         self._state = (dict(learner_row or {}), dict(evaluator_row or {}), elapsed_seconds, note)
         if self.is_live:
             self.refresh()
-        elif (
-            self._printed_at is None or elapsed_seconds - self._printed_at >= _SECONDS_BETWEEN_LINES
-        ):
+        # A learner that was down goes on from its last row: the run's time jumps back.
+        elif not 0 <= elapsed_seconds - self._printed_at < _SECONDS_BETWEEN_LINES:
             self._printed_at = elapsed_seconds
             self.print(self.line(None))
 
@@ -99,7 +99,7 @@ class ProgressLine(LiveLine):
     def _speeds(self, long: bool) -> list[str]:
         learner = self._state[0]
         if not learner:
-            return ["starting"]
+            return []
         acting = learner.get("actor_steps_per_second")
         words = "{} actor steps/s" if long else "act {}/s"
         speeds = [words.format(_count(acting, long))]

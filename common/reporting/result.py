@@ -38,4 +38,4 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
     if row is None:
         ended = {"outcome": "finished", "budget": limits.to_json()}
         return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
-    return limits.reached(*(row[name] for name in columns.PROGRESS))
+    return limits.reached_by(row)

@@ -34,7 +34,7 @@ FLAGS = (
     "--config.samples_per_insert=16",
     "--config.updates_per_call=4",
 )
-PROCESSES = {"local-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
+PROCESSES = {"launcher-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
 SECONDS = 150
 """Patience with a busy machine."""
 

@@ -113,6 +113,18 @@ def test_threads_are_limited(monkeypatch):
     assert said == {"intra": 3, "inter": 3}
 
 
+def test_a_role_imports_tensorflow_without_what_only_keras_uses():
+    code = """
+import sys
+from common.cluster.processes import limit_threads
+limit_threads(1)
+print("tensorflow" in sys.modules, {"pandas", "matplotlib"} & {*sys.modules})
+import pandas
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True set()\n"
+
+
 def test_patience_ends_only_without_answers(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)

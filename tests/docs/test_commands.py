@@ -24,7 +24,6 @@ SOURCES = "\n".join(
 )
 NOT_IN_SOURCES = {
     *("help", "flagfile", "config"),  # of absl and ml_collections
-    *("actor_kills", "replay_kills", "learner_kills"),  # put together by the soak test
     *("mem", "gres", "signal"),  # of Slurm
 }
 

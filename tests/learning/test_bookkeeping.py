@@ -1,5 +1,8 @@
 """Tests of common.learning.bookkeeping beside a real replay service; nothing is learned."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -170,6 +173,22 @@ def test_checkpoints_come_in_their_time(run):
     assert run.num_saved() == 1
     bookkeeping.after_call(None)
     assert run.num_saved() == 1
+
+
+def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch, caplog):
+    bookkeeping = run.start()
+    bookkeeping.save()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        bookkeeping.save()
+    told = "cannot write a checkpoint, the previous one stays: disk full: "
+    assert told in caplog.text and run.num_saved() == 1
+    bookkeeping.save()
+    assert run.num_saved() == 2
 
 
 def test_a_row_has_the_metrics_of_all_calls_since_the_last_one(run):

@@ -52,7 +52,7 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
         SECONDS,
         "its clicks",
     )
-    assert set(run.pids()) == {"local-0", "tally-0", "clicker-0", "clicker-1"}
+    assert set(run.pids()) == {"launcher-0", "tally-0", "clicker-0", "clicker-1"}
     run.kill("clicker", 1)
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and "error" not in err, err

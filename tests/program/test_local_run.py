@@ -55,7 +55,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(local_run, "ProgressLine", Recorded)
     monkeypatch.setattr(local_run, "_NEWS_SECONDS", 1.0)
 
-    def run_one(*ends, limits=None, others=()):
+    def run_one(*ends, limits=None, checkpoint_seconds=60.0, others=()):
         directory = RunDirectory(tmp_path / "run")
         directory.open({})
         until = "def until(words):\n    while words not in open({!r}).read(): time.sleep(0.05)\n"
@@ -67,7 +67,9 @@ def run(tmp_path, monkeypatch):
         ]
         cluster = LocalCluster(processes, directory.logs, pause_seconds=1.2)
         limits = limits or Budget(minutes=1)
-        one = LocalRun(directory, layouts.DISTRIBUTED, limits, 0, "test", StopRequest())
+        one = LocalRun(
+            directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", StopRequest()
+        )
         one.run(cluster)
         assert not any(state.running for state in cluster.states().values())
         return lines
@@ -89,6 +91,19 @@ def test_a_silent_learner_is_told_and_its_speed_is_not(run):
     lines = run("until('no news from the learner for 1s'); sys.exit(0)")
     silent = [line for line in lines if "no news" in line]
     assert silent and not any("777" in line for line in silent)
+
+
+def test_a_run_that_saves_nothing_says_so(run, monkeypatch):
+    monkeypatch.setattr(local_run, "_NEWS_SECONDS", 5.0)
+    monkeypatch.setattr(local_run.available, "disk", lambda path: 0)
+    lines = run("until('no checkpoint for 5s'); sys.exit(0)", checkpoint_seconds=0.0)
+    assert any("disk full" in line for line in lines)
+
+
+def test_starting_ends_where_there_is_no_learner_csv(run):
+    ready = "from common.cluster.processes import report_ready; report_ready()"
+    lines = run(f"(run / 'learner.csv').unlink(); until('starting'); {ready}; until('')")
+    assert "starting" in lines[1] and "starting" not in lines[-1]
 
 
 def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
@@ -134,7 +149,7 @@ stop = StopRequest().install()
 directory = RunDirectory({str(tmp_path / "run")!r})
 directory.open({{}})
 processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_path)!r}], {{}}, True)]
-run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, "test", stop)
+run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", stop)
 try:
     run.run(LocalCluster(processes, directory.logs))
 except KeyboardInterrupt:

@@ -26,6 +26,8 @@ def test_reached():
     assert budget.reached(90, 0, 0) and budget.reached(0, 0, 100)
     assert not budget.reached(89, 10**9, 99)
     assert not Budget().reached(1e9, 1e9, 1e9)
+    row = {"wall_seconds": 90.0, "actor_steps": 0, "learner_steps": 0, "replay_size": None}
+    assert budget.reached_by(row) and not budget.reached_by(row | {"wall_seconds": 89.0})
 
 
 def test_covers():

@@ -56,8 +56,8 @@ def test_no_line_is_wider_than_asked(width, note):
 
 def test_before_data_it_says_what_it_waits_for():
     progress = _progress(min_replay_size=10_000)
-    progress.update(None, None, 3.0)
-    assert "starting" in progress.line(120)
+    progress.update(None, None, 3.0, note="starting")
+    assert progress.line(120).endswith("  59:57 left · starting")
     progress.update({"learner_steps": 0, "replay_size": 1200}, None, 9.0)
     assert "filling replay 1,200/10,000" in progress.line(80)
     progress.update(LEARNER, None, 60.0, note="actor 1 restarted")
@@ -97,6 +97,15 @@ def test_without_a_terminal_whole_lines_come_now_and_then():
     assert len(lines) == 5
     assert all("learner steps/s" in line and "━" not in line for line in lines)
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
+
+
+def test_the_lines_go_on_when_the_time_of_the_run_jumps_back():
+    stream = io.StringIO()
+    with ProgressLine(Budget(minutes=10), stream=stream) as progress:
+        for second in (300.0, 310.0, 180.0, 190.0, 195.0):
+            progress.update(LEARNER, EVALUATOR, second)
+    starts = [line.split(" ")[0] for line in stream.getvalue().splitlines()]
+    assert starts == ["5:00", "7:00", "6:45"]
 
 
 def test_stream_of_few_letters_gets_plain_ones():

@@ -1,3 +1,4 @@
+import functools
 import subprocess
 import sys
 
@@ -19,6 +20,28 @@ def test_scalars_can_be_read_back(tmp_path):
     assert [event.step for event in events.Tensors("loss")] == [10, 1 << 33]
     values = [float(tf.make_ndarray(event.tensor_proto)) for event in events.Tensors("loss")]
     assert values == pytest.approx([2.5, 1.5])
+
+
+def test_a_full_disk_costs_scalars_and_no_more(tmp_path, monkeypatch, caplog):
+    scalars = Scalars(tmp_path)
+
+    def fail(tag, value, error=None):
+        raise error
+
+    full = tf.errors.ResourceExhaustedError(None, None, "events.v2; No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.summary, "scalar", functools.partial(fail, error=full))
+        scalars.write({"loss": 1.0}, step=1)
+        assert "no scalars: disk full: events.v2; No space left on device" in caplog.text
+        other = tf.errors.PermissionDeniedError(None, None, "events.v2; Permission denied")
+        patch.setattr(tf.summary, "scalar", functools.partial(fail, error=other))
+        with pytest.raises(tf.errors.PermissionDeniedError):
+            scalars.write({"loss": 2.0}, step=2)
+    scalars.write({"loss": 3.0}, step=3)
+    scalars.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [event.step for event in events.Tensors("loss")] == [3]
 
 
 def test_importing_the_package_does_not_import_tensorflow():

@@ -5,18 +5,26 @@ One of two actor processes is never started: the run goes on without it.
 
 import json
 import re
+import shutil
 
 from by_hand import TOKEN, RunByHand
 from forked import forked
 import pytest
 
+from common.experiments.claims import Evidence, Verdict
+from common.experiments.comparison import Comparison
+from common.experiments.paper import run_path
+from common.experiments.runs import KeptRuns
 from common.reporting import columns
 from common.reporting.csv_rows import last_row, read_rows
+from common.reporting.reported import Reported
+import reproductions
 
 BATCH, RATIO, MIN_SIZE, UPDATES_PER_CALL, SEND_BATCH, STEPS = 32, 4, 200, 4, 50, 500
 OPEN_ELEMENTS = 5  # transitions of an actor whose n = 5 steps are not complete
+ENVIRONMENT = "python:reproductions.d4pg.own_environment:make"
 FLAGS = (
-    "--environment=python:reproductions.d4pg.own_environment:make",
+    f"--environment={ENVIRONMENT}",
     "--num_actors=2",
     "--actor_processes=2",
     "--learner_threads=1",
@@ -56,6 +64,23 @@ def test_the_evaluator_prints_the_result_and_the_learner_records_the_run(ended):
     (one,) = json.loads((run.workdir / "run.json").read_text())["starts"]
     assert one["outcome"] == "finished" and one["changed"]["evaluation_episodes"] == 2
     assert not any(TOKEN in program.output for program in programs.values())
+
+
+def test_a_claim_counts_the_run(ended, tmp_path):
+    """Judged as its kept copy would be, as the run of two curves that are compared."""
+    run, _ = ended
+    for curve in ("first", "second"):
+        path = tmp_path / run_path("d4pg", "two_cores", curve, ENVIRONMENT, seed=0)
+        shutil.copytree(run.workdir, path)
+    kept = KeptRuns(tmp_path)
+    assert all(one.has_ended for one in kept.of("d4pg", "two_cores"))
+    paper = reproductions.paper("d4pg")
+    test = Comparison((("first", "second"),), environments=(ENVIRONMENT,))
+    finding = test.find(
+        paper, paper.experiment("figure 2"), Evidence(kept, None, Reported(), tmp_path)
+    )
+    assert finding.verdict is Verdict.OPEN and "two seeds of each" in finding.evidence
+    assert f"Scale two_cores, {STEPS} learner steps a run: 1 of 1 tasks" in finding.evidence
 
 
 def test_the_csv_files_are_whole(ended):

@@ -20,7 +20,7 @@ class WatchedRun:
         self.workdir = workdir
 
     def pids(self, role: str | None = None) -> dict[str, int]:
-        """Processes that name this workdir: {"actor-0": pid, ...}, the launcher is "local-0"."""
+        """Processes that name this workdir: {"actor-0": pid, ...}, the launcher is "launcher-0"."""
         found = {}
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -28,7 +28,7 @@ class WatchedRun:
                 if f"--workdir={self.workdir}" not in arguments:
                     continue
                 roles = [one for one in arguments if one.startswith("--role=")]
-                name = roles[-1].removeprefix("--role=") if roles else "local"
+                name = roles[-1].removeprefix("--role=") if roles else "launcher"
                 index = re.search(r'"index": (\d+)', _variables(path.parent).get("TF_CONFIG", ""))
             except OSError:
                 continue  # it has just ended
