@@ -50,7 +50,7 @@ class AgentProgram:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """A run of an agent's program, as its flags say.
 
     Attributes:

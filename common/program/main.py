@@ -24,7 +24,7 @@ from common.cluster.topology import Topology
 from common.config import Config
 from common.program import flags as flags_lib
 from common.program import resources
-from common.program.agent_program import AgentProgram, Run
+from common.program.agent_program import AgentProgram, ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import FlagValues
 from common.program.setting_flags import define_config
@@ -69,7 +69,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
         fail(f"{str(error).removeprefix('flag ')} (--help explains each flag)")
 
 
-def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> Run:
+def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> ProgramRun:
     flags_lib.check()
     try:
         config.validate()
@@ -98,10 +98,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
     assert environment and workdir  # checked above
     directory = RunDirectory(workdir)
-    return Run(program, config, name, num_actors, layout, values, environment, directory)
+    return ProgramRun(program, config, name, num_actors, layout, values, environment, directory)
 
 
-def _run_local(run: Run) -> None:
+def _run_local(run: ProgramRun) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
     from common.program.local import LocalRun
 
@@ -135,7 +135,7 @@ def _run_local(run: Run) -> None:
             local_run.run(LocalCluster(found, directory.logs))
 
 
-def _is_finished(run: Run) -> bool:
+def _is_finished(run: ProgramRun) -> bool:
     """Prints the result of a run that has reached its limits; returns whether it has."""
     from common.reporting import result
 
@@ -168,7 +168,7 @@ def _temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
 
 
 def _processes(
-    run: Run, values: FlagValues, topology: Topology, variables: Mapping[str, str]
+    run: ProgramRun, values: FlagValues, topology: Topology, variables: Mapping[str, str]
 ) -> list[Process]:
     """Returns the processes of a local run, each with its command line and environment variables.
 
@@ -196,7 +196,7 @@ def _processes(
     return found
 
 
-def _run_slurm(run: Run) -> None:
+def _run_slurm(run: ProgramRun) -> None:
     """Replaces this process by the role that it has in a Slurm step."""
     from common.program import slurm
 
@@ -206,4 +206,4 @@ def _run_slurm(run: Run) -> None:
     os.execv(sys.executable, command)
 
 
-_ROLES: dict[str, Callable[[Run], None]] = {"local": _run_local, "slurm": _run_slurm}
+_ROLES: dict[str, Callable[[ProgramRun], None]] = {"local": _run_local, "slurm": _run_slurm}

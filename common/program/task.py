@@ -20,7 +20,7 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.program import flags as flags_lib
 from common.program import resources
-from common.program.agent_program import Run
+from common.program.agent_program import ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import imported
 
@@ -28,7 +28,7 @@ START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
 
 
-def run_task(run: Run) -> NoReturn:
+def run_task(run: ProgramRun) -> NoReturn:
     """Becomes one task of a role, whose cluster TF_CONFIG describes."""
     layout, role = run.layout, run.layout.role(flags_lib.ROLE.value)
     topology = Topology.from_environment(layout.roles)
@@ -115,7 +115,7 @@ def run_task(run: Run) -> NoReturn:
     sys.exit(stop.exit_code)
 
 
-def _keep(run: Run, context, function: Callable[[Any], None]) -> None:
+def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
     launched = os.environ.get(START_VARIABLE)
     command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)

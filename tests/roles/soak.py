@@ -295,6 +295,7 @@ def main() -> None:
         for fault in arguments.faults
         if fault.recovered is None
     ]
+    arguments.faults.sort(key=lambda fault: fault.at)  # some waited
     print("\nfault                 at  over after")
     for fault in arguments.faults:
         over = "-" if fault.recovered is None else f"{fault.recovered:.0f} s"
