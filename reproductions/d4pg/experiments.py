@@ -77,7 +77,7 @@ MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 PROGRAM = Program("D4PG", "binaries.d4pg")
 
 _FULL = settings.SETTINGS.default
-_SMALL_BATCH = 64
+_SMALL_BATCH, _SMALL_RATE = 64, 3e-4
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
 """The changes of sections 4 to 4.3 beyond the Control Suite."""
 _BEYOND = "_lr5e-05_batch512"
@@ -130,8 +130,18 @@ def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Ru
     )
 
 
-def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
-    return {"small": Substitute(runs, seeds=5, overrides={"x": "learner_steps"})}
+def _small_figure_8(setting: str) -> tuple[Run, ...]:
+    """Returns runs with a learning rate in the paper's ratio to that of the others."""
+    rate = settings.SETTINGS.configuration(setting).learning_rate / D4PGConfig.learning_rate
+    flag = f"--config.learning_rate={_SMALL_RATE * rate:g}"
+    return tuple(
+        Run(PROGRAM, setting, environment, (f"--setting={setting}", flag))
+        for environment in SMALL_FIGURE_8_TASKS
+    )
+
+
+def _small(runs: tuple[Run, ...], note: str = "") -> dict[str, Substitute]:
+    return {"small": Substitute(runs, note, seeds=5, overrides={"x": "learner_steps"})}
 
 
 _CARTPOLE = ("control:cartpole:swingup",)
@@ -206,7 +216,10 @@ EXPERIMENTS = (
         "Control Suite: mixtures of Gaussians beside the categorical",
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
-        substitutes=_small(_suite_runs(settings.FIGURE_8, SMALL_FIGURE_8_TASKS)),
+        substitutes=_small(
+            tuple(run for name in settings.FIGURE_8 for run in _small_figure_8(name)),
+            "names have the paper's learning rates, of which the model has three times as much",
+        ),
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
     Experiment("figure 9", "the Control Suite's domains", unavailable="pictures only"),
@@ -288,8 +301,8 @@ SCALES = (
                 "--config.min_replay_size=1000",
                 "1,000 transitions before the first update instead of our 10,000",
             ),
-            Change("--evaluation_steps=4000", "an evaluation every 4,000 updates"),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--evaluation_steps=7500", "an evaluation every 7,500 updates"),
+            Change("--evaluation_episodes=15", "of 15 episodes instead of our 10"),
             Change("--final_episodes=50", "50 episodes in the last one instead of our 10"),
             Change("--learner_threads=1", "one CPU thread instead of a GPU"),
         ),

@@ -1,4 +1,4 @@
-"""Trains through faults: a run, D4PG's quickstart by default, that is attacked while it learns.
+"""Trains through faults: D4PG on cartpole swingup by default, attacked while it learns.
 
     make soak
     .venv/bin/python tests/roles/soak.py --minutes=5 --actor_kills=20 --replay_kills=2 \\
@@ -38,7 +38,7 @@ from common.reporting.csv_rows import last_row
 from common.reporting.run_directory import RunDirectory
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_FLAGFILE = "reproductions/d4pg/quickstart.flags"
+_FLAGFILE = "tests/roles/soak.flags"
 _UNDISTURBED = _ROOT / "results/runs/d4pg/quickstart/d4pg_prioritized_n5"
 """Kept runs of the default flagfile: a run through faults is to return what the worst of them did.
 """
