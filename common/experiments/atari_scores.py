@@ -13,6 +13,7 @@ from common.experiments.runs import KeptRun
 from common.reporting import scores
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
+from common.reporting.run_directory import RunDirectory
 
 _OURS = ", ours"
 _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
@@ -27,7 +28,10 @@ class Final(NamedTuple):
 
 
 def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[Final]]:
-    """Returns the ends of the runs of a setting by game, a seed each."""
+    """Returns the ends of the runs of a setting by game, a seed each.
+
+    The score is that of evaluation.json where a run has one.
+    """
     games: dict[str, list[Final]] = {}
     for run in runs:
         game = run.environment.removeprefix("atari:")
@@ -35,25 +39,30 @@ def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str,
             continue
         points = run.points("environment_frames", EPISODE_RETURN, returns)
         if len(points):
-            score = selection.final(points[EPISODE_RETURN])
+            evaluated = RunDirectory(run.path).read_evaluation()
+            score = selection.final(points[EPISODE_RETURN]) if evaluated is None else evaluated
             frames = points["environment_frames"].iloc[-1]
             games.setdefault(game, []).append(Final(score, frames, run.budget))
     return games
 
 
-def final_scores(runs: Iterable[KeptRun], setting: str, returns: Returns) -> pandas.DataFrame:
-    """Returns the final score of a setting on each game.
+def final_scores(
+    runs: Sequence[KeptRun], settings: Iterable[str], returns: Returns
+) -> pandas.DataFrame:
+    """Returns the final scores of the best of some settings on each game.
 
     Returns:
-      by game: `score`, the mean over seeds of the final returns (see `selection.FINAL`), `frames`,
-      the mean that the runs have seen, and `seeds`.
+      by game: `score`, the mean over seeds of the final returns (see `finals`), `frames`, the mean
+      that the runs have seen, `seeds` and `setting`.
     """
-    rows = {
-        game: (*np.mean([(one.score, one.frames) for one in ends], axis=0), len(ends))
-        for game, ends in finals(runs, setting, returns).items()
-    }
-    names = ["score", "frames", "seeds"]
-    return pandas.DataFrame.from_dict(rows, orient="index", columns=names, dtype=float)
+    found: dict[str, list[tuple[float, float, int, str]]] = {}
+    for setting in settings:
+        for game, ends in finals(runs, setting, returns).items():
+            score, frames = np.mean([(one.score, one.frames) for one in ends], axis=0)
+            found.setdefault(game, []).append((score, frames, len(ends), setting))
+    best = {game: max(ends) for game, ends in found.items()}
+    names = ["score", "frames", "seeds", "setting"]
+    return pandas.DataFrame.from_dict(best, orient="index", columns=names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +72,12 @@ class GameScores(OwnNumbers):
     Attributes:
       agents: {the paper's column: our setting}.
       field: paper and source of the scores of other agents, for ranks and Elo.
+      smaller: settings that stand for it at smaller scales, where the best of them counts.
     """
 
     agents: Mapping[str, str]
     field: tuple[str, str]
+    smaller: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -78,9 +89,9 @@ class GameScores(OwnNumbers):
     ) -> dict[tuple[str, str], Cell]:
         """Implements `OwnNumbers`."""
         return {
-            (game, column): Cell(row.score, row.frames, int(row.seeds))
+            (game, column): Cell(row.score, row.frames, int(row.seeds), row.setting)
             for column, setting in self.agents.items()
-            for game, row in final_scores(runs, setting, experiment.returns).iterrows()
+            for game, row in self._scores(experiment, runs, setting).iterrows()
         }
 
     def summary(
@@ -94,7 +105,7 @@ class GameScores(OwnNumbers):
         field = numbers.table(*self.field)
         rows = {}
         for column, setting in self.agents.items():
-            ours = final_scores(runs, setting, experiment.returns)["score"]
+            ours = self._scores(experiment, runs, setting)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
         text = {
@@ -105,6 +116,11 @@ class GameScores(OwnNumbers):
             for agent, row in rows.items()
         }
         return pandas.DataFrame.from_dict(text, orient="index").rename_axis("summed up")
+
+    def _scores(
+        self, experiment: Experiment, runs: Sequence[KeptRun], setting: str
+    ) -> pandas.DataFrame:
+        return final_scores(runs, (setting, *self.smaller), experiment.returns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,14 +153,16 @@ class GameSummaries(OwnNumbers):
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
         for row, setting in self.agents.items():
-            final = final_scores(runs, setting, experiment.returns)
+            final = final_scores(runs, (setting,), experiment.returns)
             if not games <= set(final.index):
                 continue
             ours = among_others(row, final["score"], numbers.table(*self.field))
             values = {name: factor * ours["median"] for name, factor in self.medians.items()}
             values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
             frames, seeds = final["frames"].mean(), int(final["seeds"].min())
-            cells |= {(row, name): Cell(values[name], frames, seeds) for name in self.columns}
+            cells |= {
+                (row, name): Cell(values[name], frames, seeds, setting) for name in self.columns
+            }
         return cells
 
 

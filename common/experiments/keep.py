@@ -24,7 +24,10 @@ from common.reporting.run_directory import (
     write_new_file,
 )
 
-_FILES = ("config.json", "learner.csv", "acting.csv", "evaluator.csv", "run.json")
+_FILES = (
+    *("config.json", "learner.csv", "acting.csv", "evaluator.csv"),
+    *("evaluation.json", "run.json"),
+)
 """The record comes last, so that an interrupted copy is no finished run."""
 _POINTS = 20
 """The number of points to which a curve is thinned: 1 kB."""

@@ -171,18 +171,20 @@ class Cell:
       value: the number.
       frames: mean number of frames that its runs saw; None if it is not made of runs.
       seeds: number of its runs; None if it is not made of runs.
+      setting: of its runs; "" if it is not made of runs.
     """
 
     value: float
     frames: float | None = None
     seeds: int | None = None
+    setting: str = ""
 
 
 class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
     is_of_runs = True
-    """True if they have frames and seeds."""
+    """True if they have frames, seeds and a setting."""
 
     @property
     @abc.abstractmethod

@@ -10,7 +10,8 @@ from common.experiments.paper import Cell, Experiment, OwnNumbers, Paper
 from common.experiments.runs import KeptRun
 from common.reporting.reported import Reported, ReportedError
 
-OURS, DIFFERENCE, FRAMES, SEEDS = "ours", "difference", "frames", "seeds"
+OURS, DIFFERENCE = "ours", "difference"
+_OF_RUNS = ("frames", "seeds", "setting")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,11 +106,14 @@ def _ours(
         if cell is not None and not pandas.isna(numbers[row]):
             difference = f"{cell.value - numbers[row]:+.{digits}f}"
         rows.append(
-            ["", "", "", ""]
+            5 * [""]
             if cell is None
-            else [f"{cell.value:.{digits}f}", difference, _text(cell.frames), _text(cell.seeds)]
+            else [
+                *(f"{cell.value:.{digits}f}", difference),
+                *(_text(cell.frames), _text(cell.seeds), cell.setting),
+            ]
         )
-    names = (OURS, DIFFERENCE, FRAMES, SEEDS) if ours.is_of_runs else (OURS, DIFFERENCE)
+    names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
     return {prefix + one: list(column) for one, column in zip(names, zip(*rows))}
 
 

@@ -45,6 +45,7 @@ class RunDirectory:
       acting_csv: the episodes of the training actors.
       lives_csv: the actors of each start of an actor process.
       evaluator_csv: the evaluations.
+      evaluation_json: an evaluation by `binaries.evaluate`, if there is one.
       checkpoints: directory of the checkpoints.
       tensorboard: directory of TensorBoard's events.
       logs: directory of ROLE-I.log for each process.
@@ -58,6 +59,7 @@ class RunDirectory:
         self.acting_csv = self.path / "acting.csv"
         self.lives_csv = self.path / "lives.csv"
         self.evaluator_csv = self.path / "evaluator.csv"
+        self.evaluation_json = self.path / "evaluation.json"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tensorboard"
         self.logs = self.path / "logs"
@@ -122,6 +124,25 @@ class RunDirectory:
                 f"{self.run_json} is not the record of a run: mend it, or move {self.path} away"
             )
         return starts
+
+    def read_evaluation(self) -> float | None:
+        """Returns the mean return in evaluation.json; None if there is no such file.
+
+        `python -m binaries.evaluate --json` writes that file, of more episodes than an evaluation
+        of the run has.
+
+        Raises:
+          RunDirectoryError: evaluation.json is not what that program writes.
+        """
+        evaluation = _read_json(self.evaluation_json)
+        if evaluation is None:
+            return None
+        try:
+            return float(evaluation["episode_return_mean"])
+        except (KeyError, TypeError, ValueError):
+            raise RunDirectoryError(
+                f"{self.evaluation_json} is not an evaluation of a run: remove it"
+            ) from None
 
     def hold(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other launchers out, until this process dies at the latest.

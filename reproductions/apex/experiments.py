@@ -164,6 +164,8 @@ _TABLE_1 = "table 1"
 _FIELD = ("reactor", "table 5")
 """The scores of other agents, which this paper's text has not."""
 _NO_OP_MEDIAN = "Median (no-op starts)"
+_ON_TWO_CORES = {"dqn_two_cores": (), "dqn_two_cores_bfloat16": ("--config.precision=bfloat16",)}
+"""Ape-X DQN in tables at the scale two_cores: flags beside the setting `dqn_two_cores`."""
 _OTHERS = ("Rainbow", "Distributional (C51)", "Prioritized Dueling", "DQN", "Gorila DQN")
 
 _LEVEL_EXPONENTS = tuple(f"dpg_alpha{alpha}" for alpha in (0.3, 0.4, 0.5, 0.7))
@@ -370,7 +372,15 @@ EXPERIMENTS = (
         runs=_runs(DQN, "dqn", ENVIRONMENTS),
         budget=_FIVE_DAYS,
         x="",
-        ours=GameScores({"No-op starts": "dqn"}, _FIELD),
+        ours=GameScores({"No-op starts": "dqn"}, _FIELD, tuple(_ON_TWO_CORES)),
+        substitutes={
+            _TWO_CORES: Substitute(
+                _joined(
+                    _runs(DQN, name, ENVIRONMENTS, *flags, setting="dqn_two_cores")
+                    for name, flags in _ON_TWO_CORES.items()
+                )
+            )
+        },
         note="no-op starts only: the human starts were never published",
     ),
     Experiment(

@@ -11,6 +11,7 @@ from common.experiments.runs import KeptRuns
 from common.experiments.scaling import ProportionalSpeed
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
+from common.reporting.run_directory import RunDirectoryError
 import reproductions
 
 APEX = reproductions.paper("apex")
@@ -87,9 +88,25 @@ def test_final_scores_are_means_over_seeds(tmp_path):
             frames_per_step=4,
         )
     runs = KeptRuns(tmp_path).of("apex", "two_cores")
-    frame = final_scores(runs, "dqn", Returns.EVALUATOR)
-    assert frame.loc["pong"].to_dict() == {"score": 15.0, "frames": 4000, "seeds": 2}
-    assert final_scores(runs, "other", Returns.EVALUATOR).empty
+    frame = final_scores(runs, ("dqn", "other"), Returns.EVALUATOR)
+    pong = {"score": 15.0, "frames": 4000, "seeds": 2, "setting": "dqn"}
+    assert frame.loc["pong"].to_dict() == pong
+    assert final_scores(runs, ("other",), Returns.EVALUATOR).empty
+
+
+def test_final_scores_are_of_the_best_setting_and_of_longer_evaluations(tmp_path):
+    for setting, score in (("dqn", 10.0), ("other", 20.0)):
+        plant_run(tmp_path, setting, "atari:pong", 0, [0.0, score, score], paper="apex")
+    kept = KeptRuns(tmp_path)
+    frame = final_scores(kept.of("apex", "two_cores"), ("dqn", "other"), Returns.EVALUATOR)
+    assert tuple(frame.loc["pong", ["score", "setting"]]) == (20, "other")
+    (worse, _) = kept.of("apex", "two_cores")
+    (worse.path / "evaluation.json").write_text('{"episode_return_mean": 30.5}')
+    frame = final_scores(kept.of("apex", "two_cores"), ("dqn", "other"), Returns.EVALUATOR)
+    assert tuple(frame.loc["pong", ["score", "setting"]]) == (30.5, "dqn")
+    (worse.path / "evaluation.json").write_text("[]")
+    with pytest.raises(RunDirectoryError, match="evaluation.json is not an evaluation"):
+        final_scores(kept.of("apex", "two_cores"), ("dqn",), Returns.EVALUATOR)
 
 
 @pytest.mark.parametrize(
