@@ -259,7 +259,7 @@ SCALES = (
     Scale("workstation", "an hour a run, for some 16 cores and no GPU", Budget(minutes=60)),
     Scale(
         "two_cores",
-        "the quickstart's five minutes a run, for two cores",
+        "five minutes a run, for two cores",
         Budget(minutes=5),
         (
             Change("--num_actors=8", "8 actors instead of 32"),
