@@ -169,7 +169,9 @@ def _draw_part(
                 fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
                 color="black" if panel.curves else figure_page.GREY,
             )
-        legend |= _draw_curves(place, panel, size)
+        for label, line in _draw_curves(place, panel, size).items():
+            if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
+                legend[label] = line  # not thin, unless it is everywhere
         limit = axes.x_limit or panel.end or size
         if panel.end is not None and panel.end * _MARGIN < limit:
             marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
