@@ -3,7 +3,7 @@
 The losses are in each paper's `learner.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from common.agents.replay_agent import ReplayAgent
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
+from common.learning.learner import Learner
 from common.networks import control, heads, numpy_twins
 from common.types import Metrics, Nest, StoredTransition
 
@@ -43,10 +44,12 @@ PolicyLoss = Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 """Function that returns what `common.values.policy_gradients.dpg_loss` does."""
 
 
-class Step(NamedTuple):
-    """Results of a step of both optimisers. All are scalars except `errors`.
+class ActorCriticGradients(NamedTuple):
+    """The gradients of both networks, with what their losses say.
 
     Attributes:
+      policy: the gradients of the policy's variables.
+      critic: the gradients of the critic's variables, after clipping.
       errors: [B], second result of the critic's loss: TD errors or distances before the step.
       critic_loss: the critic's loss before the step.
       mean_q: second result of the policy's loss: the mean value of its actions.
@@ -55,6 +58,8 @@ class Step(NamedTuple):
       policy_gradient_norm: global norm.
     """
 
+    policy: Sequence[tf.Tensor]
+    critic: Sequence[tf.Tensor]
     errors: tf.Tensor
     critic_loss: tf.Tensor
     mean_q: tf.Tensor
@@ -76,10 +81,10 @@ class Step(NamedTuple):
         }
 
 
-class ActorCriticLearner(tf.Module):
+class ActorCriticLearner(Learner):
     """Base of learners: online and target networks, and an optimiser each for policy and critic.
 
-    A paper's learner inherits it and adds `update`; see `common.learning.learner.Learner`.
+    A paper's learner inherits it and adds `gradients`.
 
     Attributes:
       networks: the online networks.
@@ -122,39 +127,40 @@ class ActorCriticLearner(tf.Module):
         """Variables of the online policy and critic, which are replicated to the actors."""
         return self.networks.variables
 
-    def apply_gradients(self, critic_loss: CriticLoss, policy_loss: PolicyLoss) -> Step:
-        """Makes a step of both optimisers, and copies the target networks if it is time.
+    def gradients_of(
+        self, critic_loss: CriticLoss, policy_loss: PolicyLoss
+    ) -> ActorCriticGradients:
+        """Returns the gradients of both losses.
 
-        Both gradients are computed before either network changes. The critic gets no gradient from
-        `policy_loss`.
+        The critic gets no gradient from `policy_loss`.
 
         Args:
           critic_loss: returns the scalar loss and errors [B].
           policy_loss: returns the scalar loss, the mean value of the policy's actions, and their
             saturated share.
         """
-        policy_variables = self.networks.policy.trainable_variables
-        critic_variables = self.networks.critic.trainable_variables
         with tf.GradientTape() as critic_tape:
             loss, errors = critic_loss()
         with tf.GradientTape() as policy_tape:
             negative_value, mean_q, saturated = policy_loss()
-        critic_gradient = critic_tape.gradient(loss, critic_variables)
-        policy_gradient = policy_tape.gradient(negative_value, policy_variables)
-        critic_norm = tf.linalg.global_norm(critic_gradient)
+        critic = critic_tape.gradient(loss, self.networks.critic.trainable_variables)
+        policy = policy_tape.gradient(negative_value, self.networks.policy.trainable_variables)
+        critic_norm, policy_norm = map(tf.linalg.global_norm, (critic, policy))
         if self._max_critic_gradient_norm is not None:
-            critic_gradient, _ = tf.clip_by_global_norm(
-                critic_gradient, self._max_critic_gradient_norm, critic_norm
-            )
-        self.critic_optimizer.apply(critic_gradient, critic_variables)
-        self.policy_optimizer.apply(policy_gradient, policy_variables)
+            critic, _ = tf.clip_by_global_norm(critic, self._max_critic_gradient_norm, critic_norm)
+        return ActorCriticGradients(
+            policy, critic, errors, loss, mean_q, saturated, critic_norm, policy_norm
+        )
 
+    def apply(self, gradients: ActorCriticGradients) -> None:
+        """Makes a step of both optimisers; see base class."""
+        networks = self.networks
+        self.critic_optimizer.apply(gradients.critic, networks.critic.trainable_variables)
+        self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         targets.copy_periodically(
-            self.steps, self._target_period, self.networks.variables, self.target_networks.variables
+            self.steps, self._target_period, networks.variables, self.target_networks.variables
         )
-        policy_norm = tf.linalg.global_norm(policy_gradient)
-        return Step(errors, loss, mean_q, saturated, critic_norm, policy_norm)
 
 
 class ActorCriticEvaluator(Policy):

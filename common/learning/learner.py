@@ -1,15 +1,34 @@
-"""Interface of a paper's learner, as the loops around it call it."""
+"""Base class of a paper's learner, as the loops around it call it."""
 
+import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from common.types import Batch, Metrics, Nest
 
 
-class Learner(Protocol):
-    """Networks, target networks and optimisers in a `tf.Module`, so that a checkpoint has them all.
+class Gradients(NamedTuple):
+    """The results of `Learner.gradients`.
+
+    Attributes:
+      gradients: nest of the gradients that `Learner.apply` takes.
+      outputs: nest of [B, ...] that the agent writes back to the replay, such as new priorities
+        [B].
+      metrics: scalars by name.
+    """
+
+    gradients: Nest
+    outputs: Nest
+    metrics: Metrics
+
+
+class Learner(tf.Module, abc.ABC):
+    """Networks, target networks and optimisers as a module, so that a checkpoint has them all.
+
+    A learner step has two halves, which may be in different processes. All methods are called
+    inside a graph, compiled by XLA if the agent says so.
 
     Attributes:
       steps: int64 scalar, updates done.
@@ -17,16 +36,38 @@ class Learner(Protocol):
     """
 
     steps: tf.Variable
-    actor_variables: Sequence[tf.Variable]
+
+    @property
+    @abc.abstractmethod
+    def actor_variables(self) -> Sequence[tf.Variable]:
+        """Variables published to actors and evaluator."""
+
+    @abc.abstractmethod
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step; changes nothing.
+
+        Args:
+          batch: B items drawn from replay.
+        """
+
+    @abc.abstractmethod
+    def apply(self, gradients: Nest) -> None:
+        """Makes a step of the optimisers, counts it, and copies target networks if it is time.
+
+        Args:
+          gradients: of `Gradients`.
+        """
 
     def update(self, batch: Batch) -> tuple[Nest, Metrics]:
-        """Makes one learner step; called inside a graph, compiled by XLA if the agent says so.
+        """Makes one learner step.
 
         Args:
           batch: B items drawn from replay.
 
         Returns:
-          outputs: nest of [B, ...] that the agent writes back to the replay, such as new
-            priorities [B].
-          metrics: scalars by name.
+          outputs: of `Gradients`.
+          metrics: of `Gradients`.
         """
+        gradients, outputs, metrics = self.gradients(batch)
+        self.apply(gradients)
+        return outputs, metrics

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.learning.learner import Gradients
 from common.types import Batch, StoredTransition
 from common.values import policy_gradients
 from common.values.prioritization import importance_weights
@@ -59,11 +60,10 @@ class D4PGLearner(ActorCriticLearner):
         self._seed = seed
         self._critic = critics.make_critic_kind(config)
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Makes one learner step on B transitions.
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B transitions (lines 5 to 7).
 
-        Returns:
-          New priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative, and metrics by name.
+        The outputs are new priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative.
         """
         transition: StoredTransition = batch.steps
         weights = importance_weights(
@@ -78,12 +78,12 @@ class D4PGLearner(ActorCriticLearner):
             distance = self._critic.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
             return tf.reduce_mean(weights * distance), distance
 
-        step = self.apply_gradients(
+        gradients = self.gradients_of(
             critic_loss,
             lambda: policy_loss(self._policy_state(transition), self.networks, self._critic),
         )
-        priorities = self._critic.priorities(step.errors)
-        return priorities, step.metrics(priorities, weights)
+        priorities = self._critic.priorities(gradients.errors)
+        return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
 
     def _policy_state(self, transition: StoredTransition) -> tf.Tensor:
         """Returns x_i, as in algorithm 1, or x_{i+N}."""

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.learning.learner import Gradients
 from common.types import Batch, StoredTransition
 from common.values import policy_gradients, prioritization
 from reproductions.apex.dpg import networks as networks_lib
@@ -61,11 +62,10 @@ class DPGLearner(ActorCriticLearner):
         )
         self._config = config
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Makes one learner step on B transitions.
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B transitions.
 
-        Returns:
-          New priorities |delta| + floor [B] (eqs 9, 19), and metrics by name.
+        The outputs are new priorities |delta| + floor [B] (eqs 9, 19).
         """
         transition: StoredTransition = batch.steps
         weights = prioritization.normalize_by_max(
@@ -78,11 +78,11 @@ class DPGLearner(ActorCriticLearner):
             errors = td_errors(transition, self.networks, self.target_networks)
             return critic_loss(errors, weights), errors
 
-        step = self.apply_gradients(
+        gradients = self.gradients_of(
             weighted_loss,
             lambda: policy_loss(
                 transition.observation_tm1, self.networks, self._config.dqda_clip or None
             ),
         )
-        priorities = tf.abs(step.errors) + self._config.priority_floor
-        return priorities, step.metrics(priorities, weights)
+        priorities = tf.abs(gradients.errors) + self._config.priority_floor
+        return Gradients(gradients, priorities, gradients.metrics(priorities, weights))

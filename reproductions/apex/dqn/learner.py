@@ -1,9 +1,12 @@
 """Ape-X DQN's learner (Horgan et al. 2018, algorithm 2; equations numbered as in the README)."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from common.agents.agent import EnvironmentSpec
 from common.learning import optimizers, targets
+from common.learning.learner import Gradients, Learner
 from common.networks.atari import DuelingNetwork
 from common.types import Batch, StoredTransition
 from common.values import double_q, prioritization
@@ -48,7 +51,7 @@ def losses(errors: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.square(errors)
 
 
-class DQNLearner(tf.Module):
+class DQNLearner(Learner):
     """Learner with theta, theta^-, centred RMSProp, and algorithm 2's update (lines 5 to 8)."""
 
     def __init__(self, config: DQNConfig, spec: EnvironmentSpec):
@@ -68,12 +71,10 @@ class DQNLearner(tf.Module):
         """Variables that the actors copy: the online theta."""
         return self.network.trainable_variables
 
-    def update(self, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Makes one learner step on B transitions with observations uint8 [B, H, W, C].
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B transitions with observations uint8 [B, H, W, C].
 
-        Returns:
-          New priorities |delta| + floor [B] (eq 9), without importance weights, and metrics by
-          name.
+        The outputs are new priorities |delta| + floor [B] (eq 9), without importance weights.
         """
         transition: StoredTransition = batch.steps
         theta = self.network.trainable_variables
@@ -91,14 +92,6 @@ class DQNLearner(tf.Module):
         norm = tf.linalg.global_norm(gradients)
         if self._config.max_gradient_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm, norm)
-        self.optimizer.apply(gradients, theta)
-
-        self.steps.assign_add(1)
-        tf.cond(
-            tf.equal(self.steps % self._config.target_period, 0),
-            lambda: targets.copy(theta, self.target_network.trainable_variables),
-            lambda: None,
-        )
         priorities = tf.abs(errors) + self._config.priority_floor
         metrics = {
             "loss": loss,
@@ -109,4 +102,15 @@ class DQNLearner(tf.Module):
             "importance_weight_mean": tf.reduce_mean(weights),
             "gradient_norm": norm,
         }
-        return priorities, metrics
+        return Gradients(gradients, priorities, metrics)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of the optimiser; see base class."""
+        theta = self.network.trainable_variables
+        self.optimizer.apply(gradients, theta)
+        self.steps.assign_add(1)
+        tf.cond(
+            tf.equal(self.steps % self._config.target_period, 0),
+            lambda: targets.copy(theta, self.target_network.trainable_variables),
+            lambda: None,
+        )
