@@ -115,6 +115,23 @@ def mean(logits: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.nn.softmax(logits) * tf.cast(support, logits.dtype), axis=-1)
 
 
+def total_variation(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
+    """Returns sum_i |p_i - q_i|, Reactor's priority of one step (section 3.3, footnote 3).
+
+    Without the factor 1/2 of the usual definition. If p is the target of a cross-entropy and q the
+    softmax of its logits, this is the L1 norm of the gradient with respect to the logits. It is at
+    most 2 for probabilities, but more is possible for signed masses.
+
+    Args:
+      p: [..., K] floating.
+      q: [..., K] of the same dtype.
+
+    Returns:
+      [...].
+    """
+    return tf.reduce_sum(tf.abs(p - q), axis=-1)
+
+
 def _floating(values: tf.Tensor) -> tf.Tensor:
     values = tf.convert_to_tensor(values)
     return values if values.dtype.is_floating else tf.cast(values, tf.float32)

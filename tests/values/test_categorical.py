@@ -209,6 +209,23 @@ def test_mean():
     assert categorical.mean(tf.cast(logits, tf.float64), atoms).dtype == tf.float64
 
 
+def test_total_variation_is_the_sum_of_absolute_differences():
+    p = np.array([[[0.5, 0.25, 0.25], [0, 0, 1.0]], [[-0.5, 0.5, 1.0], [0.2, 0.3, 0.5]]])
+    q = np.array([[[0.25, 0.25, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.2, 0.3, 0.5]]])
+    actual = categorical.total_variation(tf.constant(p), tf.constant(q))
+    np.testing.assert_allclose(actual, [[0.5, 2.0], [3.0, 0.0]])
+
+
+def test_total_variation_is_the_magnitude_of_the_cross_entropys_gradient():
+    targets = tf.constant([[-0.25, 0.75, 0.5], [0.1, 0.1, 0.8]])  # signed, each row sums to 1
+    logits = tf.Variable([[0.3, -1.0, 2.0], [0.0, 1.0, 0.5]])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(categorical.cross_entropy(targets, logits))
+    magnitude = tf.reduce_sum(tf.abs(tape.gradient(loss, logits)), axis=-1)
+    actual = categorical.total_variation(targets, tf.nn.softmax(logits))
+    np.testing.assert_allclose(actual, magnitude, rtol=1e-6)
+
+
 def test_jit_compiled_loss_equals_eager():
     rng = np.random.default_rng(0)
     atoms = categorical.support(-150.0, 150.0, 51)

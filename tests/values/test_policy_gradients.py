@@ -94,3 +94,214 @@ def test_the_share_of_saturated_elements():
     action = tf.constant([[1.0, -0.995], [0.9, 0.5], [-1.0, 0.0]])
     *_, saturated = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
     assert float(saturated) == pytest.approx(0.5)
+
+
+def policy_case(seed, leading=(3, 2), num_actions=4):
+    """Logits, mu, q, actions and returns, float64, with any leading dimensions."""
+    rng = np.random.default_rng(seed)
+    shape = (*leading, num_actions)
+    return (
+        rng.normal(size=shape),
+        rng.dirichlet(np.ones(num_actions), leading),
+        rng.normal(size=shape),
+        rng.integers(num_actions, size=leading),
+        rng.normal(size=leading),
+    )
+
+
+def gradient_of_logits(loss, logits, floor=0.0):
+    """The gradient with respect to the logits of a policy with a floor of floor / A."""
+    variable = tf.Variable(logits)
+    with tf.GradientTape() as tape:
+        pi = (1 - floor) * tf.nn.softmax(variable) + floor / logits.shape[-1]
+        value = loss(pi)
+    assert value.shape == logits.shape[:-1]
+    return tape.gradient(value, variable).numpy()
+
+
+def softmax(logits):
+    exponentials = np.exp(logits)
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def differences_of_pi(logits, floor=0.0, step=1e-6):
+    """d pi(a) / d logits_k by central differences, [a, k], of one state."""
+
+    def pi(values):
+        return (1 - floor) * softmax(values) + floor / len(values)
+
+    shifts = step * np.eye(len(logits))
+    return np.stack([(pi(logits + d) - pi(logits - d)) / (2 * step) for d in shifts], axis=1)
+
+
+def estimator_10(gradients, q, a, R, beta):
+    """beta-LOO as printed; row a of `gradients` is grad pi(a)."""
+    return beta * (R - q[a]) * gradients[a] + sum(q[b] * gradients[b] for b in range(len(q)))
+
+
+def estimator_tislr(gradients, pi, mu, q, a, R, c):
+    """TISLR as printed, with grad log pi = grad pi / pi."""
+    logs = gradients / pi[:, np.newaxis]
+    v = pi @ q
+    return min(c, pi[a] / mu[a]) * (R - v) * logs[a] + sum(
+        max(pi[b] / mu[b] - c, 0) * mu[b] * (q[b] - v) * logs[b] for b in range(len(q))
+    )
+
+
+@pytest.mark.parametrize(
+    "beta, expected", [(1.0, [-0.425, 0.195, 0.23]), (5.0, [-0.725, 0.615, 0.11])]
+)
+def test_leave_one_out_by_hand(beta, expected):
+    logits = np.log([0.5, 0.3, 0.2])
+    gradient = gradient_of_logits(
+        lambda pi: policy_gradients.leave_one_out_loss(
+            pi, tf.constant([1.0, 2.0, 3.0], tf.float64), 1, np.float64(2.5), beta
+        ),
+        logits,
+    )
+    np.testing.assert_allclose(gradient, -np.array(expected), atol=1e-12)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize("c", [1.0, 3.0, np.inf])
+def test_leave_one_out_equals_differences(c, floor):
+    logits, mu, q, actions, returns = policy_case(0)
+    mu_a = np.take_along_axis(mu, actions[..., np.newaxis], -1)[..., 0]
+    beta = policy_gradients.leave_one_out_beta(tf.constant(mu_a), c)
+    gradient = gradient_of_logits(
+        lambda pi: policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta), logits, floor
+    )
+    for i in np.ndindex(*actions.shape):
+        expected = estimator_10(
+            differences_of_pi(logits[i], floor), q[i], actions[i], returns[i], min(c, 1 / mu_a[i])
+        )
+        np.testing.assert_allclose(gradient[i], -expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("c", [0.0, 1.0, 2.0, np.inf])
+def test_truncated_islr_equals_differences(c):
+    logits, mu, q, actions, returns = policy_case(1)
+    gradient = gradient_of_logits(
+        lambda pi: policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, c), logits
+    )
+    ratios = softmax(logits) / mu
+    assert ratios.min() < 1 and ratios.max() > 2
+    for i in np.ndindex(*actions.shape):
+        expected = estimator_tislr(
+            differences_of_pi(logits[i]), softmax(logits[i]), mu[i], q[i], actions[i], returns[i], c
+        )
+        np.testing.assert_allclose(gradient[i], -expected, atol=1e-7)
+
+
+def test_beta_has_its_limits():
+    mu_a = tf.constant([[0.01, 0.25], [0.5, 1.0]])
+    beta = policy_gradients.leave_one_out_beta
+    np.testing.assert_allclose(beta(mu_a, 3.0), [[3, 3], [2, 1]])
+    np.testing.assert_array_equal(beta(mu_a, 1.0), np.ones([2, 2]))
+    np.testing.assert_array_equal(beta(mu_a, 0.0), np.zeros([2, 2]))
+    np.testing.assert_allclose(beta(mu_a, np.inf), [[100, 4], [2, 1]])
+    assert beta(mu_a, 1).dtype == tf.float32
+
+
+def test_beta_1_leaves_one_out():
+    """Equation 9: the critic's value of the action taken has no influence; at 0 the return none."""
+    logits, _, q, actions, returns = policy_case(2)
+
+    def gradient(q, returns, beta):
+        return gradient_of_logits(
+            lambda pi: policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta), logits
+        )
+
+    other_q = q + np.eye(q.shape[-1])[actions] * 7.0
+    one, zero = np.ones(actions.shape), np.zeros(actions.shape)
+    np.testing.assert_allclose(
+        gradient(q, returns, one), gradient(other_q, returns, one), atol=1e-12
+    )
+    assert np.abs(gradient(q, returns, zero) - gradient(other_q, returns, zero)).max() > 0.1
+    np.testing.assert_array_equal(gradient(q, returns, zero), gradient(q, returns + 5, zero))
+    expected = [
+        -estimator_10(differences_of_pi(logits[i]), q[i], 0, q[i][0], 1.0)
+        for i in np.ndindex(*actions.shape)
+    ]
+    np.testing.assert_allclose(
+        gradient(q, returns, zero).reshape(-1, q.shape[-1]), expected, atol=1e-8
+    )
+
+
+def expected_gradient(loss, logits, mu, q_pi):
+    """E[gradient] of an estimator over a^ ~ mu with R(a^) = Q^pi(a^), exactly."""
+    return sum(
+        mu[a] * -gradient_of_logits(lambda pi: loss(pi, np.int64(a), q_pi[a]), logits)
+        for a in range(len(mu))
+    )
+
+
+@pytest.mark.parametrize("c", [0.0, 1.0, 2.0, 4.0, np.inf])
+def test_leave_one_out_has_the_bias_of_proposition_1(c):
+    logits, mu, q, _, _ = policy_case(3, leading=())
+    q_pi = q + np.random.default_rng(4).normal(size=q.shape)
+    gradients = differences_of_pi(logits)
+
+    def loss(pi, a, R):
+        beta = policy_gradients.leave_one_out_beta(tf.constant(mu[a]), c)
+        return policy_gradients.leave_one_out_loss(pi, q, a, R, beta)
+
+    bias = expected_gradient(loss, logits, mu, q_pi) - q_pi @ gradients
+    beta = np.minimum(c, 1 / mu)
+    expected = ((1 - mu * beta) * (q - q_pi)) @ gradients
+    np.testing.assert_allclose(bias, expected, atol=1e-8)
+    if c == np.inf:
+        np.testing.assert_allclose(bias, np.zeros(len(mu)), atol=1e-8)
+    else:
+        assert np.abs(bias).max() > 0.01
+
+
+def test_truncated_islr_is_unbiased_with_the_true_values_and_islr_with_any():
+    logits, mu, q, _, _ = policy_case(5, leading=())
+    q_pi = q + np.random.default_rng(6).normal(size=q.shape)
+    exact = q_pi @ differences_of_pi(logits)
+    for c, values, unbiased in ((1.0, q_pi, True), (1.0, q, False), (np.inf, q, True)):
+
+        def loss(pi, a, R):
+            return policy_gradients.truncated_islr_loss(pi, mu, values, a, R, c)
+
+        bias = np.abs(expected_gradient(loss, logits, mu, q_pi) - exact).max()
+        assert bias < 1e-8 if unbiased else bias > 0.01
+
+
+def test_gradients_of_the_off_policy_losses_reach_pi_only():
+    logits, mu, q, actions, returns = policy_case(7)
+    pi = tf.Variable(softmax(logits))
+    others = [tf.Variable(value) for value in (mu, q, returns)]
+    mu, q, returns = others
+    with tf.GradientTape(persistent=True) as tape:
+        beta = policy_gradients.leave_one_out_beta(mu[..., 0], 3.0)
+        losses = (
+            policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta),
+            policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, 2.0),
+        )
+    for loss in losses:
+        assert tape.gradient(loss, others) == [None] * 3
+        assert np.all(np.abs(tape.gradient(loss, pi)).max(-1) > 0)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("leading", [(), (5,), (3, 2)])
+def test_off_policy_losses_take_any_leading_dimensions(leading, jit_compile):
+    logits, mu, q, actions, returns = policy_case(8, leading)
+    pi, mu, q, returns = (
+        tf.constant(value, tf.float32) for value in (softmax(logits), mu, q, returns)
+    )
+    actions = tf.constant(actions, tf.int32)
+
+    def losses(pi, mu, q, actions, returns):
+        beta = policy_gradients.leave_one_out_beta(mu[..., 0], 3.0)
+        yield policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta)
+        yield policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, 2.0)
+        yield policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, np.inf)
+
+    arguments = (pi, mu, q, actions, returns)
+    compiled = tf.function(lambda *a: tuple(losses(*a)), jit_compile=jit_compile)(*arguments)
+    for actual, expected in zip(compiled, losses(*arguments)):
+        assert actual.shape == leading and actual.dtype == tf.float32
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
