@@ -24,16 +24,43 @@ class Proportional:
     An unknown priority counts as the largest one seen. With a positive exponent an item of priority
     0 is never drawn. A negative exponent prefers small priorities, for removal (Ape-X, appendix D:
     -0.4); priorities below 1e-6 then count as 1e-6.
+
+    Attributes:
+      exponent: power of the priority.
+      uniform_mix: share of draws that are uniform; masses include it. If it is above 0 and all
+        priorities have mass 0, every draw is uniform.
     """
 
     exponent: float
+    uniform_mix: float = 0.0
     kind = "proportional"
 
     def __post_init__(self):
-        if not abs(self.exponent) <= _MAX_EXPONENT:
-            raise ValueError(
-                f"exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {self.exponent}"
-            )
+        _check_exponent(self.exponent)
+        _check_uniform_mix(self.uniform_mix)
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextualPriorityTree:
+    """P(k) ~ p_k^exponent, an unknown p_k inferred from nearby keys (Reactor, 3.3, 6.3, figure 5).
+
+    A balanced tree in the order of keys. The mass of an item of unknown priority is the mean mass
+    of the smallest subtree around it of which anything is known. If all masses are 0 or unknown,
+    every draw is uniform. Priorities and exponents are those of `Proportional`.
+
+    Attributes:
+      exponent: power of the priority.
+      uniform_mix: share of draws that are uniform (epsilon in section 3.3, its value is not in the
+        paper); masses include it. It bounds importance weights of exponent 1 by 1 / uniform_mix.
+    """
+
+    exponent: float = 1.0
+    uniform_mix: float = 0.1
+    kind = "contextual"
+
+    def __post_init__(self):
+        _check_exponent(self.exponent)
+        _check_uniform_mix(self.uniform_mix)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +71,21 @@ class Fifo:
     exponent = 0.0
 
 
-Distribution = Uniform | Proportional | Fifo
+Distribution = Uniform | Proportional | ContextualPriorityTree | Fifo
 
 
 def prioritized(exponent: float) -> Proportional | Uniform:
     """Returns P(k) ~ p_k^exponent; for an exponent of 0 `Uniform`, which needs no tree."""
     return Proportional(exponent) if exponent else Uniform()
+
+
+def _check_exponent(exponent: float) -> None:
+    if not abs(exponent) <= _MAX_EXPONENT:
+        raise ValueError(
+            f"exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {exponent}"
+        )
+
+
+def _check_uniform_mix(uniform_mix: float) -> None:
+    if not 0 <= uniform_mix <= 1:
+        raise ValueError(f"uniform_mix must be in [0, 1], is {uniform_mix}")

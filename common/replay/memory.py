@@ -218,6 +218,9 @@ class Memory:
         self._no_seed = tf.zeros([], tf.int64)
         self._index = {name: i for i, name in enumerate(distributions)}
         self._handle = self._ops.replay_memory(
+            uniform_mixes=np.array(
+                [getattr(d, "uniform_mix", 0.0) for d in distributions.values()]
+            ),
             capacity=capacity,
             hard_capacity=hard_capacity,
             names=self.signature.names,
@@ -336,6 +339,23 @@ class Memory:
           ValueError: the memory has no distribution of that name.
         """
         return tuple(self._ops.replay_mass(self._handle, distribution=self._number(distribution)))
+
+    def masses(self, keys, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns which items [B] there are, [B] bool, and their masses, [B] float64; 0 for others.
+
+        mass / total mass is the probability with which `sample` draws the item.
+
+        Args:
+          keys: [B] int64, keys of the items.
+          distribution: name of the distribution.
+
+        Raises:
+          ValueError: the memory has no distribution of that name.
+        """
+        _check_dtype("keys", keys, tf.int64)
+        return tuple(
+            self._ops.replay_masses(self._handle, keys, distribution=self._number(distribution))
+        )
 
     def statistics_tensor(self) -> tf.Tensor:
         """Returns the counters as int64 [11], in the order of `Statistics`."""

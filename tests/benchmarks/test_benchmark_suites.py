@@ -62,6 +62,7 @@ def test_replay():
             "replay/sample_p99_under_adds_from_python",
             "replay/sample_p99_under_adds_scheduling",
             "replay/sample_p99_under_adds_added",
+            "replay/contextual_tree_loop",
             "replay/service_loop",
         ],
     )

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
+from common.replay.distributions import (
+    UNKNOWN_PRIORITY,
+    ContextualPriorityTree,
+    Fifo,
+    Proportional,
+    Uniform,
+)
 from common.replay.memory import Bytes, Memory
 
 WIDTH = 2000  # wide rows are copied slowly enough to be torn
@@ -73,6 +79,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
         "sample": Proportional(0.6),
         "small": Proportional(-0.4),
         "uniform": Uniform(),
+        "context": ContextualPriorityTree(),
         "old": Fifo(),
     }
     memory = Memory(SPECS, 500, distributions, removal, 1, hard_capacity)
@@ -109,7 +116,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
 
         def draw(turn):
             try:
-                sample = memory.sample(32, names[(turn + number) % 4], max_length=3)
+                sample = memory.sample(32, names[(turn + number) % 5], max_length=3)
             except tf.errors.FailedPreconditionError:
                 return  # empty, or zeros only
             count(sampled=32)
@@ -135,6 +142,9 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
             found, steps = memory.read(keys)
             found = found.numpy()
             assert_whole(keys[found], {n: column.numpy()[found] for n, column in steps.items()})
+            is_item, masses = (each.numpy() for each in memory.masses(keys, "context"))
+            # The mix leaves no item without mass.
+            assert np.all((masses > 0) == is_item)
             if turn % 20 == 0:
                 memory.check()
             count(priorities=64, missing=int(missing))
@@ -170,7 +180,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
     assert int(memory.update_priorities(keys, np.ones(len(keys), np.float32))) == (
         statistics.steps - statistics.items
     )
-    for name in ("sample", "small", "uniform"):
+    for name in ("sample", "small", "uniform", "context"):
         assert float(memory.sample(1, name).total_mass) == statistics.items
 
 

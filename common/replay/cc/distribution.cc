@@ -1,19 +1,37 @@
 #include "distribution.h"
 
+#include <utility>
+
+#include "contextual_tree.h"
 #include "fifo.h"
 #include "proportional.h"
 #include "uniform.h"
+#include "uniform_mix.h"
 
 namespace replay {
+namespace {
 
-std::unique_ptr<Distribution> MakeDistribution(const DistributionSpec& spec,
-                                               size_t max_slots) {
+std::unique_ptr<Distribution> MakeUnmixed(const DistributionSpec& spec,
+                                          size_t max_slots) {
   if (spec.kind == "uniform") return std::make_unique<Uniform>(max_slots);
   if (spec.kind == "fifo") return std::make_unique<Fifo>(max_slots);
   if (spec.kind == "proportional") {
     return std::make_unique<Proportional>(max_slots, spec.exponent);
   }
+  if (spec.kind == "contextual") {
+    return std::make_unique<ContextualTree>(max_slots, spec.exponent);
+  }
   return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Distribution> MakeDistribution(const DistributionSpec& spec,
+                                               size_t max_slots) {
+  std::unique_ptr<Distribution> distribution = MakeUnmixed(spec, max_slots);
+  if (distribution == nullptr || !(spec.uniform_mix > 0)) return distribution;
+  return std::make_unique<UniformMix>(max_slots, spec.uniform_mix,
+                                      std::move(distribution));
 }
 
 }  // namespace replay

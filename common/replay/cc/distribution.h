@@ -20,10 +20,11 @@ class Distribution {
  public:
   virtual ~Distribution() = default;
 
-  // Insert requires slots that are absent, Update and Erase slots that are
-  // present. If a slot occurs twice in one Update, the last priority counts.
-  virtual void Insert(const int32_t* slots, const float* priorities,
-                      size_t n) = 0;
+  // Insert requires slots that are absent, and keys that differ from those of
+  // all items present; Update, Erase and Masses require slots that are present.
+  // If a slot occurs twice in one Update, the last priority counts.
+  virtual void Insert(const int32_t* slots, const int64_t* keys,
+                      const float* priorities, size_t n) = 0;
   virtual void Update(const int32_t* slots, const float* priorities,
                       size_t n) = 0;
   virtual void Erase(const int32_t* slots, size_t n) = 0;
@@ -33,6 +34,9 @@ class Distribution {
   virtual bool Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
                       double* masses) const = 0;
 
+  // Gets the masses of items.
+  virtual void Masses(const int32_t* slots, size_t n, double* masses) const = 0;
+
   virtual double total_mass() const = 0;
 
   // Returns the first violation found, or an empty string. `count` is the
@@ -40,11 +44,14 @@ class Distribution {
   virtual std::string CheckInvariants(size_t count) const = 0;
 };
 
-// The description of a distribution: a kind ("uniform", "proportional", "fifo")
-// and an exponent, which only "proportional" uses.
+// The description of a distribution.
 struct DistributionSpec {
+  // "uniform", "fifo", "proportional" or "contextual".
   std::string kind;
+  // The power of the priority in "proportional" and "contextual".
   double exponent;
+  // The share of draws that are uniform, in [0, 1].
+  double uniform_mix;
 };
 
 // Makes a distribution; returns null if the kind is unknown.

@@ -16,7 +16,8 @@ class Fifo : public Distribution {
  public:
   explicit Fifo(size_t max_slots) : links_(max_slots) {}
 
-  void Insert(const int32_t* slots, const float*, size_t n) override {
+  void Insert(const int32_t* slots, const int64_t*, const float*,
+              size_t n) override {
     for (size_t i = 0; i < n; ++i) {
       const int32_t link = slots[i] + 1;
       links_[slots[i]].previous = newest_;
@@ -46,6 +47,12 @@ class Fifo : public Distribution {
       masses[i] = 1.0;
     }
     return true;
+  }
+
+  void Masses(const int32_t* slots, size_t n, double* masses) const override {
+    for (size_t i = 0; i < n; ++i) {
+      masses[i] = slots[i] + 1 == oldest_ ? 1.0 : 0.0;
+    }
   }
 
   double total_mass() const override { return oldest_ == 0 ? 0.0 : 1.0; }

@@ -161,13 +161,27 @@ class MemoryOp : public OpKernel {
       OP_REQUIRES_OK(c, Check(columns_.back()));
     }
     for (size_t i = 0; i < kinds_.size(); ++i) {
-      OP_REQUIRES(c, MakeDistribution({kinds_[i], 0.0}, 1) != nullptr,
+      OP_REQUIRES(c, MakeDistribution({kinds_[i], 0.0, 0.0}, 1) != nullptr,
                   InvalidArgument("unknown distribution \"", kinds_[i], "\""));
-      specs_.push_back({kinds_[i], exponents[i]});
+      specs_.push_back({kinds_[i], exponents[i], 0.0});
     }
   }
 
   void Compute(OpKernelContext* c) override {
+    const Tensor& mixes = c->input(0);
+    OP_REQUIRES(c, mixes.shape() == TensorShape({static_cast<int64_t>(
+                                        specs_.size())}),
+                InvalidArgument("uniform_mixes must have one value for each of ",
+                                specs_.size(), " distributions, is of shape ",
+                                mixes.shape().DebugString()));
+    std::vector<DistributionSpec> specs = specs_;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const double mix = mixes.vec<double>()(i);
+      OP_REQUIRES(c, mix >= 0 && mix <= 1,
+                  InvalidArgument("uniform_mixes[", i, "] must be in [0, 1], ",
+                                  "is ", mix));
+      specs[i].uniform_mix = mix;
+    }
     std::vector<size_t> bytes;
     for (const Column& column : columns_) {
       bytes.push_back(column.is_variable()
@@ -178,7 +192,7 @@ class MemoryOp : public OpKernel {
     std::unique_ptr<Memory> memory;
     try {
       memory = std::make_unique<Memory>(capacity_, hard_capacity_,
-                                        std::move(bytes), specs_, removal_,
+                                        std::move(bytes), specs, removal_,
                                         seed_);
     } catch (const std::bad_alloc&) {
       c->SetStatus(absl::ResourceExhaustedError(absl::StrCat(
@@ -214,7 +228,7 @@ class MemoryOp : public OpKernel {
   int64_t capacity_, hard_capacity_, removal_, seed_;
   std::vector<std::string> kinds_;
   std::vector<Column> columns_;
-  std::vector<DistributionSpec> specs_;
+  std::vector<DistributionSpec> specs_;  // Without their uniform mixes.
 };
 
 // Base of the ops on an existing memory.
@@ -501,6 +515,29 @@ class MassOp : public MemoryUserOp {
   int64_t distribution_;
 };
 
+class MassesOp : public MemoryUserOp {
+ public:
+  explicit MassesOp(OpKernelConstruction* c) : MemoryUserOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("distribution", &distribution_));
+  }
+
+ protected:
+  void ComputeWith(OpKernelContext* c, MemoryResource& resource) override {
+    OP_REQUIRES_OK(c, Known(distribution_, resource));
+    const Tensor* keys;
+    OP_REQUIRES_OK(c, Keys(c, "keys", &keys));
+    Tensor *found, *masses;
+    OP_REQUIRES_OK(c, c->allocate_output(0, keys->shape(), &found));
+    OP_REQUIRES_OK(c, c->allocate_output(1, keys->shape(), &masses));
+    resource.memory->Masses(distribution_, keys->vec<int64_t>().data(),
+                            keys->NumElements(), found->vec<bool>().data(),
+                            masses->vec<double>().data());
+  }
+
+ private:
+  int64_t distribution_;
+};
+
 class StatisticsOp : public MemoryUserOp {
  public:
   using MemoryUserOp::MemoryUserOp;
@@ -541,6 +578,7 @@ REGISTER("ReplayRead", ReadOp);
 REGISTER("ReplayUpdatePriorities", UpdatePrioritiesOp);
 REGISTER("ReplayRemoveToFit", RemoveToFitOp);
 REGISTER("ReplayMass", MassOp);
+REGISTER("ReplayMasses", MassesOp);
 REGISTER("ReplayStatistics", StatisticsOp);
 REGISTER("ReplayCheck", CheckOp);
 #undef REGISTER

@@ -68,8 +68,10 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
   }
 
   std::vector<int32_t> first;
+  std::vector<int64_t> keys;
   std::vector<float> priorities;
   first.reserve(items.n);
+  keys.reserve(items.n);
   priorities.reserve(items.n);
   for (size_t i = 0; i < items.n; ++i) {
     const int32_t slot = index_.Find(items.keys[i]);
@@ -80,10 +82,12 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
       continue;
     }
     first.push_back(slot);
+    keys.push_back(items.keys[i]);
     priorities.push_back(items.priorities[i]);
   }
   for (auto& distribution : distributions_) {
-    distribution->Insert(first.data(), priorities.data(), first.size());
+    distribution->Insert(first.data(), keys.data(), priorities.data(),
+                         first.size());
   }
   statistics_.items += first.size();
   statistics_.inserted += first.size();
@@ -194,6 +198,18 @@ void Memory::Mass(size_t distribution, double* total_mass,
   std::lock_guard<FairMutex> lock(mutex_);
   *total_mass = distributions_[distribution]->total_mass();
   *count = statistics_.items;
+}
+
+void Memory::Masses(size_t distribution, const int64_t* keys, size_t n,
+                    bool* found, double* masses) const {
+  std::lock_guard<FairMutex> lock(mutex_);
+  for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t slot = index_.Find(keys[i]);
+    found[i] = slot != KeyIndex::kAbsent && slots_[slot].length != 0;
+    masses[i] = 0;
+    if (found[i]) distributions_[distribution]->Masses(&slot, 1, &masses[i]);
+  }
 }
 
 Memory::Statistics Memory::statistics() const {

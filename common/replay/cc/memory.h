@@ -105,6 +105,11 @@ class Memory {
   // Gets the sum of a distribution's masses and the number of items.
   void Mass(size_t distribution, double* total_mass, int64_t* count) const;
 
+  // Gets the masses of items; found[i] is false, and the mass 0, where there is
+  // no item of that key.
+  void Masses(size_t distribution, const int64_t* keys, size_t n, bool* found,
+              double* masses) const;
+
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
   size_t hard_capacity() const { return hard_capacity_; }

@@ -13,6 +13,7 @@ using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::UnknownShape;
 
 REGISTER_OP("ReplayMemory")
+    .Input("uniform_mixes: double")
     .Output("memory: resource")
     .Attr("capacity: int >= 1")
     .Attr("hard_capacity: int >= 1")
@@ -31,6 +32,8 @@ REGISTER_OP("ReplayMemory")
     .Doc(R"doc(
 Makes a memory; it lives as long as a handle to it does.
 
+uniform_mixes: [D], share of each distribution's draws that are uniform, in
+  [0, 1]. An attribute could not hold doubles.
 capacity: Steps that ReplayRemoveToFit leaves.
 hard_capacity: Steps that the memory never exceeds.
 names: The columns' names, for error messages.
@@ -39,8 +42,9 @@ shapes: The columns' shapes; [] if the dtype is string.
 max_bytes: The longest value of each column of strings; unused for others.
 prefixes: Bytes with which each value of a column of strings must begin.
 suffixes: Bytes with which each value of a column of strings must end.
-kinds: The distributions' kinds: "uniform", "proportional" or "fifo".
-exponents: The distributions' exponents; only "proportional" uses it.
+kinds: [D], the distributions' kinds: "uniform", "fifo", "proportional" or
+  "contextual".
+exponents: [D], the power of the priority in "proportional" and "contextual".
 removal: Index of the distribution that picks the items to remove.
 seed: Seed of sampling and removal; 0 takes one from the system.
 )doc");
@@ -144,6 +148,26 @@ REGISTER_OP("ReplayMass")
       return absl::OkStatus();
     })
     .Doc("Returns the sum of a distribution's masses and the number of items.");
+
+REGISTER_OP("ReplayMasses")
+    .Input("memory: resource")
+    .Input("keys: int64")
+    .Output("found: bool")
+    .Output("masses: double")
+    .Attr("distribution: int >= 0 = 0")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(1));
+      c->set_output(1, c->input(1));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Returns the masses of items in a distribution.
+
+keys: [B].
+found: [B], false if there is no item of that key.
+masses: [B]; 0 where not found.
+)doc");
 
 REGISTER_OP("ReplayStatistics")
     .Input("memory: resource")

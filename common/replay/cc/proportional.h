@@ -3,11 +3,11 @@
 #define COMMON_REPLAY_CC_PROPORTIONAL_H_
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "distribution.h"
+#include "priority_mass.h"
 #include "sum_tree.h"
 
 namespace replay {
@@ -20,7 +20,7 @@ class Proportional : public Distribution {
   Proportional(size_t max_slots, double exponent)
       : exponent_(exponent), tree_(max_slots) {}
 
-  void Insert(const int32_t* slots, const float* priorities,
+  void Insert(const int32_t* slots, const int64_t*, const float* priorities,
               size_t n) override {
     Update(slots, priorities, n);
   }
@@ -44,8 +44,12 @@ class Proportional : public Distribution {
               double* masses) const override {
     if (!(tree_.total() > 0)) return false;
     tree_.Sample(n, rng, slots);
-    for (size_t i = 0; i < n; ++i) masses[i] = tree_.Get(slots[i]);
+    Masses(slots, n, masses);
     return true;
+  }
+
+  void Masses(const int32_t* slots, size_t n, double* masses) const override {
+    for (size_t i = 0; i < n; ++i) masses[i] = tree_.Get(slots[i]);
   }
 
   double total_mass() const override { return tree_.total(); }
@@ -55,16 +59,11 @@ class Proportional : public Distribution {
   }
 
  private:
-  // The smallest priority under a negative exponent: the mass of 0 would be
-  // infinite.
-  static constexpr float kSmallest = 1e-6f;
-
   double Mass(float priority) const {
     if (priority == kUnknownPriority) {
       priority = max_priority_ > 0 ? max_priority_ : 1.0f;
     }
-    if (exponent_ < 0) priority = std::max(priority, kSmallest);
-    return std::pow(static_cast<double>(priority), exponent_);
+    return PriorityMass(priority, exponent_);
   }
 
   const double exponent_;

@@ -2,6 +2,7 @@
 #ifndef COMMON_REPLAY_CC_UNIFORM_H_
 #define COMMON_REPLAY_CC_UNIFORM_H_
 
+#include <algorithm>
 #include <string>
 
 #include "distribution.h"
@@ -15,7 +16,8 @@ class Uniform : public Distribution {
  public:
   explicit Uniform(size_t max_slots) : slots_(max_slots), place_(max_slots) {}
 
-  void Insert(const int32_t* slots, const float*, size_t n) override {
+  void Insert(const int32_t* slots, const int64_t*, const float*,
+              size_t n) override {
     for (size_t i = 0; i < n; ++i) {
       place_[slots[i]] = static_cast<int32_t>(count_);
       slots_[count_++] = slots[i];
@@ -41,6 +43,10 @@ class Uniform : public Distribution {
       masses[i] = 1.0;
     }
     return true;
+  }
+
+  void Masses(const int32_t*, size_t n, double* masses) const override {
+    std::fill_n(masses, n, 1.0);
   }
 
   double total_mass() const override { return static_cast<double>(count_); }

@@ -137,8 +137,13 @@ struct Setup {
   int64_t first_key;
 
   size_t num_keys() const { return 2 * hard_capacity + 10; }
-  // Under a positive exponent no item of priority 0 is ever drawn.
-  bool can_remove_all() const { return distributions[removal].exponent <= 0; }
+  // Under a positive exponent "proportional" alone never draws an item of
+  // priority 0.
+  bool can_remove_all() const {
+    const DistributionSpec& spec = distributions[removal];
+    return spec.exponent <= 0 || spec.uniform_mix > 0 ||
+           spec.kind == "contextual";
+  }
 };
 
 // A caller of random operations with random arguments.
@@ -158,8 +163,10 @@ class Caller {
         Sample();
       } else if (kind < 800) {
         Update();
-      } else if (kind < 900) {
+      } else if (kind < 850) {
         Read();
+      } else if (kind < 900) {
+        Masses();
       } else if (kind < 998) {
         RemoveToFit();
       } else {
@@ -270,6 +277,25 @@ class Caller {
       } else {
         values.RequireEmpty(i);
       }
+    }
+  }
+
+  void Masses() {
+    const size_t distribution = Below(setup_.distributions.size());
+    const std::vector<int64_t> keys = Keys(Below(20));
+    const auto found = std::make_unique<bool[]>(keys.size());
+    std::vector<double> masses(keys.size());
+    memory_.Masses(distribution, keys.data(), keys.size(), found.get(),
+                   masses.data());
+    double total_mass;
+    int64_t count;
+    memory_.Mass(distribution, &total_mass, &count);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Require(!found[i] || keys[i] >= 0, "negative keys are absent");
+      Require(masses[i] >= 0 && (found[i] || masses[i] == 0),
+              "only items have mass");
+      Require(masses[i] <= total_mass || !alone_,
+              "no mass is above the total mass");
     }
   }
 
@@ -387,8 +413,11 @@ void Attack(const Setup& setup, size_t num_threads, size_t operations,
 void AttackAll(size_t operations, size_t operations_of_each) {
   constexpr size_t kOperationsOfMemory = 1000, kThreads = 4;
   const std::vector<DistributionSpec> distributions = {
-      {"fifo", 0.0},         {"uniform", 0.0},      {"proportional", -7.0},
-      {"proportional", 0.0}, {"proportional", 0.6}, {"proportional", 7.0}};
+      {"fifo", 0.0, 0.0},         {"uniform", 0.0, 0.0},
+      {"contextual", 1.0, 0.1},   {"proportional", -7.0, 0.0},
+      {"proportional", 0.0, 0.0}, {"proportional", 0.6, 0.0},
+      {"proportional", 7.0, 0.0}, {"proportional", 7.0, 0.1},
+      {"contextual", -7.0, 0.0},  {"contextual", 7.0, 0.0}};
   const std::vector<std::vector<size_t>> columns = {
       {Values::kFixedBytes, kVariable, 0, Values::kFixedBytes},
       {kVariable, Values::kFixedBytes},
@@ -408,9 +437,9 @@ void AttackAll(size_t operations, size_t operations_of_each) {
     Attack(setup, 1, std::min(operations - done, kOperationsOfMemory), seed,
            totals);
   }
-  for (const size_t removal : {0, 1, 2}) {
+  for (const size_t removal : {0, 1, 2, 3}) {
     Attack({30, 45, columns[0], distributions, removal, 0}, kThreads,
-           operations_of_each / 3, ++seed, totals);
+           operations_of_each / 4, ++seed, totals);
   }
   const auto print = [](const char* name, int64_t count) {
     std::printf(" %s %lld,", name, static_cast<long long>(count));
