@@ -120,7 +120,7 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
         60,
         "saved",
     )
-    run.kill("local")
+    run.kill("launcher")
     process.kill()
 
     def states():

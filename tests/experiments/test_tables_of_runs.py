@@ -20,9 +20,8 @@ def build(paper, name, root, scale="paper"):
 def test_without_runs_ours_is_empty(tmp_path):
     table = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
     assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
-    assert set(
-        table.rows[[tables.OURS, tables.DIFFERENCE, tables.FRAMES, tables.SEEDS]].to_numpy().ravel()
-    ) == {""}
+    ours = [tables.OURS, tables.DIFFERENCE, "frames", "seeds", "setting"]
+    assert set(table.rows[ours].to_numpy().ravel()) == {""}
     assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
     assert "no runs yet" in tables.markdown(table).lower()
 
@@ -41,7 +40,8 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
             frames_per_step=4,
         )
     table = build(APEX, "table 2", tmp_path)
-    assert table.rows.loc["pong"].tolist() == ["20.9", "14.6", "-6.3", "4,000,000", "2", "18.7"]
+    pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "dqn", "18.7"]
+    assert table.rows.loc["pong"].tolist() == pong
     assert table.rows.loc["alien", tables.OURS] == ""
     ours = table.summary.loc["No-op starts, ours"]
     assert (ours["games"], ours["median"]) == ("1", "1.00")

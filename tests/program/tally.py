@@ -48,7 +48,7 @@ PROGRAM = main.AgentProgram(
     num_actors_help="Actors.",
     layouts=(LAYOUT,),
     layout=lambda config: LAYOUT,
-    require="builtins:bool",  # raises nothing: any environment will do
+    require="operator:is_",  # raises nothing: any environment will do
     bytes_per_step=lambda config, spec, environment: 0,
 )
 

@@ -13,7 +13,13 @@ from common.program import main, slurm
 from common.program.layout import LayoutError
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
 
-VALUES = {"actor_processes": None, "learner_threads": None, "replay": "process", "replay_shards": 1}
+VALUES = {
+    "actor_processes": None,
+    "learner_threads": None,
+    "replay": "process",
+    "replay_shards": 1,
+    "evaluation_steps": None,
+}
 
 
 def variables(node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks=7, job=123456):

@@ -3,6 +3,7 @@
 One of two actor processes is never started: the run goes on without it.
 """
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,7 +14,7 @@ import pytest
 
 from common.experiments.claims import Evidence, Verdict
 from common.experiments.comparison import Comparison
-from common.experiments.paper import run_path
+from common.experiments.paper import Run, run_path
 from common.experiments.runs import KeptRuns
 from common.reporting import columns
 from common.reporting.csv_rows import last_row, read_rows
@@ -75,12 +76,12 @@ def test_a_claim_counts_the_run(ended, tmp_path):
     kept = KeptRuns(tmp_path)
     assert all(one.has_ended for one in kept.of("d4pg", "two_cores"))
     paper = reproductions.paper("d4pg")
-    test = Comparison((("first", "second"),), environments=(ENVIRONMENT,))
-    finding = test.find(
-        paper, paper.experiment("figure 2"), Evidence(kept, None, Reported(), tmp_path)
-    )
-    assert finding.verdict is Verdict.OPEN and "two seeds of each" in finding.evidence
-    assert f"Scale two_cores, {STEPS} learner steps a run: 1 of 1 tasks" in finding.evidence
+    runs = tuple(Run(paper.programs[0], curve, ENVIRONMENT, ()) for curve in ("first", "second"))
+    experiment = dataclasses.replace(paper.experiment("figure 2"), runs=runs, substitutes={})
+    evidence = Evidence(kept, None, Reported(), tmp_path)
+    finding = Comparison((("first", "second"),)).find(paper, experiment, evidence)
+    assert finding.verdict is Verdict.OPEN and "1 of 3 seeds" in finding.evidence
+    assert f"the scale two_cores, 1 seed after {STEPS} learner steps" in finding.evidence
 
 
 def test_the_csv_files_are_whole(ended):

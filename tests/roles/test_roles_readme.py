@@ -66,8 +66,7 @@ def test_roles_by_hand(tmp_path):
         commands.add(tuple(arguments[3:]))
     assert len(places) == 3 and len(commands) == 1  # the same flags for all
     (command,) = commands
-    quickstart = (ROOT / "reproductions/d4pg/quickstart.flags").read_text().splitlines()
-    assert {flag for flag in quickstart if flag.startswith("--config.")} <= set(command)
+    assert {"--config.samples_per_insert=64", "--config.min_replay_size=2000"} <= set(command)
     check_flags(command, tmp_path)
 
 
