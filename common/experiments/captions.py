@@ -136,9 +136,11 @@ def _changes(
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
     """Returns the runs' length in the paper's quantity: "5 to 15 minutes", "9,000 actor steps"."""
-    if selection.clock(experiment) != "wall_seconds":
-        steps = [run.reached("actor_steps") for run in runs]
-        return _range(f"{min(steps):,.0f}", f"{max(steps):,.0f}") + " actor steps"
+    clock = selection.clock(experiment)
+    if clock != "wall_seconds":
+        column = "learner_steps" if clock == "learner_steps" else "actor_steps"
+        steps = [run.reached(column) for run in runs]
+        return f"{_range(f'{min(steps):,.0f}', f'{max(steps):,.0f}')} {column.replace('_', ' ')}"
     minutes = [run.reached("wall_seconds") / 60 for run in runs]
     longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
     shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"

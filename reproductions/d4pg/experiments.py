@@ -284,6 +284,10 @@ SCALES = (
             Change("--num_actors=8", "8 actors instead of 32"),
             Change("--config.samples_per_insert=16", "16 samples per insert instead of no limit"),
             Change(
+                f"--config.learning_rate={_SMALL_RATE:g}",
+                f"a learning rate of {_SMALL_RATE:g} instead of 0.0001",
+            ),
+            Change(
                 f"--config.batch_size={_SMALL_BATCH}", f"batches of {_SMALL_BATCH} instead of 256"
             ),
             Change("--config.policy_sizes=128,128", "a policy of 128-128 instead of 300-200"),
