@@ -29,13 +29,17 @@ MAX_STEPS = 2500
 STICKY_PROBABILITY = 0.1
 """The probability that the action before is taken instead (Young and Tian 2019)."""
 
+_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+ENVIRONMENTS = tuple(f"minatar:{game}" for game in _GAMES)
+"""Names of environments, as given to `common.environments.make`."""
+
 _ACTIONS = 6
 _STEP_SECONDS = 0.05  # as long as MinAtar's own display shows a step
 
 
 def names() -> list[str]:
     """Returns the names of the games, whether or not the package is installed."""
-    return ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
+    return list(_GAMES)
 
 
 def make(

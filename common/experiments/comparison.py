@@ -224,7 +224,7 @@ class _Judgement:
 
     def _interval_of(self, contrast: Contrast, cells: _ByTask) -> bootstrap.Interval | None:
         """Returns the interval over tasks, of those that a method learns."""
-        learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
+        learnt = _with_interval(cells)
         return _interval(contrast, learnt) if learnt else None
 
     def _decide(self) -> Verdict:
@@ -293,7 +293,7 @@ class _Judgement:
                 + (f" ({_signed(self._of_cell(contrast, cell), cell.unit)})" if each else "")
                 for cell in cells.values()
                 if cell
-                for each in [self._test.share and cell.has_learnt and cell.seeds >= 2]
+                for each in [self._test.share and cell.has_interval]
             )
             for contrast, cells, interval in zip(self._test.contrasts, self._cells, self._intervals)
             if any(cells.values())
@@ -312,7 +312,7 @@ class _Judgement:
 
     def _over_tasks(self, cells: _ByTask, interval: bootstrap.Interval | None) -> str:
         """Returns the interval over tasks in words, with what a few outlying runs do not move."""
-        learnt = [cell for cell in cells.values() if cell and cell.has_learnt and cell.seeds >= 2]
+        learnt = _with_interval(cells)
         if interval is None or self._test.share:
             return ""
         words = f" {_signed(interval, learnt[0].unit)}"
@@ -363,8 +363,7 @@ class _Judgement:
         found = [
             (*self._p(interval, cell.unit, cell.is_learning), contrast, cell, interval)
             for contrast, cells in zip(self._test.contrasts, self._cells)
-            for cell in cells.values()
-            if cell and cell.has_learnt and cell.seeds >= 2
+            for cell in _with_interval(cells)
             for interval in [self._of_cell(contrast, cell)]
         ]
         if not found:
@@ -404,6 +403,10 @@ def _interval(contrast: Contrast, cells: Sequence[TaskSamples]) -> bootstrap.Int
     return bootstrap.contrast(
         [cell.samples for cell in cells], tuple(contrast.weights.values()), over_tasks
     )
+
+
+def _with_interval(cells: _ByTask) -> list[TaskSamples]:
+    return [cell for cell in cells.values() if cell and cell.has_interval]
 
 
 def _unit(cells: _ByTask) -> Unit:

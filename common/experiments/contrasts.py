@@ -173,6 +173,11 @@ class TaskSamples:
         return min(map(len, self.samples))
 
     @property
+    def has_interval(self) -> bool:
+        """True if a method learns and each has two seeds."""
+        return self.has_learnt and self.seeds >= 2
+
+    @property
     def is_learning(self) -> bool:
         """True if one of them gains more than the margin at the end of its runs."""
         return self.gain > self.unit.margin

@@ -34,10 +34,10 @@ class _InTurns:
 
     def evaluate(self, finished: bool) -> None:
         """Evaluates the learner's parameters if that is due."""
+        if self._evaluation is None:
+            return
         steps = self._bookkeeping.steps
-        if self._evaluation is None or not (
-            finished or steps // self._period > self._evaluated // self._period
-        ):
+        if not finished and steps // self._period <= self._evaluated // self._period:
             return
         self._evaluation.run(
             self._bookkeeping.parameters().numpy(),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
 from common.experiments.claims import Basis, Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
 from common.experiments.contrasts import Contrast, gain_beyond, largest_fall, trend
@@ -16,7 +17,7 @@ from reproductions.apex.curves import (
     FIGURE_4_ACTORS,
     FIGURE_4_SMALL,
 )
-from reproductions.apex.experiments import CONTROL_TASKS, MINATAR, SIX_GAMES, SMALL_CONTROL_TASKS
+from reproductions.apex.experiments import CONTROL_TASKS, SIX_GAMES, SMALL_CONTROL_TASKS
 from reproductions.apex.failure_claims import FAILURE_CLAIMS
 
 _NO_OP, _HUMAN = "Median (no-op starts)", "Median (human starts)"

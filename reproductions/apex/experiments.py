@@ -5,6 +5,7 @@ from typing import Any
 
 from common.config import Config
 from common.environments.atari_games import ENVIRONMENTS
+from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
 from common.experiments.atari_scores import GameScores, GameSummaries
 from common.experiments.paper import (
     Experiment,
@@ -52,10 +53,6 @@ CONTROL_TASKS = (
     "control:humanoid:run",
 )
 
-MINATAR = tuple(
-    f"minatar:{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-)
-"""Small games instead of Atari's."""
 SMALL_CONTROL_TASKS = tuple(
     f"control:{task}" for task in ("cartpole:swingup", "cheetah:walk", "finger:turn_easy")
 )

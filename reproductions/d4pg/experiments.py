@@ -88,56 +88,54 @@ _BEYOND_N1, _BEYOND_N5 = (
 )
 
 
+def _runs(
+    name: str,
+    environments: Iterable[str],
+    *flags: str,
+    setting: str = "",
+    fixed: tuple[str, ...] = (),
+) -> tuple[Run, ...]:
+    own = (f"--setting={setting or name}", *flags)
+    return tuple(Run(PROGRAM, name, environment, own, fixed=fixed) for environment in environments)
+
+
+def _joined(parts: Iterable[tuple[Run, ...]]) -> tuple[Run, ...]:
+    return tuple(run for part in parts for run in part)
+
+
 def _suite_runs(
     names: Iterable[str], environments: Iterable[str], batch_size: int = D4PGConfig.batch_size
 ) -> tuple[Run, ...]:
-    return tuple(
-        _run(name, environment, batch_size) for name in names for environment in environments
+    # DDPG has one actor with the newest parameters, and an update of a batch for each of its steps,
+    # whatever the scale.
+    of_ddpg = ("--num_actors=1", f"--config.samples_per_insert={batch_size}")
+    return _joined(
+        _runs(name, environments, *of_ddpg, fixed=("--config.actor_period",))
+        if name == "ddpg"
+        else _runs(name, environments)
+        for name in names
     )
-
-
-def _run(setting: str, environment: str, batch_size: int = D4PGConfig.batch_size) -> Run:
-    flags, fixed = (f"--setting={setting}",), ()
-    if setting == "ddpg":
-        # One actor with the newest parameters, and an update of a batch for each of its steps,
-        # whatever the scale.
-        flags += ("--num_actors=1", f"--config.samples_per_insert={batch_size}")
-        fixed = ("--config.actor_period",)
-    return Run(PROGRAM, setting, environment, flags, fixed=fixed)
 
 
 def _runs_beyond_suite(
     names: Iterable[str], environments: Iterable[str], suffix: str, *flags: str
 ) -> tuple[Run, ...]:
-    return tuple(
-        Run(PROGRAM, name + suffix, environment, (f"--setting={name}", *_BEYOND_SUITE, *flags))
-        for name in names
-        for environment in environments
+    return _joined(
+        _runs(name + suffix, environments, *_BEYOND_SUITE, *flags, setting=name) for name in names
     )
 
 
 def _noise_runs(environments: Iterable[str]) -> tuple[Run, ...]:
     return (
-        *_suite_runs([_FULL], environments),
-        *_changed_runs(f"{_FULL}_ou", environments, "--config.noise=ou"),
-    )
-
-
-def _changed_runs(name: str, environments: Iterable[str], flag: str) -> tuple[Run, ...]:
-    return tuple(
-        Run(PROGRAM, name, environment, (f"--setting={_FULL}", flag))
-        for environment in environments
+        *_runs(_FULL, environments),
+        *_runs(f"{_FULL}_ou", environments, "--config.noise=ou", setting=_FULL),
     )
 
 
 def _small_figure_8(setting: str) -> tuple[Run, ...]:
     """Returns runs with a learning rate in the paper's ratio to that of the others."""
     rate = settings.SETTINGS.configuration(setting).learning_rate / D4PGConfig.learning_rate
-    flag = f"--config.learning_rate={_SMALL_RATE * rate:g}"
-    return tuple(
-        Run(PROGRAM, setting, environment, (f"--setting={setting}", flag))
-        for environment in SMALL_FIGURE_8_TASKS
-    )
+    return _runs(setting, SMALL_FIGURE_8_TASKS, f"--config.learning_rate={_SMALL_RATE * rate:g}")
 
 
 def _small(runs: tuple[Run, ...], note: str = "") -> dict[str, Substitute]:
@@ -147,13 +145,13 @@ def _small(runs: tuple[Run, ...], note: str = "") -> dict[str, Substitute]:
 _CARTPOLE = ("control:cartpole:swingup",)
 _IMPORTANCE_RUNS = (
     *_suite_runs([_FULL, "d4pg_uniform_n5"], _CARTPOLE),
-    *_changed_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0"),
+    *_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0", setting=_FULL),
 )
 
 
-def _ppo(environment: str) -> Run:
+def _ppo(environment: str) -> tuple[Run, ...]:
     """Returns PPO's run, which parkour compares with; it is never made: see `unavailable`."""
-    return Run(PROGRAM, "ppo", environment, ("--setting=ppo", "--num_actors=64"))
+    return _runs("ppo", (environment,), "--num_actors=64")
 
 
 _HALF_A_DAY = Budget(minutes=12 * 60)
@@ -184,7 +182,7 @@ EXPERIMENTS = (
     Experiment(
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
-        runs=(*_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND), _ppo("parkour:planar")),
+        runs=(*_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND), *_ppo("parkour:planar")),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
             Part(f"{row} {column}", settings=(*names, "ppo"), overrides={"x": x})
@@ -204,7 +202,7 @@ EXPERIMENTS = (
                 _HUMANOID_PARKOUR,
                 "--config.num_atoms=101",
             ),
-            _ppo("parkour:humanoid"),
+            *_ppo("parkour:humanoid"),
         ),
         budget=_A_DAY,
         note=_CORRIDORS,
@@ -217,7 +215,7 @@ EXPERIMENTS = (
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
         substitutes=_small(
-            tuple(run for name in settings.FIGURE_8 for run in _small_figure_8(name)),
+            _joined(map(_small_figure_8, settings.FIGURE_8)),
             "names have the paper's learning rates, of which the model has three times as much",
         ),
         note="that its curves are prioritised with N = 5 is not in the paper",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
+from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
 from common.experiments.atari_scores import GameScores, GameSummaries
 from common.experiments.paper import (
     Experiment,
@@ -34,12 +35,6 @@ _AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "re
 _FIELD = ("reactor", "table 5")
 _200M_FRAMES = Budget(actor_steps=50_000_000)
 _500M_FRAMES = Budget(actor_steps=125_000_000)
-
-
-MINATAR = tuple(
-    f"minatar:{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-)
-"""Small games instead of Atari's."""
 
 
 def _runs(settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS) -> tuple[Run, ...]:
