@@ -162,6 +162,10 @@ class ReplayAgent(Agent):
             added = tree.map_structure(lambda column: np.repeat(column, copies, axis=0), added)
         return Items(step_keys.reshape(-1), *added)
 
+    def count_steps(self, transitions: NStepTransitions) -> int:
+        """Returns the number of actor steps that transitions account for, one each."""
+        return len(transitions.step)
+
     def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
         """Builds the memory, or one of `num_shards` shards of it.
 

@@ -13,7 +13,7 @@ from common.learning.checkpoint import Checkpoints
 from common.learning.counters import Counters, SavedCounters
 from common.learning.learner import Learner
 from common.learning.log import LearnerLog
-from common.learning.replay_learner import ReplayLearner
+from common.learning.updates import Updates
 from common.networks import packing
 from common.replay.memory import Statistics
 from common.reporting import csv_rows
@@ -62,7 +62,7 @@ class Bookkeeping:
         self,
         run: RunDirectory,
         learner: Learner,
-        replay_learner: ReplayLearner,
+        updates: Updates,
         parameters: ParameterService,
         accepted: Callable[[], Mapping[int, int]],
         options: BookkeepingOptions,
@@ -72,7 +72,7 @@ class Bookkeeping:
         Args:
           run: the run's directory.
           learner: the networks and optimisers to save and to publish.
-          replay_learner: makes the learner's updates.
+          updates: makes the learner's updates.
           parameters: publishes the snapshots.
           accepted: asks the replay for the number of items accepted from each incarnation.
           options: periods and sizes.
@@ -81,7 +81,9 @@ class Bookkeeping:
           CheckpointError: see `Checkpoints.restore`.
         """
         saved = SavedCounters()
-        self._checkpoints = Checkpoints(run.checkpoints, {"learner": learner, "progress": saved})
+        self._checkpoints = Checkpoints(
+            run.checkpoints, {"learner": learner, "progress": saved, **updates.state}
+        )
         if self._checkpoints.restore():
             logging.info("resumed at learner step %d", int(learner.steps))
         last = csv_rows.last_row(
@@ -92,7 +94,7 @@ class Bookkeeping:
         if last:
             parameters.continue_after(int(last["parameter_version"]))
         self._learner = learner
-        self._replay_learner = replay_learner
+        self._updates = updates
         self._parameters = parameters
         self._accepted = accepted
         self._options = options
@@ -108,6 +110,11 @@ class Bookkeeping:
     def steps(self) -> int:
         """Learner steps done."""
         return int(self._learner.steps)
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+        return self.counters.wall_seconds
 
     def parameters(self) -> tf.Tensor:
         """Returns the learner's current parameters, [P] float32."""
@@ -134,7 +141,7 @@ class Bookkeeping:
 
     def save(self) -> None:
         """Writes a checkpoint, or logs a warning if that fails."""
-        self._replay_learner.flush()
+        self._updates.flush()
         self.counters.store()
         self._saved_at = time.monotonic()
         try:
@@ -149,7 +156,7 @@ class Bookkeeping:
         Args:
           metrics: result of the learner's call, None if it made no update.
         """
-        statistics = self._replay_learner.statistics  # the prefetching thread may replace it
+        statistics = self._updates.statistics  # the prefetching thread may replace it
         if metrics is not None:
             self._log.add(metrics)
         row_is_due = self._log.is_due()
@@ -211,5 +218,5 @@ class Bookkeeping:
 
     def _write_row(self, wall_seconds: float, statistics: Statistics | None) -> None:
         self._log.write(
-            wall_seconds, self.steps, self.version, statistics, self._replay_learner.priority_lag
+            wall_seconds, self.steps, self.version, statistics, self._updates.priority_lag
         )

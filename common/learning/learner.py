@@ -42,6 +42,11 @@ class Learner(tf.Module, abc.ABC):
     def actor_variables(self) -> Sequence[tf.Variable]:
         """Variables published to actors and evaluator."""
 
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters in `actor_variables`."""
+        return sum(variable.shape.num_elements() for variable in self.actor_variables)
+
     @abc.abstractmethod
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step; changes nothing.

@@ -1,7 +1,7 @@
 """The learner's loop on a replay memory: draw a sample, update, write back."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import NamedTuple
 
@@ -47,7 +47,10 @@ class ReplayLearner:
     Attributes:
       statistics: counters of the memory when it was last asked; None before, and while it is gone.
       priority_lag: learner steps from the draw of the last call's sample to its new priorities.
+      state: nothing, since a draw follows from the learner step.
     """
+
+    state: Mapping[str, tf.Module] = {}
 
     def __init__(
         self,

@@ -9,6 +9,12 @@ from common.replay import key_layout
 _IDENTITIES = 1 << 32
 
 
+def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
+    """Returns the number accepted from each incarnation, of what `Accounts.table` returns."""
+    incarnations, accepted = table
+    return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist(), strict=True))
+
+
 class Accounts:
     """A table from incarnations to the number of transitions accepted from each.
 
@@ -49,6 +55,10 @@ class Accounts:
     def table(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns incarnations and the number accepted from each, both int64 [n]."""
         return self._accepted.export()
+
+    def as_dict(self) -> dict[int, int]:
+        """Returns the table as Python numbers."""
+        return as_dict(self.table())
 
     def _next_incarnation(self):
         count = key_layout.MAX_INCARNATIONS

@@ -7,7 +7,7 @@ import tensorflow as tf
 from common.cluster import rpc
 from common.replay import memory as memory_lib
 from common.replay import seeds
-from common.replay.accounts import Accounts
+from common.replay.accounts import Accounts, as_dict
 from common.types import Nest
 
 _BYTES_BESIDE_STEP = 32
@@ -32,9 +32,7 @@ class ReplayService:
         int64, int32 = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
-        insert_signature = [int64, int64, int64s, floats, *columns]
-        server.register("replay_insert", self._insert, insert_signature)
-        self._insert_here = tf.function(self._insert, input_signature=insert_signature)
+        server.register("replay_insert", self._insert, [int64, int64, int64s, floats, *columns])
         server.register("replay_sample", self._sample, [int32, int64])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
         server.register("replay_remove_to_fit", memory.remove_to_fit, [])
@@ -56,25 +54,7 @@ class ReplayService:
 
     def accepted(self) -> dict[int, int]:
         """Returns the number of transitions accepted from each incarnation."""
-        return _as_dict(self._accounts.table())
-
-    def new_incarnation(self) -> int:
-        """Returns a new incarnation for actors in this process."""
-        return int(self._accounts.next_incarnation())
-
-    def insert(self, incarnation: int, accepted: int, keys, steps: Nest, priorities) -> None:
-        """Adds transitions of actors in this process.
-
-        Args:
-          incarnation: incarnation of the actors.
-          accepted: transitions accepted from this incarnation, with those of this call.
-          keys: see `Memory.insert`.
-          steps: see `Memory.insert`.
-          priorities: see `Memory.insert`.
-        """
-        self._insert_here(
-            incarnation, accepted, keys, priorities, *self._memory.signature.flatten(steps)
-        )
+        return self._accounts.as_dict()
 
     def _insert(self, incarnation, accepted, keys, priorities, *columns):
         self._memory.insert(keys, self._memory.signature.unflatten(columns), priorities)
@@ -207,7 +187,7 @@ class RemoteMemory:
 
         After a restart of the service, an incarnation is missing until its next insert.
         """
-        return _as_dict(self._client.call("replay_accepted", timeout_seconds=1.0))
+        return as_dict(self._client.call("replay_accepted", timeout_seconds=1.0))
 
     def disconnect(self, finished: bool) -> None:
         """Tells the service that this learner ends, and whether the run is over."""
@@ -215,11 +195,6 @@ class RemoteMemory:
 
     def _as_sample(self, reply) -> memory_lib.Sample:
         return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
-
-
-def _as_dict(table) -> dict[int, int]:
-    incarnations, accepted = table
-    return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist()))
 
 
 def _rows_per_message(signature: memory_lib.Signature) -> int:

@@ -13,7 +13,7 @@ from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
-from common.replay.service import ReplayService
+from common.replay.service import RemoteMemory, ReplayService
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from reproductions.d4pg.agent import D4PG
@@ -49,16 +49,21 @@ class Run:
     def replay(self):
         """A new replay, which the learner polls from now on."""
         self.memory = self.agent.make_memory(SPEC, seed=0)
-        self.service = ReplayService(self.server(), self.memory)
-        self.accepted = self.service.accepted
-        return self.service
+        server = self.server()
+        service = ReplayService(server, self.memory)
+        server.start()
+        client = rpc.Client(server.address, "a token")
+        self.remote = RemoteMemory(client, self.agent.step_specs(SPEC))
+        self.accepted = service.accepted
+        return service
 
     def insert(self, incarnation, accepted, rows=10):
         """Adds some transitions of an actor that has added `accepted` after them."""
         steps = self.agent.step_specs(SPEC)
         steps = steps._make(np.zeros([rows, *spec.shape], np.float32) for spec in steps)
         keys = np.arange(accepted, accepted + rows) + (incarnation << 20)
-        self.service.insert(incarnation, accepted, keys, steps, np.ones(rows, np.float32))
+        self.remote.incarnation, self.remote.num_accepted = incarnation, accepted - rows
+        self.remote.insert(keys, steps, np.ones(rows, np.float32))
 
     def start(self, checkpoint_seconds=1000.0, num_copies=1):
         """The bookkeeping of another start of the learner."""

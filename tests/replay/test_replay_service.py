@@ -230,14 +230,11 @@ def test_the_longest_strings_fit_a_message(with_images):
 
 
 def test_a_string_that_is_too_long_is_named(with_images):
-    incarnation = with_images.remote.new_incarnation()
+    with_images.remote.new_incarnation()
     steps = images(np.arange(4))
     steps["image"][2] = bytes(MAX_BYTES + 1)
     message = r"column image\[2\] must have at most 30000 bytes, has 30001"
-    for insert in (
-        with_images.remote.insert,
-        lambda *arguments: with_images.service.insert(incarnation, 4, *arguments),
-    ):
+    for insert in (with_images.remote.insert, with_images.memory.insert):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             insert(np.arange(4), steps, np.ones(4, np.float32))
     assert with_images.remote.accepted() == {}
@@ -247,10 +244,9 @@ def test_a_string_that_is_too_long_is_named(with_images):
 @pytest.mark.parametrize("convert", [as_tensors, lambda steps: steps])
 def test_strings_of_actors_in_this_process(with_images, convert):
     keys = np.arange(10)
-    with_images.service.insert(5, 10, keys, convert(images(keys)), np.ones(10, np.float32))
+    with_images.memory.insert(keys, convert(images(keys)), np.ones(10, np.float32))
     steps = with_images.memory.read(keys)[1]
     assert steps["image"].numpy().tolist() == images(keys)["image"].tolist()
-    assert with_images.service.accepted() == {5: 10}
 
 
 def test_what_was_accepted_is_reported_without_steps(with_images):

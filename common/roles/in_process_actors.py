@@ -1,0 +1,100 @@
+"""Actors in a process that also learns: they add to its memory and act with its parameters."""
+
+from typing import Protocol
+
+import tensorflow as tf
+
+from common.acting import episodes
+from common.agents.replay_agent import ReplayAgent
+from common.environments.spec import EnvironmentSpec
+from common.replay.memory import Memory
+from common.roles.run_context import RunContext
+from common.types import Nest
+
+
+class ParameterSource(Protocol):
+    """The parameters for actors of the same process."""
+
+    @property
+    def version(self) -> int:
+        """Version of the newest snapshot."""
+
+    @property
+    def steps(self) -> int:
+        """Learner steps of the run."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+
+    def parameters(self) -> tf.Tensor:
+        """Returns the parameters, [P] float32."""
+
+
+class InProcessActors:
+    """Actors that step together as one batch whenever their caller says so.
+
+    Attributes:
+      num_added: items added for complete actor steps, `num_copies` for each.
+    """
+
+    def __init__(
+        self, context: RunContext, memory: Memory, incarnation: int, source: ParameterSource
+    ):
+        """Starts an episode in each environment.
+
+        Args:
+          context: of the run; all of the process's actors step together.
+          memory: stores the actors' steps.
+          incarnation: number of this start of the actors, see `common.replay.accounts`.
+          source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
+        """
+        agent = context.agent
+        assert isinstance(agent, ReplayAgent)
+        self._agent = agent
+        self._actors = context.actors
+        start = episodes.record_start(context.directory, self._actors)
+        environments = context.watch(
+            episodes.make_environments(
+                context.environment, self._actors, context.seed, start, agent.num_frames
+            )
+        )
+        self._actor = agent.make_actor(
+            EnvironmentSpec.of(environments),
+            self._actors,
+            context.num_actors,
+            episodes.actor_seed(context.seed, self._actors.start, start),
+        )
+        self._memory = memory
+        self._source = source
+        self._incarnation = incarnation
+        self.num_added = 0
+        self._timesteps = 0
+        self._version = self._loaded_at = 0
+        log = episodes.EpisodeLog(
+            context.directory,
+            self._actors,
+            lambda: {
+                "wall_seconds": round(source.wall_seconds, 2),
+                "incarnation": incarnation,
+                "parameter_version": self._version,
+                "parameter_age_steps": source.steps - self._loaded_at,
+            },
+        )
+        self._loop = agent.acting_loop(self._actor, environments, self._add, log.write)
+
+    def step(self) -> None:
+        """Advances every environment by one timestep."""
+        if self._timesteps % self._agent.actor_period == 0:
+            self._load()
+        self._loop.step()
+        self._timesteps += 1
+
+    def _load(self) -> None:
+        self._actor.load(self._source.parameters().numpy())
+        self._version, self._loaded_at = self._source.version, self._source.steps
+
+    def _add(self, added: Nest) -> None:
+        items = self._agent.items(self._actor, self._actors, 0, added, self._incarnation)
+        self._memory.insert(*items)
+        self.num_added += self._agent.num_copies * self._agent.count_steps(added)

@@ -1,0 +1,63 @@
+"""Keeping of a run: the loop around its updates until a limit is reached, and its orderly end."""
+
+from collections.abc import Callable
+
+from absl import logging
+
+from common.cluster.processes import report_ready
+from common.learning.bookkeeping import Bookkeeping
+from common.learning.updates import Updates
+from common.replay.memory import Statistics
+from common.roles.run_context import RunContext
+
+
+def keep(
+    context: RunContext,
+    bookkeeping: Bookkeeping,
+    updates: Updates,
+    idle: Callable[[], object],
+    statistics: Callable[[], Statistics],
+    evaluate: Callable[[bool], None] = lambda finished: None,
+) -> bool:
+    """Makes updates until a limit is reached or a stop is requested.
+
+    When the run is over, its last checkpoint and then its last snapshot tell the other roles so.
+
+    Args:
+      context: of the run.
+      bookkeeping: of the run.
+      updates: of the run.
+      idle: called after each step that made no update.
+      statistics: asks the replay for its counters.
+      evaluate: evaluates if that is due: before each step, and with True once the run is over.
+
+    Returns:
+      Whether the run is over.
+    """
+    stop, counters, limits = context.stop, bookkeeping.counters, context.limits
+    bookkeeping.publish()
+    while not stop.requested and not limits.reached(
+        counters.wall_seconds, counters.actor_steps, bookkeeping.steps
+    ):
+        evaluate(False)
+        metrics = updates.step()
+        bookkeeping.after_call(metrics)
+        report_ready()
+        if metrics is None:
+            idle()
+
+    updates.close()
+    if not stop.requested:
+        evaluate(True)
+    finished = not stop.requested
+    if finished:
+        bookkeeping.save()  # before the other roles end: a keeper resumed later would lack them
+        bookkeeping.publish(finished=True)
+    bookkeeping.settle(statistics)
+    logging.info(
+        "finished at learner step %d, actor step %d, after %.0f s",
+        bookkeeping.steps,
+        counters.actor_steps,
+        counters.wall_seconds,
+    )
+    return finished
