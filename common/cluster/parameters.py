@@ -14,8 +14,8 @@ import tensorflow as tf
 from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 
-STATUS_METHOD = "parameters_status"
-READ_METHOD = "parameters_read"
+ONLINE, TARGET = "parameters", "target"
+"""Names of the online networks, which actors and evaluator use, and of the target networks."""
 SLICE_SIZE = 500_000
 """Parameters (float32) in a slice: 2 MB, half of what a message holds."""
 _MAX_READ_ATTEMPTS = 20
@@ -60,7 +60,9 @@ class Snapshot:
 class ParameterService:
     """Publisher of parameters."""
 
-    def __init__(self, server: rpc.Server, num_parameters: int, keep_versions: int = 4):
+    def __init__(
+        self, server: rpc.Server, num_parameters: int, keep_versions: int = 4, name: str = ONLINE
+    ):
         """Registers the methods.
 
         Args:
@@ -68,6 +70,7 @@ class ParameterService:
           num_parameters: P.
           keep_versions: number of versions that stay readable, including the newest; 4 P bytes
             each.
+          name: of the networks; a server may publish several.
 
         Raises:
           ValueError: `num_parameters` is less than 1 or `keep_versions` less than 2.
@@ -88,8 +91,8 @@ class ParameterService:
             tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False, shape=tf.TensorShape([None]))
             for _ in range(keep_versions)
         ]
-        server.register(STATUS_METHOD, self._serve_status, [])
-        server.register(READ_METHOD, self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
+        server.register(f"{name}_status", self._serve_status, [])
+        server.register(f"{name}_read", self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
 
     def continue_after(self, version: int) -> None:
         """Makes the next versions newer than one that an earlier start of the learner recorded.
@@ -156,8 +159,9 @@ class ParameterService:
 class ParameterClient:
     """Reader of the snapshots of a `ParameterService`."""
 
-    def __init__(self, client: rpc.Client):
+    def __init__(self, client: rpc.Client, name: str = ONLINE):
         self._client = client
+        self._name = name
 
     def latest(self) -> LearnerStatus:
         """Returns the learner's progress; raises the errors of `rpc.Client.call`."""
@@ -184,7 +188,7 @@ class ParameterClient:
 
     def _latest(self) -> tuple[LearnerStatus, int]:
         """Returns the learner's progress and P."""
-        fields, num_parameters = self._client.call(STATUS_METHOD)
+        fields, num_parameters = self._client.call(f"{self._name}_status")
         version, learner_steps, actor_steps, wall_ms, finished = fields.numpy().tolist()
         status = LearnerStatus(version, learner_steps, actor_steps, wall_ms / 1000, bool(finished))
         return status, int(num_parameters)
@@ -194,7 +198,7 @@ class ParameterClient:
         offsets = range(0, num_parameters, SLICE_SIZE)
         futures = [
             self._client.call_async(
-                READ_METHOD,
+                f"{self._name}_read",
                 [
                     tf.constant(version, tf.int64),
                     tf.constant(offset, tf.int64),

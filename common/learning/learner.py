@@ -33,9 +33,12 @@ class Learner(tf.Module, abc.ABC):
     Attributes:
       steps: int64 scalar, updates done.
       actor_variables: variables published to actors and evaluator, in this order.
+      target_variables: variables of the target networks, which a parameter server publishes.
     """
 
     steps: tf.Variable
+
+    target_variables: Sequence[tf.Variable] = ()
 
     @property
     @abc.abstractmethod

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 
 def is_maximum(name: str) -> bool:
-    """Returns whether a metric is reduced to its maximum (`*_max`) rather than to its mean."""
-    return name.endswith("_max")
+    """Returns whether a metric is reduced to its maximum (`*_max`, `num_*`), not to its mean."""
+    return name.endswith("_max") or name.startswith("num_")
 
 
 def reduce(name: str, values: Sequence[float]) -> float:

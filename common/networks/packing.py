@@ -61,6 +61,21 @@ def pack(variables: Sequence[tf.Variable]) -> tf.Tensor:
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0)
 
 
+def assign(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> None:
+    """Reverses `pack`: assigns the parts of `flat`, [P] float32, to the variables."""
+    for variable, values in zip(variables, split(flat, variables), strict=True):
+        variable.assign(values)
+
+
+def split(flat: tf.Tensor, like: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """Returns the parts of `flat`, [P] float32, in the shapes of some variables; in graphs, too."""
+    sizes = [variable.shape.num_elements() for variable in like]
+    return [
+        tf.reshape(part, variable.shape)
+        for part, variable in zip(tf.split(flat, sizes), like, strict=True)
+    ]
+
+
 def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     """Reverses `pack`.
 

@@ -26,6 +26,7 @@ class AgentProgram:
       settings: of the paper.
       num_actors: default of --num_actors, given the configuration and the setting.
       num_actors_help: of that flag.
+      num_actors_flag: its name, where the paper does not speak of actors.
       layouts: that the settings may have.
       layout: the one that a configuration has.
       require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
@@ -47,6 +48,7 @@ class AgentProgram:
     require: str
     bytes_per_step: Callable[[Any, Any, Any], float]
     num_frames: int | None = None
+    num_actors_flag: str = "num_actors"
 
 
 @dataclasses.dataclass(frozen=True)

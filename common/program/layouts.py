@@ -52,6 +52,15 @@ flags.DEFINE_integer(
 )
 
 
+flags.DEFINE_integer(
+    "worker_threads",
+    None,
+    "Threads of a worker. Default: with --role=local its share of the cores, otherwise all cores. "
+    "Not in the paper.",
+    lower_bound=1,
+)
+
+
 def _learner_threads(values: FlagValues, cores: int) -> int:
     return values["learner_threads"] or cores
 
@@ -127,6 +136,38 @@ DISTRIBUTED = Layout(
     check=_check_shards,
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
+
+WORKERS = Layout(
+    "workers and a parameter server",
+    (
+        Role(
+            "parameter_server",
+            is_called=True,
+            max_tasks=1,
+            run="common.roles.parameter_server:run",
+            threads=lambda values, cores: min(2, cores),
+        ),
+        Role(
+            "worker",
+            calls=("parameter_server",),
+            run="common.roles.worker:run",
+            local_tasks=lambda values: values["num_workers"],
+            threads=lambda values, cores: values["worker_threads"] or cores,
+            acts=True,
+            replay_share=lambda topology: 1.0,
+        ),
+        dataclasses.replace(_EVALUATOR, calls=("parameter_server",)),
+    ),
+    flags=("worker_threads",),
+    acting_flag="num_workers",
+    local_values=lambda values, actors, cores: {
+        "worker_threads": values["worker_threads"] or max(1, cores // actors)
+    },
+)
+"""Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
+
+A worker has one actor, so that the program's flag --num_workers counts both.
+"""
 
 ONE_PROCESS = Layout(
     "one process",

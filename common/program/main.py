@@ -23,7 +23,7 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
 from common.program import flags as flags_lib
-from common.program import resources
+from common.program import layouts, resources
 from common.program.agent_program import AgentProgram, ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import FlagValues
@@ -38,11 +38,11 @@ from common.reporting.user_error import UserError
 def start(program: AgentProgram) -> None:
     """Runs the program of an agent with the flags of the command line, and ends the process."""
     logging.use_absl_handler()
-    num_actors = flags.DEFINE_integer("num_actors", None, program.num_actors_help)
+    num_actors = flags.DEFINE_integer(program.num_actors_flag, None, program.num_actors_help)
     config = define_config(program.settings)
     ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
     ours += [name for layout in program.layouts for name in layout.flags]
-    for name in (*ours, "num_actors", "setting", "config"):
+    for name in (*ours, program.num_actors_flag, "setting", "config"):
         # --help shows those of the main module, which absl calls by its file.
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
@@ -79,20 +79,25 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
     if num_actors is None:
         num_actors = program.num_actors(config, setting)
     if not 1 <= num_actors <= MAX_ACTORS:
-        raise UsageError(f"--num_actors must be in [1, {MAX_ACTORS}], is {num_actors}")
+        raise UsageError(
+            f"--{program.num_actors_flag} must be in [1, {MAX_ACTORS}], is {num_actors}"
+        )
     layout = program.layout(config)
     if flags_lib.ROLE.value not in _ROLES:
         layout.role(flags_lib.ROLE.value)
-    for name in {name for other in program.layouts for name in other.flags} - {*layout.flags}:
+    others = [flag.name for flag in flags.FLAGS.get_flags_for_module(layouts.__name__)]
+    for name in {*others} - {*layout.flags}:
         if flags.FLAGS[name].present:
             raise UsageError(
                 f"--{name} has no meaning in this setting's layout, {layout.name}: leave it out"
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
+    values[program.num_actors_flag] = num_actors
     acting_tasks = values.get(layout.acting_flag) or 1
     if acting_tasks > num_actors:
         raise UsageError(
-            f"--{layout.acting_flag} must be at most --num_actors ({num_actors}), is {acting_tasks}"
+            f"--{layout.acting_flag} must be at most --{program.num_actors_flag} "
+            f"({num_actors}), is {acting_tasks}"
         )
     name = program.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value

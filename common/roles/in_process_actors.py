@@ -70,7 +70,7 @@ class InProcessActors:
         self._incarnation = incarnation
         self.num_added = 0
         self._timesteps = 0
-        self._version = self._loaded_at = 0
+        self._version, self._loaded_at = 0, -1
         log = episodes.EpisodeLog(
             context.directory,
             self._actors,
@@ -86,13 +86,15 @@ class InProcessActors:
     def step(self) -> None:
         """Advances every environment by one timestep."""
         if self._timesteps % self._agent.actor_period == 0:
-            self._load()
+            self._load_newer()
         self._loop.step()
         self._timesteps += 1
 
-    def _load(self) -> None:
-        self._actor.load(self._source.parameters().numpy())
-        self._version, self._loaded_at = self._source.version, self._source.steps
+    def _load_newer(self) -> None:
+        steps = self._source.steps
+        if steps != self._loaded_at:
+            self._actor.load(self._source.parameters().numpy())
+            self._version, self._loaded_at = self._source.version, steps
 
     def _add(self, added: Nest) -> None:
         items = self._agent.items(self._actor, self._actors, 0, added, self._incarnation)

@@ -1,0 +1,116 @@
+"""Updates of a parameter server: it applies the gradients that workers send (Reactor, 3.4)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from common.learning.learner import Learner
+from common.learning.update_service import UpdateService
+from common.networks import packing
+from common.replay.memory import Statistics
+from common.types import Metrics
+
+METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
+"""Metrics of an applied update beside the agent's; staleness is in updates."""
+_WAIT_SECONDS = 0.05
+
+
+class _SavedNumbers(tf.Module):
+    """Numbers of the last applied updates in a checkpoint.
+
+    Attributes:
+      incarnations: int64 [n], of workers.
+      numbers: int64 [n], of the last update applied from each incarnation.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.incarnations = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+        self.numbers = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+
+
+class AppliedUpdates:
+    """The updates of a parameter server; see `common.learning.updates.Updates`.
+
+    The thread that calls `step` applies, publishes and saves, so nothing is torn. A worker learns
+    that its update is applied at the next `step`, when the caller has published the parameters.
+
+    Attributes:
+      priority_lag: 0; workers own the priorities.
+      state: numbers of the updates that the networks contain, so that none is applied twice.
+    """
+
+    priority_lag = 0.0
+
+    def __init__(
+        self,
+        learner: Learner,
+        service: UpdateService,
+        metrics: Sequence[str],
+        on_applied: Callable[[], None],
+    ):
+        """Prepares the graph.
+
+        Args:
+          learner: the networks and the optimiser. Its gradients are one for each of its
+            `actor_variables`, in their order.
+          service: receives the updates.
+          metrics: names of the metrics that come with an update.
+          on_applied: called after each update.
+        """
+        self._learner = learner
+        self._service = service
+        self._metrics = metrics
+        self._on_applied = on_applied
+        self._saved = _SavedNumbers()
+        self.state: Mapping[str, tf.Module] = {"updates": self._saved}
+        self._applied: dict[int, int] = {}
+        self._apply = tf.function(
+            self._apply_finite, input_signature=[tf.TensorSpec([learner.num_parameters])]
+        )
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """Counters of the workers' memories, summed."""
+        return self._service.statistics
+
+    def resume(self) -> None:
+        """Continues from the restored `state`."""
+        incarnations, numbers = self._saved.incarnations.numpy(), self._saved.numbers.numpy()
+        self._applied = dict(zip(incarnations.tolist(), numbers.tolist(), strict=True))
+        self._service.acknowledge(self._applied)
+
+    def step(self) -> Metrics | None:
+        """Applies the next update; returns its metrics, or None if none has come."""
+        self._service.acknowledge(self._applied)
+        update = self._service.take(_WAIT_SECONDS)
+        if update is None:
+            return None
+        staleness = int(self._learner.steps) - update.learner_steps
+        self._applied[update.incarnation] = update.number
+        if not self._apply(update.gradients):
+            self._service.refuse(update.worker, "it has values that are not finite")
+            return None
+        self._on_applied()
+        return {
+            **dict(zip(self._metrics, update.metrics.tolist(), strict=True)),
+            "staleness": staleness,
+            "staleness_max": staleness,
+            "num_workers": self._service.num_workers,
+            "num_refused": self._service.num_refused,
+        }
+
+    def flush(self) -> None:
+        """Writes the numbers to `state`."""
+        self._saved.incarnations.assign(list(self._applied))
+        self._saved.numbers.assign(list(self._applied.values()))
+
+    def close(self) -> None:
+        """Releases the workers that wait."""
+        self._service.close()
+
+    def _apply_finite(self, flat: tf.Tensor) -> tf.Tensor:
+        is_finite = tf.reduce_all(tf.math.is_finite(flat))
+        if is_finite:
+            self._learner.apply(packing.split(flat, self._learner.actor_variables))
+        return is_finite
