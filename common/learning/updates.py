@@ -10,17 +10,19 @@ from common.types import Metrics
 
 
 class Updates(Protocol):
-    """The updates of a run's networks, whoever computes their gradients.
+    """The updates of a run's networks, whoever computes their gradients."""
 
-    Attributes:
-      statistics: counters of the replay when last heard of; None before, and while it is gone.
-      priority_lag: learner steps from the draw of the last call's sample to its new priorities.
-      state: what a checkpoint needs beside the networks to continue the updates, by name.
-    """
+    @property
+    def statistics(self) -> Statistics | None:
+        """Counters of the replay when last heard of; None before, and while it is gone."""
 
-    statistics: Statistics | None
-    priority_lag: float
-    state: Mapping[str, tf.Module]
+    @property
+    def priority_lag(self) -> float:
+        """Learner steps from the draw of the last call's sample to its new priorities."""
+
+    @property
+    def state(self) -> Mapping[str, tf.Module]:
+        """Modules that a checkpoint needs beside the networks to continue, by name."""
 
     def step(self) -> Metrics | None:
         """Makes the next updates; returns their metrics, or None if there are none to make yet."""
