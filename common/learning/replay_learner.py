@@ -3,14 +3,13 @@
 import collections
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from absl import logging
 import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
-from common.learning.update_loop import UpdateLoop
 from common.replay import seeds
 from common.replay.memory import Sample, Statistics
 from common.replay.replay_memory import ReplayMemory
@@ -30,6 +29,21 @@ class _Draw(NamedTuple):
 
     sample: Sample
     step: int
+
+
+class Loop(Protocol):
+    """The updates of a call, made here (`UpdateLoop`) or by a parameter server (`RemoteStep`)."""
+
+    @property
+    def num_updates(self) -> int:
+        """Updates per call."""
+
+    @property
+    def num_samples(self) -> int:
+        """Items that a call learns from."""
+
+    def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
+        """Makes the updates of a sample; returns their outputs and their mean metrics."""
 
 
 class ReplayLearner:
@@ -55,7 +69,7 @@ class ReplayLearner:
     def __init__(
         self,
         memory: ReplayMemory,
-        loop: UpdateLoop,
+        loop: Loop,
         steps: tf.Variable,
         schedule: Schedule,
         prefetch: int = 0,
@@ -65,6 +79,7 @@ class ReplayLearner:
             keys, outputs
         ),
         removal_period: int | None = None,
+        sequence_length: int = 0,
     ):
         """Prepares the loop.
 
@@ -80,6 +95,8 @@ class ReplayLearner:
             keys of the items and the outputs.
           removal_period: learner steps between removals of items above the memory's soft capacity;
             None if the memory enforces its capacity itself.
+          sequence_length: T, steps of an item: samples are [B, T, ...]; 0: items are one step, and
+            samples [B, ...].
         """
         self._memory = memory
         self._loop = loop
@@ -90,6 +107,7 @@ class ReplayLearner:
         self._decode = decode
         self._write_back = write_back
         self._removal_period = removal_period
+        self._sequence_length = sequence_length
         self._patience = Patience("no answer from the replay")
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
@@ -174,7 +192,9 @@ class ReplayLearner:
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
-        sample = self._memory.sample(self._loop.num_samples, seed=seed)
+        sample = self._memory.sample(
+            self._loop.num_samples, seed=seed, max_length=self._sequence_length
+        )
         try:
             return _Draw(sample._replace(steps=self._decode(sample.steps)), step)
         except tf.errors.InvalidArgumentError as error:
