@@ -111,7 +111,7 @@ class ProgramRun:
         """Returns the environment's spec, and the bytes of a part of the replay when it is full.
 
         Args:
-          share: the part of the replay.
+          share: the part of the replay; above 1 for several replays of the configured size.
 
         Raises:
           UsageError: there is no such environment, or the agent cannot act in it.

@@ -64,6 +64,7 @@ class Layout:
         number of actors and the usable cores.
       check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
         unknown number are missing from the mapping.
+      num_memories: replay memories of the configured size in a run, given the flags' values.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Layout:
     acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
     check: Callable[[Mapping[str, int]], None] = lambda tasks: None
+    num_memories: Callable[[FlagValues], int] = lambda values: 1
 
     @property
     def keeper(self) -> Role:

@@ -163,6 +163,7 @@ WORKERS = Layout(
     local_values=lambda values, actors, cores: {
         "worker_threads": values["worker_threads"] or max(1, cores // actors)
     },
+    num_memories=lambda values: values["num_workers"],
 )
 """Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
 

@@ -114,7 +114,8 @@ def _run_local(run: ProgramRun) -> None:
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
-    _, replay_bytes = run.inspect_environment(float(hasattr(run.config, "replay_capacity")))
+    memories = run.layout.num_memories(run.values)
+    _, replay_bytes = run.inspect_environment(memories * hasattr(run.config, "replay_capacity"))
     cores = processes.usable_cores()
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
@@ -127,7 +128,7 @@ def _run_local(run: ProgramRun) -> None:
             directory,
             run.layout,
             flags_lib.limits(),
-            getattr(run.config, "min_replay_size", 0),
+            memories * getattr(run.config, "min_replay_size", 0),
             flags_lib.CHECKPOINT_SECONDS.value,
             run.title,
             stop,

@@ -10,19 +10,20 @@ TOKEN = "the token of a run by hand"
 
 
 class RunByHand(WatchedRun):
-    """A run of the distributed layout.
+    """A run.
 
     Args:
       start: starts forks, see `forked`.
       workdir: of the run; logs go to its parent.
       module: the agent's program.
       flags: of all roles.
+      layout: of the run.
       **counts: tasks by job that the cluster lists.
     """
 
-    def __init__(self, start, workdir, module, flags, **counts):
+    def __init__(self, start, workdir, module, flags, layout=DISTRIBUTED, **counts):
         super().__init__(workdir)
-        self.topology = Topology.local(DISTRIBUTED.roles, counts)
+        self.topology = Topology.local(layout.roles, counts)
         self._start, self._module, self._flags = start, module, flags
 
     def start(self, role, index=0, *flags, **variables):
