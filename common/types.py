@@ -60,18 +60,64 @@ class StoredTransition(NamedTuple):
         return cls(*(getattr(transitions, name) for name in cls._fields))
 
 
-class Items(NamedTuple):
-    """Steps to be added to a replay, each of them an item.
+class StoredTimestep(NamedTuple):
+    """The columns of a timestep in replay: [B, T, ...] in sequences, [S, ...] as an adder gives it.
 
     Attributes:
-      keys: int64 [M].
-      steps: nest of [M, ...], in the structure of the replay's columns.
-      priorities: float32 [M], raw.
+      observation: nest of [...].
+      action: [A] (or []), taken at the observation; without meaning at LAST.
+      reward: float32, the clipped reward that led to the observation; 0 at FIRST.
+      discount: float32, gamma times the environment's discount that led to the observation; 0 at
+        FIRST, so that no return crosses a reset.
+      step_type: uint8, the values of `dm_env.StepType`.
+      extras: named arrays, the policy's extras at the observation.
+    """
+
+    observation: Nest
+    action: tf.Tensor | np.ndarray
+    reward: tf.Tensor | np.ndarray
+    discount: tf.Tensor | np.ndarray
+    step_type: tf.Tensor | np.ndarray
+    extras: dict[str, Any]
+
+
+class Timesteps(NamedTuple):
+    """S timesteps and the I sequences that they complete, as an adder gives them.
+
+    Attributes:
+      environment_index: int32 [S], the row of the batch that each timestep came from.
+      step: int64 [S], the number of the timestep in that environment: 0, 1, 2, ... over the
+        lifetime of the adder, across episodes, without gaps. FIRST and LAST count like the others.
+      timesteps: columns of [S, ...].
+      item_environment_index: int32 [I], the row of the batch that each sequence came from.
+      item_step: int64 [I], the number of each sequence's first timestep.
+    """
+
+    environment_index: np.ndarray
+    step: np.ndarray
+    timesteps: StoredTimestep
+    item_environment_index: np.ndarray
+    item_step: np.ndarray
+
+
+class Items(NamedTuple):
+    """Steps to be added to a replay, and the items that view them.
+
+    The order is that of the arguments of `common.replay.memory.Memory.insert`.
+
+    Attributes:
+      keys: int64 [S], keys of the steps.
+      steps: nest of [S, ...], in the structure of the replay's columns.
+      priorities: float32 [I], raw.
+      item_keys: int64 [I], key of each item's first step; None: each step is an item (I = S).
+      item_lengths: int32 [I], number of steps of each item; None: 1.
     """
 
     keys: np.ndarray
     steps: Nest
     priorities: np.ndarray
+    item_keys: np.ndarray | None = None
+    item_lengths: np.ndarray | None = None
 
 
 class Batch(NamedTuple):

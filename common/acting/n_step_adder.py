@@ -6,6 +6,7 @@ import dm_env
 import numpy as np
 import tree
 
+from common.acting import adder_arguments
 from common.types import Nest, NStepTransitions
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -67,14 +68,9 @@ class NStepAdder:
           ValueError: `num_environments` or `n` is less than 1, `gamma` is not in [0, 1], or
             `reward_clip` is not positive.
         """
-        if num_environments < 1:
-            raise ValueError(f"num_environments must be at least 1, got {num_environments}")
+        adder_arguments.check_options(num_environments, gamma, reward_clip)
         if n < 1:
             raise ValueError(f"n, the steps of a transition, must be at least 1, got {n}")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma must be in [0, 1], got {gamma}")
-        if reward_clip is not None and not reward_clip > 0:
-            raise ValueError(f"reward_clip must be positive, got {reward_clip}")
         self._num_environments = num_environments
         self._n = n
         self._gamma = gamma
@@ -104,12 +100,8 @@ class NStepAdder:
         Raises:
           ValueError: the timestep has another number of environments.
         """
+        adder_arguments.check_timestep(timestep, self._num_environments)
         step_type = timestep.step_type
-        if step_type.shape != (self._num_environments,):
-            raise ValueError(
-                f"the adder is for {self._num_environments} environments, but the timestep's "
-                f"step_type has shape {step_type.shape}"
-            )
         # A reset within an episode drops its open transitions, because they have no end.
         self._is_open &= step_type != _FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise
 from common.acting.policy import ExploringPolicy, Policy
-from common.agents.replay_agent import ReplayAgent
+from common.agents.n_step_agent import NStepAgent
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
@@ -222,7 +222,7 @@ class ActorCriticActor(ExploringPolicy):
         return action, state, {"taken": taken, "bootstrap": bootstrap}
 
 
-class ActorCriticAgent(ReplayAgent):
+class ActorCriticAgent(NStepAgent):
     """Base of agents for flat observations and continuous actions.
 
     A paper's agent inherits it and adds its learner, its actor and its memory's distributions.

@@ -1,4 +1,4 @@
-"""Base class of agents that learn from n-step transitions in a replay service."""
+"""Base class of agents that learn from a replay memory."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -6,30 +6,26 @@ import functools
 import math
 from typing import Any
 
-import numpy as np
-import tree
-
 from common.acting.loop import ActingLoop
-from common.acting.n_step_adder import NStepAdder
-from common.acting.policy import Adder, ExploringPolicy
+from common.acting.policy import Adder, Policy
 from common.agents.agent import Agent
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.replay_learner import ReplayLearner
 from common.learning.update_loop import UpdateLoop
-from common.replay import keys
 from common.replay.distributions import Distribution
 from common.replay.memory import HARD_CAPACITY, Memory
 from common.replay.schedule import Schedule
-from common.types import Items, Nest, NStepTransitions, StoredTransition
+from common.types import Items, Nest
 
 
 class ReplayAgent(Agent):
-    """An agent whose actors add n-step transitions to a replay from which its learner samples.
+    """An agent whose actors add to a replay from which its learner samples.
 
     It tells the roles everything in which such agents differ: the adder, the columns of a stored
     step, the memory's distributions, and how the outputs of updates are written back.
+    `common.agents.n_step_agent` and `common.agents.sequence_agent` are its two kinds.
 
     Attributes:
       jit_compile: whether XLA compiles the updates.
@@ -38,16 +34,15 @@ class ReplayAgent(Agent):
         process.
       removal_period: learner steps between removals of items above the capacity, which is then a
         soft limit (Ape-X section 4.1). None if a memory never holds more than its capacity.
-      reward_clip: bound on the magnitude of rewards before they are summed; None does not clip.
+      reward_clip: bound on the magnitude of rewards as the adder stores them; None does not clip.
       num_copies: copies of each transition in the replay (Ape-X appendix A). Each copy is an item
         of its own and counts in `min_replay_size` and `replay_capacity`.
       publish_period: learner steps between published snapshots; actors pull far less often.
-      n_step: n, steps of a transition.
-      discount: gamma, per step.
+      send_batch: transitions that an actor process sends at a time.
+      sequence_length: T, timesteps of an item that is a sequence; 0 if an item is one step.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
-      send_batch: transitions that an actor process sends at a time.
-      replay_capacity: items in the replay.
+      replay_capacity: steps in the replay.
       min_replay_size: items in the replay before the first update.
       samples_per_insert: ratio to which schedules hold actors and learner; None for no limit.
     """
@@ -59,9 +54,11 @@ class ReplayAgent(Agent):
     reward_clip: float | None = None
     num_copies: int = 1
     publish_period: int = 16
+    send_batch: int = 1
+    sequence_length: int = 0
 
     def __init__(self, config: Any, setting: str):
-        """Copies the fields that configurations of n-step agents have in common.
+        """Copies the fields that configurations of agents with a replay have in common.
 
         Args:
           config: a paper's dataclass of hyperparameters.
@@ -69,17 +66,14 @@ class ReplayAgent(Agent):
         """
         self._config = config
         self.setting = setting
-        self.n_step: int = config.n_step
-        self.discount: float = config.discount
         self.batch_size: int = config.batch_size
         self.actor_period: int = config.actor_period
-        self.send_batch: int = config.send_batch
         self.replay_capacity: int = config.replay_capacity
         self.min_replay_size: int = config.min_replay_size
         self.samples_per_insert: float | None = config.samples_per_insert or None
 
     @abc.abstractmethod
-    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
+    def step_specs(self, spec: EnvironmentSpec) -> Nest:
         """Returns the columns of the replay, each a `tf.TensorSpec` or a `replay.memory.Bytes`."""
 
     @abc.abstractmethod
@@ -92,7 +86,7 @@ class ReplayAgent(Agent):
     @abc.abstractmethod
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-    ) -> ExploringPolicy:
+    ) -> Policy:
         """Builds the exploring policy of some of the run's actors.
 
         Args:
@@ -106,11 +100,11 @@ class ReplayAgent(Agent):
         """Converts observations [K, ...] to the form in which they are sent and stored."""
         return observation
 
-    def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
+    def decode(self, steps: Nest, spec: EnvironmentSpec) -> Nest:
         """Reverses `encode` in sampled steps.
 
         Args:
-          steps: [B, ...].
+          steps: [B, ...], or [B, T, ...] for sequences.
           spec: of the environment.
 
         Raises:
@@ -119,48 +113,32 @@ class ReplayAgent(Agent):
         del spec  # nothing is encoded
         return steps
 
+    @abc.abstractmethod
     def make_adder(self, num_environments: int) -> Adder:
         """Builds the adder for a batch of environments."""
-        return NStepAdder(num_environments, self.n_step, self.discount, self.reward_clip)
 
     def acting_loop(
         self,
-        actor: ExploringPolicy,
+        actor: Policy,
         environments: EnvironmentBatch,
-        on_added: Callable[[NStepTransitions], None],
+        on_added: Callable[[Nest], None],
         on_episode: Callable[[int, float, int], None],
     ) -> ActingLoop:
         """Builds the loop of an actor of this agent; arguments as for `ActingLoop`."""
         adder = self.make_adder(environments.num_environments)
         return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
 
-    def items(
-        self,
-        actor: ExploringPolicy,
-        actors: range,
-        shard: int,
-        transitions: NStepTransitions,
-        incarnation: int,
-    ) -> Items:
-        """Returns the replay items of M transitions, C = `num_copies` items for each.
-
-        The key of copy j of a transition that begins at step t has the step C * t + j.
+    @abc.abstractmethod
+    def items(self, actor: Any, actors: range, shard: int, added: Any, incarnation: int) -> Items:
+        """Returns the replay items of what the adder gave.
 
         Args:
-          actor: computes the initial priorities.
+          actor: the policy that acted, from `make_actor`.
           actors: index of the actor in each row of the batch of environments.
           shard: number of the replay shard that gets the items.
-          transitions: M transitions.
+          added: what the adder of `make_adder` gave.
           incarnation: number that the shard assigned to this start of the actors.
         """
-        copies = self.num_copies
-        steps = copies * transitions.step[:, None] + np.arange(copies)
-        actor_of_row = np.asarray(actors)[transitions.environment_index][:, None]
-        step_keys = keys.transition_keys(shard, actor_of_row, incarnation, steps)
-        added = StoredTransition.of(transitions), actor.initial_priorities(transitions)
-        if copies > 1:
-            added = tree.map_structure(lambda column: np.repeat(column, copies, axis=0), added)
-        return Items(step_keys.reshape(-1), *added)
 
     def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
         """Builds the memory, or one of `num_shards` shards of it.
@@ -223,6 +201,7 @@ class ReplayAgent(Agent):
             functools.partial(self.decode, spec=spec),
             self.write_back,
             self.removal_period,
+            self.sequence_length,
         )
 
     @property

@@ -62,6 +62,7 @@ class ReplayLearner:
             keys, outputs
         ),
         removal_period: int | None = None,
+        sequence_length: int = 0,
     ):
         """Prepares the loop.
 
@@ -77,6 +78,8 @@ class ReplayLearner:
             keys of the items and the outputs.
           removal_period: learner steps between removals of items above the memory's soft capacity;
             None if the memory enforces its capacity itself.
+          sequence_length: T, steps of an item: samples are [B, T, ...]; 0: items are one step, and
+            samples [B, ...].
         """
         self._memory = memory
         self._loop = loop
@@ -87,6 +90,7 @@ class ReplayLearner:
         self._decode = decode
         self._write_back = write_back
         self._removal_period = removal_period
+        self._sequence_length = sequence_length
         self._patience = Patience("no answer from the replay")
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
@@ -171,7 +175,9 @@ class ReplayLearner:
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
-        sample = self._memory.sample(self._loop.num_samples, seed=seed)
+        sample = self._memory.sample(
+            self._loop.num_samples, seed=seed, max_length=self._sequence_length
+        )
         try:
             return _Draw(sample._replace(steps=self._decode(sample.steps)), step)
         except tf.errors.InvalidArgumentError as error:

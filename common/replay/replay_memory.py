@@ -10,7 +10,7 @@ from common.replay.memory import Sample, Statistics
 class ReplayMemory(Protocol):
     """A memory to learn from: `Memory`, `RemoteMemory` or `ShardedMemory`."""
 
-    def sample(self, batch_size: int, *, seed: int | None = None) -> Sample:
+    def sample(self, batch_size: int, *, seed: int | None = None, max_length: int = 0) -> Sample:
         """Draws items with replacement; see `Memory.sample`."""
 
     def update_priorities(self, keys, priorities) -> tf.Tensor:

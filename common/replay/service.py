@@ -1,7 +1,9 @@
 """A replay memory that other processes use through RPC: the service and its client."""
 
+from collections.abc import Iterator
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -15,24 +17,35 @@ _BYTES_BESIDE_STEP = 32
 
 
 class ReplayService:
-    """An RPC service for a memory that counts the transitions accepted from each incarnation.
+    """An RPC service for a memory that counts the steps accepted from each incarnation.
 
     The replay ops check shapes, dtypes and priorities; their errors name the argument and reach the
     caller with their type. A call for more rows than a message can hold is refused before any row
     is drawn or read. No method blocks.
     """
 
-    def __init__(self, server: rpc.Server, memory: memory_lib.Memory):
-        """Registers the methods of `memory` on a server that has not started yet."""
+    def __init__(self, server: rpc.Server, memory: memory_lib.Memory, sequence_length: int = 0):
+        """Registers the methods of `memory` on a server that has not started yet.
+
+        Args:
+          server: serves the methods.
+          memory: the memory.
+          sequence_length: T, steps of each item that is drawn; 0: items are one step.
+
+        Raises:
+          ValueError: a sequence exceeds a message.
+        """
         self._memory = memory
+        self._sequence_length = sequence_length
         self._accounts = Accounts()
-        self._max_batch = _rows_per_message(memory.signature)
+        self._max_batch = _items_per_message(memory.signature, sequence_length)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
         int64, int32 = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
+        int32s = tf.TensorSpec([None], tf.int32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
-        insert_signature = [int64, int64, int64s, floats, *columns]
+        insert_signature = [int64, int64, int64s, floats, int64s, int32s, *columns]
         server.register("replay_insert", self._insert, insert_signature)
         self._insert_here = tf.function(self._insert, input_signature=insert_signature)
         server.register("replay_sample", self._sample, [int32, int64])
@@ -55,29 +68,41 @@ class ReplayService:
         return bool(self._learner_present)
 
     def accepted(self) -> dict[int, int]:
-        """Returns the number of transitions accepted from each incarnation."""
+        """Returns the number of steps accepted from each incarnation."""
         return _as_dict(self._accounts.table())
 
     def new_incarnation(self) -> int:
         """Returns a new incarnation for actors in this process."""
         return int(self._accounts.next_incarnation())
 
-    def insert(self, incarnation: int, accepted: int, keys, steps: Nest, priorities) -> None:
-        """Adds transitions of actors in this process.
+    def insert(
+        self,
+        incarnation: int,
+        accepted: int,
+        keys,
+        steps: Nest,
+        priorities,
+        item_keys=None,
+        item_lengths=None,
+    ) -> None:
+        """Adds steps of actors in this process.
 
         Args:
           incarnation: incarnation of the actors.
-          accepted: transitions accepted from this incarnation, with those of this call.
-          keys: see `Memory.insert`.
-          steps: see `Memory.insert`.
-          priorities: see `Memory.insert`.
+          accepted: steps accepted from this incarnation, with those of this call.
+          keys: see `Memory.insert`, also for the arguments below.
+          steps: nest of [S, ...].
+          priorities: [I] float32.
+          item_keys: [I] int64, or None.
+          item_lengths: [I] int32, or None.
         """
-        self._insert_here(
-            incarnation, accepted, keys, priorities, *self._memory.signature.flatten(steps)
-        )
+        columns = self._memory.signature.flatten(steps)
+        items = _or_empty(item_keys, item_lengths)
+        self._insert_here(incarnation, accepted, keys, priorities, *items, *columns)
 
-    def _insert(self, incarnation, accepted, keys, priorities, *columns):
-        self._memory.insert(keys, self._memory.signature.unflatten(columns), priorities)
+    def _insert(self, incarnation, accepted, keys, priorities, item_keys, item_lengths, *columns):
+        steps = self._memory.signature.unflatten(columns)
+        self._memory.insert(keys, steps, priorities, item_keys, item_lengths)
         statistics = self._memory.statistics_tensor()
         with tf.control_dependencies([statistics]):  # a failed insert must not be counted
             noted = self._accounts.raise_to(incarnation, accepted)
@@ -86,7 +111,7 @@ class ReplayService:
 
     def _sample(self, batch_size, seed):
         with tf.control_dependencies([self._fits("batch_size", batch_size)]):
-            sample = self._memory.sample(batch_size, seed=seed)
+            sample = self._memory.sample(batch_size, max_length=self._sequence_length, seed=seed)
         return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
 
     def _fits(self, name, count):
@@ -115,36 +140,60 @@ class RemoteMemory:
     Attributes:
       signature: the columns of a stored step.
       incarnation: the incarnation that inserts are counted for; 0 before `new_incarnation`.
-      num_accepted: transitions that the memory has accepted from this incarnation.
+      num_accepted: steps that the memory has accepted from this incarnation.
     """
 
-    def __init__(self, client: rpc.Client, specs: Nest):
-        """Prepares calls to the service that `client` calls; `specs` are those of its memory."""
+    def __init__(self, client: rpc.Client, specs: Nest, sequence_length: int = 0):
+        """Prepares calls.
+
+        Args:
+          client: calls the service.
+          specs: those of the service's memory.
+          sequence_length: T, that of the service.
+
+        Raises:
+          ValueError: a sequence exceeds a message.
+        """
         self._client = client
         self.signature = memory_lib.Signature(specs)
-        self._rows_per_message = _rows_per_message(self.signature)
+        self._sequence_length = sequence_length
+        self._rows_per_message = _items_per_message(self.signature, 0)
+        self._items_per_message = _items_per_message(self.signature, sequence_length)
         self.incarnation = 0
         self.num_accepted = 0
 
-    def insert(self, keys, steps: Nest, priorities) -> memory_lib.Statistics:
-        """Adds transitions, each an item, and returns the memory's counters.
+    def insert(
+        self, keys, steps: Nest, priorities, item_keys=None, item_lengths=None
+    ) -> memory_lib.Statistics:
+        """Adds steps and the items that view them, and returns the memory's counters.
+
+        An item may view steps of earlier calls. The memory refuses and counts it as incomplete if
+        one of them is gone, as after a restart of the service.
 
         Args and errors are those of `Memory.insert`.
         """
         columns = self.signature.flatten(steps)
-        for begin in range(0, max(1, len(keys)), self._rows_per_message):
-            end = begin + self._rows_per_message
-            # The last call also sends surplus rows of other columns, for the memory to refuse.
-            rows = slice(begin, end if end < len(keys) else None)
-            # In sequence, since each call says how many transitions are accepted after it.
-            accepted = self.num_accepted + min(end, len(keys))
+        most = self._rows_per_message
+        if item_keys is None:
+            messages = _messages_of_steps(len(keys), most)
+        else:
+            keys, *columns = map(np.asarray, (keys, *columns))
+            messages = _messages_of_items(keys, item_keys, item_lengths, most)
+        accepted = self.num_accepted
+        for count, rows, items in messages:
+            # In sequence, since each call says how many steps are accepted after it.
+            accepted += count
             counters = self._client.call(
                 "replay_insert",
                 [
                     tf.constant(self.incarnation, tf.int64),
                     tf.constant(accepted, tf.int64),
                     keys[rows],
-                    priorities[rows],
+                    priorities[items],
+                    *_or_empty(
+                        None if item_keys is None else item_keys[items],
+                        None if item_lengths is None else item_lengths[items],
+                    ),
                     *(column[rows] for column in columns),
                 ],
             )
@@ -152,7 +201,7 @@ class RemoteMemory:
         return memory_lib.Statistics.of(counters)
 
     def report_accepted(self) -> None:
-        """Repeats to the service how many transitions were accepted from this incarnation.
+        """Repeats to the service how many steps were accepted from this incarnation.
 
         A service that has restarted since the last insert does not know the number otherwise.
         """
@@ -162,9 +211,20 @@ class RemoteMemory:
         ]
         self.insert(tf.zeros([0], tf.int64), self.signature.unflatten(nothing), tf.zeros([0]))
 
-    def sample(self, batch_size: int, seed: int | None = None) -> memory_lib.Sample:
-        """Draws items with replacement; see `Memory.sample`."""
-        calls = max(1, math.ceil(batch_size / self._rows_per_message))
+    def sample(
+        self, batch_size: int, seed: int | None = None, max_length: int = 0
+    ) -> memory_lib.Sample:
+        """Draws items with replacement; see `Memory.sample`.
+
+        Raises:
+          ValueError: `max_length` is not the sequence length of the service.
+        """
+        if max_length != self._sequence_length:
+            raise ValueError(
+                f"max_length must be {self._sequence_length}, the sequence length of the service, "
+                f"is {max_length}"
+            )
+        calls = max(1, math.ceil(batch_size / self._items_per_message))
         sizes = [batch_size // calls + (i < batch_size % calls) for i in range(calls)]
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [seeds.derive(seed, i) if split else seed or 0 for i in range(calls)]
@@ -203,7 +263,7 @@ class RemoteMemory:
         return self.incarnation
 
     def accepted(self) -> dict[int, int]:
-        """Returns the number of transitions accepted from each incarnation.
+        """Returns the number of steps accepted from each incarnation.
 
         After a restart of the service, an incarnation is missing until its next insert.
         """
@@ -222,13 +282,79 @@ def _as_dict(table) -> dict[int, int]:
     return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist()))
 
 
-def _rows_per_message(signature: memory_lib.Signature) -> int:
-    """Returns how many steps, with their keys and priorities, always fit a message."""
+def _or_empty(item_keys, item_lengths) -> tuple:
+    """Returns both, or in the place of None an empty array, which means the same to the memory."""
+    return (
+        np.zeros(0, np.int64) if item_keys is None else item_keys,
+        np.zeros(0, np.int32) if item_lengths is None else item_lengths,
+    )
+
+
+def _messages_of_steps(num_steps: int, most: int) -> Iterator[tuple[int, slice, slice]]:
+    """Yields the number and the rows of the steps of each message; each step is an item."""
+    for begin in range(0, max(1, num_steps), most):
+        end = begin + most
+        # The last message also has surplus rows of other columns, for the memory to refuse.
+        rows = slice(begin, end if end < num_steps else None)
+        yield min(end, num_steps) - begin, rows, rows
+
+
+def _messages_of_items(
+    keys, item_keys, item_lengths, most: int
+) -> Iterator[tuple[int, slice | np.ndarray, slice]]:
+    """Yields the number and the rows of the steps, and the rows of the items, of each message.
+
+    A step travels with the first item that views it, because the memory drops a step that no item
+    views. So all steps of an item are stored when it arrives. Steps without an item are counted in
+    the last message; where there are several, they are not sent.
+
+    Args:
+      keys: [S] int64, keys of the steps.
+      item_keys: [I] int64.
+      item_lengths: [I] int32, or None.
+      most: steps, and items, that fit a message.
+    """
+    num_steps, num_items = len(keys), len(item_keys)
+    if num_steps <= most and num_items <= most:
+        yield num_steps, slice(None), slice(None)
+        return
+    first_keys = np.asarray(item_keys)
+    ends = first_keys + (1 if item_lengths is None else np.asarray(item_lengths))
+    is_left = np.ones(num_steps, bool)
+    rows, begin = np.zeros(0, np.int64), 0
+    for item in range(num_items):
+        new = np.flatnonzero(is_left & (keys >= first_keys[item]) & (keys < ends[item]))
+        if item > begin and (len(rows) + len(new) > most or item - begin == most):
+            yield len(rows), rows, slice(begin, item)
+            rows, begin = rows[:0], item
+        is_left[new] = False
+        rows = np.concatenate([rows, new])
+    yield len(rows) + np.count_nonzero(is_left), rows, slice(begin, None)
+
+
+def _items_per_message(signature: memory_lib.Signature, sequence_length: int) -> int:
+    """Returns how many items, with their keys and priorities, always fit a message.
+
+    Args:
+      signature: the columns of a step.
+      sequence_length: steps of an item; 0: one, which is not checked here.
+
+    Raises:
+      ValueError: a sequence exceeds a message.
+    """
     step = sum(
         max_bytes + shape.num_elements() * _wire_bytes(dtype)
         for shape, dtype, max_bytes in zip(signature.shapes, signature.dtypes, signature.max_bytes)
     )
-    return max(1, rpc.MAX_ARGUMENT_BYTES // (step + _BYTES_BESIDE_STEP))
+    steps = rpc.MAX_ARGUMENT_BYTES // (step + _BYTES_BESIDE_STEP)
+    if sequence_length == 0:
+        return max(1, steps)
+    if steps < sequence_length:
+        raise ValueError(
+            f"a sequence of {sequence_length} steps exceeds a message, which holds {steps}: make "
+            "the sequences shorter or the observations smaller"
+        )
+    return steps // sequence_length
 
 
 def _wire_bytes(dtype: tf.DType) -> int:

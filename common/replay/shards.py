@@ -39,7 +39,9 @@ class ShardedMemory:
         # Two threads a shard: a learner calls `accepted` while it draws in the background.
         self._threads = futures.ThreadPoolExecutor(2 * len(self._memories), "shard")
 
-    def sample(self, batch_size: int, seed: int | None = None) -> memory_lib.Sample:
+    def sample(
+        self, batch_size: int, seed: int | None = None, max_length: int = 0
+    ) -> memory_lib.Sample:
         """Draws items with replacement; see `Memory.sample`.
 
         A shard is drawn for each row separately, so that any part of the rows is a fair sample. The
@@ -57,7 +59,9 @@ class ShardedMemory:
 
         def draw(shard: int) -> Callable:
             part_seed = seeds.derive(seed, 1 + shard) if seed else None
-            return lambda memory: memory.sample(len(rows[shard]), seed=part_seed)
+            return lambda memory: memory.sample(
+                len(rows[shard]), seed=part_seed, max_length=max_length
+            )
 
         parts = self._call({i: draw(i) for i in rows})
         # A shard's total mass may have changed since `_masses` read it.

@@ -426,6 +426,8 @@ def insert_call(keys=None, priorities=None, columns_=None, incarnation=7, accept
         np.int64(accepted),
         keys,
         priorities,
+        np.zeros(0, np.int64),
+        np.zeros(0, np.int32),
         *(columns(np.arange(4)) if columns_ is None else columns_),
     ]
 
@@ -558,12 +560,8 @@ def test_a_message_of_a_client_that_checks_nothing(served):
     )
     add(served.remote, range(5))
     before = served.memory.statistics()
-    _, (incarnation, accepted, keys, _, _, _) = insert_call()
     large = [
-        incarnation,
-        accepted,
-        keys,
-        np.ones(4, np.float32),
+        *insert_call()[1][:-2],
         np.zeros([20_000, WIDTH], np.float32),
         np.zeros(20_000, np.float32),
     ]

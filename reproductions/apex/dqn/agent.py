@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.agents import trained
-from common.agents.replay_agent import ReplayAgent
+from common.agents.n_step_agent import NStepAgent
 from common.config import from_values
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
@@ -20,7 +20,7 @@ from reproductions.apex.dqn.config import DQNConfig
 from reproductions.apex.dqn.settings import SETTINGS
 
 
-class ApexDQN(ReplayAgent):
+class ApexDQN(NStepAgent):
     """Ape-X DQN, and its studies by configuration.
 
     Observations are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file

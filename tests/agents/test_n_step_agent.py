@@ -1,4 +1,7 @@
-"""Tests of common.agents.replay_agent, by an agent of no paper with two numbers as its steps."""
+"""Tests of common.agents.replay_agent and n_step_agent, by an agent of no paper.
+
+Its steps have two numbers.
+"""
 
 import types
 
@@ -7,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from common.acting.policy import ExploringPolicy
-from common.agents.replay_agent import ReplayAgent
+from common.agents.n_step_agent import NStepAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, keys
 from common.replay.schedule import Schedule
@@ -43,7 +46,7 @@ class Learner(tf.Module):
         return rewards, {"reward": tf.reduce_mean(rewards)}
 
 
-class Agent(ReplayAgent):
+class Agent(NStepAgent):
     paper = "none"
     metrics = ("reward",)
     jit_compile = False
