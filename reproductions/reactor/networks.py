@@ -145,7 +145,7 @@ class ReactorNetwork(snt.Module):
         if self.support is None:
             logits, q = None, tf.squeeze(values, axis=-1)
         else:
-            logits, q = values, tf.linalg.matvec(tf.nn.softmax(values), self.support)
+            logits, q = values, categorical.mean(values, self.support)
         policy = tf.reshape(policy, [*leading, self._num_actions])
         return ReactorOutputs(policy, logits, q), ReactorState(policy_state, value_state)
 
