@@ -4,7 +4,7 @@ Variables are float32, and each layer computes in the dtype of its input. So ima
 make the network compute in bfloat16 up to the layer whose input is cast back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import sonnet as snt
@@ -15,7 +15,7 @@ class Sizes(NamedTuple):
     """The sizes of a network for images.
 
     Attributes:
-      convolutions: channels, kernel and stride of each layer, without padding.
+      convolutions: filters, kernel and stride of each layer, without padding.
       hidden: width of the hidden layer, in a dueling network of that of each stream.
     """
 
@@ -31,7 +31,7 @@ SIZES = {
 
 
 class ImageTorso(snt.Module):
-    """Convolutions with ReLU: uint8 [B, H, W, C] -> features [B, F].
+    """Convolutions, each with an activation: uint8 [B, H, W, C] -> features [B, F].
 
     The images are divided by 255. With DQN's sizes and 84 x 84 the maps have sides of 20, 9 and 7,
     and F is 3136.
@@ -45,6 +45,7 @@ class ImageTorso(snt.Module):
         image_shape: tuple[int, int, int],
         convolutions: Sequence[tuple[int, int, int]] = SIZES["atari"].convolutions,
         dtype: tf.DType = tf.float32,
+        activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
         name: str | None = None,
     ):
         """Makes the layers and their variables.
@@ -53,15 +54,18 @@ class ImageTorso(snt.Module):
           image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
           convolutions: see `Sizes`.
           dtype: dtype of the computation and of the features.
+          activation: of each layer, on the last axis. It may change the number of channels, as
+            `tf.nn.crelu` does, which doubles it.
           name: name of the module.
         """
         super().__init__(name=name)
         self._dtype = dtype
+        self._activation = activation
         height, width, channels = image_shape
         self.layers = []
-        for output_channels, kernel, stride in convolutions:
-            self.layers.append(_Convolution(channels, output_channels, kernel, stride))
-            channels = output_channels
+        for filters, kernel, stride in convolutions:
+            self.layers.append(_Convolution(channels, filters, kernel, stride))
+            channels = activation(tf.zeros([1, filters])).shape[-1]
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
         self.output_size = height * width * channels
 
@@ -70,7 +74,7 @@ class ImageTorso(snt.Module):
         # The first filters are scaled by 1/255, since they are far fewer than the pixels.
         maps = tf.cast(observation, self._dtype)
         for index, layer in enumerate(self.layers):
-            maps = tf.nn.relu(layer(maps, 1.0 if index else 1 / 255))
+            maps = self._activation(layer(maps, 1.0 if index else 1 / 255))
         return tf.reshape(maps, [-1, self.output_size])
 
 

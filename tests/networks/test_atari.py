@@ -57,6 +57,23 @@ def test_feature_maps_have_no_padding():
     assert sides == [[20, 20, 32], [9, 9, 64], [7, 7, 64]]
 
 
+def test_a_torso_may_have_other_filters_and_a_concatenated_relu():
+    """Reactor's (table 3): each layer's input is twice as deep as the filters before it."""
+    convolutions = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
+    torso = atari.ImageTorso((84, 84, 1), convolutions, activation=tf.nn.crelu)
+    numbers = [count(layer.trainable_variables) for layer in torso.layers]
+    assert numbers == [1_040, 16_416, 18_464]
+    assert torso.output_size == 7 * 7 * 64
+
+    observation = images((36, 36, 1))
+    torso = atari.ImageTorso((36, 36, 1), convolutions, activation=tf.nn.crelu)
+    maps = observation / 255
+    for layer, stride in zip(torso.layers, (4, 2, 1)):
+        maps = numpy_convolution(maps, layer, stride)
+        maps = np.concatenate([np.maximum(maps, 0), np.maximum(-maps, 0)], axis=-1)
+    np.testing.assert_allclose(torso(observation), maps.reshape(5, -1), rtol=1e-4, atol=1e-6)
+
+
 def numpy_convolution(inputs, layer, stride):
     """Returns a VALID convolution, computed position by position."""
     w, b = (variable.numpy().astype(np.float64) for variable in (layer.w, layer.b))

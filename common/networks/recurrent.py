@@ -1,0 +1,79 @@
+"""Recurrent layers on sequences that may contain the beginnings of episodes."""
+
+from typing import NamedTuple
+
+import sonnet as snt
+import tensorflow as tf
+
+
+class LSTMState(NamedTuple):
+    """The state of an LSTM of width H between two steps.
+
+    Attributes:
+      hidden: [B, H] float32, the output of the step before.
+      cell: [B, H] float32.
+    """
+
+    hidden: tf.Tensor
+    cell: tf.Tensor
+
+
+class LSTM(snt.Module):
+    """LSTM whose state is reset within a sequence: [T, B, F] -> [T, B, H].
+
+    The equations, the order of the gates and the initial values are those of `snt.LSTM`, so the
+    forget gates begin with a bias of 1. The inputs of all steps are multiplied at once, and only
+    the rest is unrolled.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, name: str | None = None):
+        """Makes the variables.
+
+        Args:
+          input_size: F.
+          hidden_size: H.
+          name: name of the module.
+        """
+        super().__init__(name=name)
+        self._hidden_size = hidden_size
+        forget = tf.concat([tf.zeros(hidden_size), tf.ones(hidden_size)], axis=0)
+        bias = tf.concat([forget, tf.zeros(2 * hidden_size)], axis=0)  # input, forget, cell, output
+        self.w_i = _weights(input_size, 4 * hidden_size, "w_i")
+        self.w_h = _weights(hidden_size, 4 * hidden_size, "w_h")
+        self.b = tf.Variable(bias, name="b")
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> LSTMState:
+        """Returns the state at the beginning of an episode: zeros [B, H]."""
+        zeros = tf.zeros([batch_size, self._hidden_size])
+        return LSTMState(zeros, zeros)
+
+    def unroll(
+        self, inputs: tf.Tensor, is_first: tf.Tensor, state: LSTMState
+    ) -> tuple[tf.Tensor, LSTMState]:
+        """Returns the outputs [T, B, H] and the state after the last step.
+
+        Args:
+          inputs: [T, B, F] float32; T must be known when the graph is made.
+          is_first: [T, B] bool, where the state is that of the beginning of an episode before the
+            step.
+          state: before the first step.
+        """
+        length, _, size = inputs.shape
+        # One product for all steps; each step adds that of its hidden state.
+        gates = tf.matmul(tf.reshape(inputs, [-1, size]), self.w_i) + self.b
+        gates = tf.unstack(tf.reshape(gates, [length, -1, 4 * self._hidden_size]))
+        keep = tf.unstack(1.0 - tf.cast(is_first, tf.float32)[..., tf.newaxis])  # T of [B, 1]
+        w_h = tf.convert_to_tensor(self.w_h)
+        outputs = []
+        hidden, cell = state
+        for t in range(length):
+            i, f, g, o = tf.split(gates[t] + tf.matmul(keep[t] * hidden, w_h), 4, axis=-1)
+            cell = tf.sigmoid(f) * (keep[t] * cell) + tf.sigmoid(i) * tf.tanh(g)
+            hidden = tf.sigmoid(o) * tf.tanh(cell)
+            outputs.append(hidden)
+        return tf.stack(outputs), LSTMState(hidden, cell)
+
+
+def _weights(input_size: int, output_size: int, name: str) -> tf.Variable:
+    initializer = snt.initializers.TruncatedNormal(stddev=input_size**-0.5)
+    return tf.Variable(initializer([input_size, output_size], tf.float32), name=name)

@@ -1,0 +1,68 @@
+"""Catch with a ball that vanishes, a task of memory that Reactor learns in minutes on one core.
+
+    python -m binaries.reactor --environment=python:reproductions.reactor.catch:make \
+        --workdir=runs/catch --max_minutes=2
+
+A ball falls down one of nine columns, one row a step, and is seen in the first four of the nine
+rows. The paddle in the last row begins in the middle and moves by one column a step, or stays.
+After eight steps the ball is in the last row, and the episode ends with a reward of 1 if the paddle
+is there, else -1. From the fifth frame on an agent has to remember the column: the best policy
+gets 1, and one without memory can aim only while it sees the ball.
+
+It is no environment of the paper.
+"""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+SIDE = 9  # rows and columns
+VISIBLE_ROWS = 4
+PIXELS = 36  # of a side: the smallest image that table 3's convolutions take
+_CELL = PIXELS // SIDE
+_BALL, _PADDLE = 255, 128
+
+
+class Catch(dm_env.Environment):
+    """Observations uint8 [36, 36, 1]; actions 0: to the left, 1: stay, 2: to the right."""
+
+    def __init__(self, seed: int):
+        self._random = np.random.default_rng(seed)
+        self._row = SIDE - 1  # a step before the first reset begins an episode
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of an image."""
+        return specs.BoundedArray((PIXELS, PIXELS, 1), np.uint8, 0, 255, name="image")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """Returns the spec of an action."""
+        return specs.DiscreteArray(3, dtype=np.int32, name="action")
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._row, self._column = 0, int(self._random.integers(SIDE))
+        self._paddle = SIDE // 2
+        return dm_env.restart(self._observation())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Moves the paddle and the ball; after an episode's last step, starts the next episode."""
+        if self._row == SIDE - 1:
+            return self.reset()
+        self._row += 1
+        self._paddle = min(max(self._paddle + int(action) - 1, 0), SIDE - 1)
+        if self._row < SIDE - 1:
+            return dm_env.transition(0.0, self._observation())
+        reward = 1.0 if self._paddle == self._column else -1.0
+        return dm_env.termination(reward, self._observation())
+
+    def _observation(self) -> np.ndarray:
+        cells = np.zeros((SIDE, SIDE, 1), np.uint8)
+        cells[SIDE - 1, self._paddle] = _PADDLE
+        if self._row < VISIBLE_ROWS:
+            cells[self._row, self._column] = _BALL
+        return cells.repeat(_CELL, axis=0).repeat(_CELL, axis=1)
+
+
+def make(seed: int) -> Catch:
+    """Returns an environment whose random numbers come from `seed`."""
+    return Catch(seed)

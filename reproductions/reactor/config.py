@@ -1,0 +1,218 @@
+"""Hyperparameters of Reactor.
+
+"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"""
+
+import dataclasses
+
+from common.config import Config, field
+
+NUM_WORKERS = 10
+"""Workers beside the parameter server (section 3.4); 20 in figure 2's fastest runs."""
+
+
+@dataclasses.dataclass
+class ReactorConfig(Config):
+    """Reactor on Atari (section 3)."""
+
+    sequence_length: int = field(
+        33,
+        "Frames of a sequence: the network is trained on all but the last, the target network "
+        "evaluates all but the first (section 3.4).",
+        minimum=2,
+        suffix="sequences{}",
+    )
+    batch_size: int = field(4, "Sequences of an update (section 3.4).", minimum=1, suffix="batch{}")
+    acting_steps_per_update: float = field(
+        5.0,
+        "Acting steps per learning step, 4 to 6 (section 3.4). Of a worker: that is Not in the "
+        "paper, whose figure 2 agrees with it.",
+        above=0,
+        suffix="acting{:g}",
+    )
+    learning_rate: float = field(
+        5e-5, "Step size of Adam (section 3.4.1).", above=0, suffix="lr{:g}"
+    )
+    adam_beta1: float = field(
+        0.0,
+        "Adam's momentum, 0: none, since asynchronous updates induce it (section 3.4.1); its "
+        "default, 0.9, was tried (section 6.1).",
+        minimum=0,
+        below=1,
+        suffix="momentum{:g}",
+    )
+    adam_beta2: float = field(
+        0.999,
+        "Adam's decay of squares. Not in the paper; Adam's default.",
+        minimum=0,
+        below=1,
+        suffix="decay{:g}",
+    )
+    adam_epsilon: float = field(
+        1e-8, "Adam's epsilon. Not in the paper; Adam's default.", above=0, suffix="adam{:g}"
+    )
+    target_period: int = field(
+        1000,
+        "T_update, updates between copies of the target network (section 4.1). Of all workers: "
+        "that is Not in the paper, whose server keeps the target network.",
+        minimum=1,
+        suffix="target{}",
+    )
+    discount: float = field(
+        0.99,
+        "gamma. Not in the paper; that of DQN and A3C.",
+        minimum=0,
+        maximum=1,
+        suffix="gamma{:g}",
+    )
+    reward_clip: float = field(
+        1.0,
+        "Rewards are clipped to [-reward_clip, reward_clip], 0: not. Part of DQN's preprocessing "
+        "(section 4.1).",
+        minimum=0,
+        suffix="clip{:g}",
+    )
+    distributional: bool = field(
+        True,
+        "Distributional Retrace (section 3.2), or Retrace (section 2.1.2), which the paper calls "
+        "Reactor ND.",
+        suffix="distributional",
+    )
+    num_atoms: int = field(
+        51, "Atoms of a distribution. Not in the paper; C51.", minimum=2, suffix="atoms{}"
+    )
+    v_min: float = field(
+        -10.0, "The first atom. Not in the paper; C51, for clipped rewards.", suffix="vmin{:g}"
+    )
+    v_max: float = field(10.0, "The last atom. Not in the paper; C51.", suffix="vmax{:g}")
+    trace_lambda: float = field(
+        1.0,
+        "lambda of Retrace's coefficients (section 4.1); 0: one-step targets.",
+        minimum=0,
+        maximum=1,
+        suffix="lambda{:g}",
+    )
+    policy_gradient: str = field(
+        "beta_loo",
+        "beta_loo, with beta = min(c, 1 / mu); one_over_mu, beta-LOO with beta = 1 / mu; tislr, "
+        "ACER's, whose ratios are truncated at c; islr, not truncated (section 3.1).",
+        choices=("beta_loo", "one_over_mu", "tislr", "islr"),
+        suffix="{}",
+    )
+    c: float = field(
+        1.0,
+        "Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, for which it "
+        "is Not in the paper.",
+        minimum=1,
+        suffix="c{:g}",
+    )
+    policy_floor: float = field(
+        0.01,
+        "epsilon, share of the uniform policy in pi (section 6.4).",
+        above=0,
+        below=1,
+        suffix="floor{:g}",
+    )
+    entropy_cost: float = field(
+        0.01,
+        "Weight of the policy's entropy (section 6.5). Its value is Not in the paper; that of A3C, "
+        "whose method it is.",
+        minimum=0,
+        suffix="entropy{:g}",
+    )
+    prioritization: str = field(
+        "contextual",
+        "contextual, by a priority tree that infers unknown priorities (section 3.3); max, an "
+        "unknown priority is the largest one seen, as Rainbow has it (section 6.5); uniform.",
+        choices=("contextual", "max", "uniform"),
+        suffix="{}_priorities",
+    )
+    uniform_mix: float = field(
+        0.1,
+        "epsilon of section 3.3, share of draws that are uniform. Its value is Not in the paper; "
+        "importance weights are then at most 10.",
+        minimum=0,
+        maximum=1,
+        suffix="mix{:g}",
+    )
+    importance_exponent: float = field(
+        1.0,
+        "beta of (1 / (N P))^beta on a sequence's whole loss (section 3.3). 0: no weights.",
+        minimum=0,
+        suffix="beta{:g}",
+    )
+    stored_state: bool = field(
+        False,
+        "A sequence begins with the actor's states of the LSTMs, stored with each frame, not with "
+        "zeros. Not in the paper; zeros are its strategy according to R2D2, which stores states.",
+        suffix="stored_state",
+    )
+    replay_capacity: int = field(
+        100_000,
+        "Frames in a worker's memory. Not in the paper; with 10 workers DQN's million.",
+        minimum=2,
+        maximum=2**30,
+        suffix="replay{}",
+    )
+    min_replay_size: int = field(
+        10_000,
+        "Sequences in a worker's memory before its first update; from each frame on there is one. "
+        "Not in the paper; with 10 workers 100,000, twice DQN's.",
+        minimum=1,
+    )
+    actor_period: int = field(
+        1,
+        "Timesteps between an actor's uses of newer parameters, which its learner downloads for "
+        "each learning step. Not in the paper; it costs an actor nearly nothing.",
+        minimum=1,
+    )
+    png_frames: bool = field(
+        False,
+        "Keeps frames as PNG files, which need less memory and more time than raw ones. Not in the "
+        "paper.",
+    )
+    single_process: bool = field(
+        False,
+        "Acts and learns in turns in one process, without a parameter server, so that a run does "
+        "not depend on the machine's speed. Not in the paper, whose single machine (section 3.4) "
+        "has both threads.",
+        suffix="single_process",
+    )
+    torso: str = field(
+        "atari",
+        "The convolutions: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x 3 "
+        "and 64 units, for 10 x 10. Not in the paper; half of those of Young and Tian 2019, since "
+        "the concatenated ReLU doubles them.",
+        choices=("atari", "minatar"),
+        suffix="{}",
+    )
+
+    @property
+    def samples_per_insert(self) -> float:
+        """Sequences drawn per sequence added, of which each acting step adds one."""
+        return self.batch_size / self.acting_steps_per_update
+
+    def validate(self) -> None:
+        """Adds the conditions on the atoms, the replay's size and PNG files."""
+        super().validate()
+        self.require(self.v_min < self.v_max, "v_min", f"below v_max ({self.v_max:g})")
+        spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
+        largest = max(abs(self.v_min), abs(self.v_max))
+        self.require(
+            largest < 1e30 and spacing > 1e-6 * largest,
+            "v_max",
+            f"so that its atoms, from v_min ({self.v_min:g}) on, differ as float32",
+        )
+        self.require_at_most("replay_capacity", "sequence_length")
+        most = self.replay_capacity - self.sequence_length + 1
+        for name in ("batch_size", "min_replay_size"):
+            self.require(
+                getattr(self, name) <= most,
+                name,
+                f"at most {most}, the sequences in replay_capacity ({self.replay_capacity})",
+            )
+        self.require(
+            self.torso == "atari" or not self.png_frames,
+            "png_frames",
+            "false with torso=minatar, whose images are no smaller as files",
+        )

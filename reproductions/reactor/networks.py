@@ -1,0 +1,187 @@
+"""Reactor's network (sections 3.4.1 and 6.4, table 3, figure 7) and its optimiser."""
+
+from typing import NamedTuple
+
+import sonnet as snt
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks.atari import ImageTorso, Sizes
+from common.networks.recurrent import LSTM, LSTMState
+from common.values import categorical
+from reproductions.reactor.config import ReactorConfig
+
+_LSTM = 128
+_HEAD = 32
+
+SIZES = {
+    "atari": Sizes(((16, 8, 4), (32, 4, 2), (32, 3, 1)), 128),
+    "minatar": Sizes(((8, 3, 1),), 64),
+}
+"""Table 3's, and half the filters and units that Young and Tian (2019) have for MinAtar.
+
+The concatenated ReLU doubles them all.
+"""
+
+
+class ReactorState(NamedTuple):
+    """The states of both LSTMs between two frames.
+
+    Attributes:
+      policy: of the policy's.
+      value: of the action values'.
+    """
+
+    policy: LSTMState
+    value: LSTMState
+
+
+class ReactorOutputs(NamedTuple):
+    """The policy and the action values of T frames.
+
+    Attributes:
+      policy: [T, B, A] float32, pi(a|x) with its floor.
+      logits: [T, B, A, K] float32, l_i(x, a), whose softmax over i is q_i(x, a). None if the values
+        are not distributions.
+      q: [T, B, A] float32, Q(x, a); of distributions the mean.
+    """
+
+    policy: tf.Tensor
+    logits: tf.Tensor | None
+    q: tf.Tensor
+
+
+class ReactorTorso(snt.Module):
+    """Convolutions and a linear layer: uint8 [N, H, W, C] -> float32 [N, 256] (table 3)."""
+
+    def __init__(self, image_shape: tuple[int, int, int], sizes: Sizes):
+        super().__init__()
+        self.convolutions = ImageTorso(image_shape, sizes.convolutions, activation=tf.nn.crelu)
+        self.linear = _linear(self.convolutions.output_size, sizes.hidden)
+        self.output_size = 2 * sizes.hidden
+
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        """Returns features [N, output_size] of uint8 images [N, H, W, C]."""
+        return tf.nn.crelu(self.linear(self.convolutions(images)))
+
+
+class HiddenHead(snt.Module):
+    """Hidden layer with a concatenated ReLU, and a linear layer: [N, F] -> [N, outputs]."""
+
+    def __init__(self, input_size: int, output_size: int):
+        super().__init__()
+        self.hidden = _linear(input_size, _HEAD)
+        self.output = _linear(2 * _HEAD, output_size)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns [N, output_size] of features [N, F]."""
+        return self.output(tf.nn.crelu(self.hidden(features)))
+
+
+class ReactorNetwork(snt.Module):
+    """A torso below two LSTMs: one for the policy, one for dueling (distributional) action values.
+
+    No gradient flows from the policy into the torso (section 3.4.1).
+
+    Attributes:
+      torso: the layers that both share.
+      support: [K] float32, the atoms z_i of the distributions of values; None if there are none.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        num_actions: int,
+        sizes: Sizes,
+        policy_floor: float,
+        support: tf.Tensor | None,
+    ):
+        """Makes the network and its variables.
+
+        Args:
+          image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
+          num_actions: A.
+          sizes: of the torso.
+          policy_floor: epsilon, the share of the uniform policy in pi.
+          support: [K] atoms of the distributions of values; None for scalar values.
+        """
+        super().__init__()
+        self._num_actions = num_actions
+        self._floor = policy_floor
+        self.support = support
+        self._num_atoms = 1 if support is None else int(support.shape[0])
+        self.torso = ReactorTorso(image_shape, sizes)
+        self.policy_lstm = LSTM(self.torso.output_size, _LSTM)
+        self.policy_head = HiddenHead(_LSTM, num_actions)
+        self.value_lstm = LSTM(self.torso.output_size, _LSTM)
+        self.value_head = HiddenHead(_LSTM, self._num_atoms)
+        self.advantage_head = HiddenHead(_LSTM, num_actions * self._num_atoms)
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> ReactorState:
+        """Returns the states at the beginning of an episode: zeros [B, 128]."""
+        zeros = self.policy_lstm.initial_state(batch_size)
+        return ReactorState(zeros, zeros)
+
+    def unroll(
+        self, images: tf.Tensor, is_first: tf.Tensor, state: ReactorState
+    ) -> tuple[ReactorOutputs, ReactorState]:
+        """Returns the outputs of T frames and the state after them.
+
+        Args:
+          images: uint8 [T, B, H, W, C]; T must be known when the graph is made.
+          is_first: bool [T, B], the first frames of episodes, before which the LSTMs are reset.
+          state: before the first of the T frames.
+        """
+        leading = [images.shape[0], -1]
+        features = self.torso(tf.reshape(images, [-1, *images.shape[2:]]))
+        features = tf.reshape(features, [*leading, self.torso.output_size])
+        blocked = tf.stop_gradient(features)
+        policy_hidden, policy_state = self.policy_lstm.unroll(blocked, is_first, state.policy)
+        value_hidden, value_state = self.value_lstm.unroll(features, is_first, state.value)
+
+        policy = self._policy(tf.reshape(policy_hidden, [-1, _LSTM]))
+        values = self._values(tf.reshape(value_hidden, [-1, _LSTM]))
+        values = tf.reshape(values, [*leading, self._num_actions, self._num_atoms])
+        if self.support is None:
+            logits, q = None, tf.squeeze(values, axis=-1)
+        else:
+            logits, q = values, categorical.mean(values, self.support)
+        policy = tf.reshape(policy, [*leading, self._num_actions])
+        return ReactorOutputs(policy, logits, q), ReactorState(policy_state, value_state)
+
+    def _policy(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Returns pi = (1 - epsilon) softmax(logits) + epsilon / A (section 6.4), [N, A]."""
+        softmax = tf.nn.softmax(self.policy_head(hidden))
+        return (1 - self._floor) * softmax + self._floor / self._num_actions
+
+    def _values(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Returns l_i(x, a) = l_i(x) + l_i(x, a) - mean_b l_i(x, b) (section 3.4.1), [N, A, K]."""
+        value = self.value_head(hidden)[:, tf.newaxis]
+        advantage = tf.reshape(
+            self.advantage_head(hidden), [-1, self._num_actions, self._num_atoms]
+        )
+        return value + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
+
+
+def make_network(config: ReactorConfig, spec: EnvironmentSpec) -> ReactorNetwork:
+    """Builds the network and its variables."""
+    support = None
+    if config.distributional:
+        support = categorical.support(config.v_min, config.v_max, config.num_atoms)
+    return ReactorNetwork(
+        spec.image_shape, spec.action_size, SIZES[config.torso], config.policy_floor, support
+    )
+
+
+def make_optimizer(config: ReactorConfig) -> snt.Optimizer:
+    """Returns Adam, whose momentum is 0 (section 3.4.1)."""
+    return snt.optimizers.Adam(
+        config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
+    )
+
+
+def _linear(input_size: int, output_size: int) -> snt.Linear:
+    """Returns a linear layer whose variables exist."""
+    layer = snt.Linear(output_size)
+    layer(tf.zeros([1, input_size]))
+    return layer

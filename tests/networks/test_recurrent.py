@@ -1,0 +1,80 @@
+"""Tests of common.networks.recurrent."""
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.networks.recurrent import LSTM, LSTMState
+
+T, B, F, H = 7, 3, 5, 4
+
+
+def normal(*shape, seed=0):
+    return tf.constant(np.random.default_rng(seed).normal(size=shape), tf.float32)
+
+
+def make_lstms():
+    """Ours and Sonnet's with the same weights."""
+    tf.random.set_seed(0)
+    lstm, sonnets = LSTM(F, H), snt.LSTM(H)
+    sonnets(tf.zeros([1, F]), sonnets.initial_state(1))
+    for ours, theirs in (
+        (lstm.w_i, sonnets.input_to_hidden),
+        (lstm.w_h, sonnets.hidden_to_hidden),
+        (lstm.b, sonnets.b),
+    ):
+        assert ours.shape == theirs.shape
+        theirs.assign(ours)
+    return lstm, sonnets
+
+
+def test_equals_sonnets_step_by_step():
+    lstm, sonnets = make_lstms()
+    inputs, state = normal(T, B, F), LSTMState(normal(B, H, seed=1), normal(B, H, seed=2))
+    outputs, last = lstm.unroll(inputs, tf.zeros([T, B], tf.bool), state)
+    theirs = snt.LSTMState(*state)
+    for t in range(T):
+        output, theirs = sonnets(inputs[t], theirs)
+        np.testing.assert_allclose(outputs[t], output, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last.hidden, theirs.hidden, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(last.cell, theirs.cell, rtol=1e-5, atol=1e-6)
+
+
+def test_a_row_that_is_first_begins_with_zeros_and_no_other_does():
+    lstm, _ = make_lstms()
+    inputs, state = normal(T, B, F), LSTMState(normal(B, H, seed=1), normal(B, H, seed=2))
+    is_first = np.zeros([T, B], bool)
+    is_first[3, 1] = is_first[0, 2] = True
+    outputs, last = lstm.unroll(inputs, tf.constant(is_first), state)
+    never, never_last = lstm.unroll(inputs, tf.zeros([T, B], tf.bool), state)
+    anew, anew_last = lstm.unroll(inputs[3:], tf.zeros([T - 3, B], tf.bool), lstm.initial_state(B))
+    from_zeros, _ = lstm.unroll(inputs, tf.zeros([T, B], tf.bool), lstm.initial_state(B))
+    np.testing.assert_allclose(outputs[:, 0], never[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(outputs[:3, 1], never[:3, 1], rtol=1e-6)
+    np.testing.assert_allclose(outputs[3:, 1], anew[:, 1], rtol=1e-5)
+    np.testing.assert_allclose(outputs[:, 2], from_zeros[:, 2], rtol=1e-5)
+    np.testing.assert_allclose(last.cell[0], never_last.cell[0], rtol=1e-6)
+    np.testing.assert_allclose(last.cell[1], anew_last.cell[1], rtol=1e-5)
+
+
+def test_no_gradient_passes_the_beginning_of_an_episode():
+    lstm, _ = make_lstms()
+    inputs, is_first = normal(T, B, F), np.zeros([T, B], bool)
+    is_first[4] = True
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs, _ = lstm.unroll(inputs, tf.constant(is_first), lstm.initial_state(B))
+        loss = tf.reduce_sum(outputs[5])
+    gradient = tape.gradient(loss, inputs).numpy()
+    assert not np.any(gradient[:4]) and np.all(gradient[4:6]) and not np.any(gradient[6:])
+
+
+def test_initial_values_are_sonnets():
+    tf.random.set_seed(0)
+    lstm = LSTM(256, 128)
+    assert sum(variable.shape.num_elements() for variable in lstm.trainable_variables) == 197_120
+    for weights in (lstm.w_i, lstm.w_h):
+        inputs = weights.shape[0]
+        assert np.abs(weights).max() <= 2 * inputs**-0.5  # truncated at two standard deviations
+        np.testing.assert_allclose(np.std(weights), 0.88 * inputs**-0.5, rtol=0.02)
+    np.testing.assert_array_equal(np.asarray(lstm.b).reshape(4, 128)[:, 0], [0, 1, 0, 0])
