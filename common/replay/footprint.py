@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _STRUCTURES = 66
 """Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
+_TREE_STRUCTURES = 121
+"""The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
 _STRING = 32
 """Bytes of a string besides its own: its reference in the row, and malloc's."""
 _SOFT = 1.1
@@ -59,6 +61,20 @@ def image_bytes_per_step(
     image = np.mean([len(file) for file in png.encode(np.stack(frames))])
     # Two observations, the action, the reward and the discount.
     return _in_memory(2 * (_BUSIER * image + _STRING) + 3 * 4)
+
+
+def sequence_bytes_per_step(
+    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per timestep of images, stored as they are, and discrete actions.
+
+    A timestep is stored once, however many sequences view it, and the memory never holds more than
+    its capacity.
+    """
+    del config, environment  # the spec says it all
+    # The action, the reward, the discount and the step type, and the behaviour policy.
+    columns = spec.observation_size + 3 * 4 + 1 + 4 * spec.action_size
+    return columns + _TREE_STRUCTURES
 
 
 def _in_memory(bytes_per_step: float) -> int:

@@ -75,10 +75,10 @@ def encode(images: np.ndarray) -> np.ndarray:
 
 
 def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.Tensor:
-    """Returns the images, uint8 [B, height, width, channels], of PNG files, tf.string [B].
+    """Returns the images, uint8 [..., height, width, channels], of PNG files, tf.string [...].
 
     Args:
-      encoded: files of one shape.
+      encoded: files of one shape, with any leading dimensions: [B], or [B, T] for sequences.
       shape: [height, width, channels].
       name: name of the column, for errors.
 
@@ -88,7 +88,8 @@ def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.
     import tensorflow as tf
 
     try:
-        return _decoder(tuple(shape))(encoded)
+        images = _decoder(tuple(shape))(tf.reshape(encoded, [-1]))
+        return tf.reshape(images, tf.concat([tf.shape(encoded), shape], 0))
     except tf.errors.InvalidArgumentError as error:
         reason = error.message.splitlines()[0]
         raise tf.errors.InvalidArgumentError(

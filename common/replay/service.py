@@ -37,6 +37,7 @@ class ReplayService:
         """
         self._memory = memory
         self._sequence_length = sequence_length
+        self._default_items = memory_lib.DefaultItems()
         self._accounts = Accounts()
         self._max_batch = _items_per_message(memory.signature, sequence_length)
         self._finished = tf.Variable(False, trainable=False)
@@ -127,6 +128,7 @@ class RemoteMemory:
         self._client = client
         self.signature = memory_lib.Signature(specs)
         self._sequence_length = sequence_length
+        self._default_items = memory_lib.DefaultItems()
         self._rows_per_message = _items_per_message(self.signature, 0)
         self._items_per_message = _items_per_message(self.signature, sequence_length)
         self.incarnation = 0
@@ -160,7 +162,7 @@ class RemoteMemory:
                     tf.constant(accepted, tf.int64),
                     keys[rows],
                     priorities[items],
-                    *_or_empty(
+                    *self._default_items(
                         None if item_keys is None else item_keys[items],
                         None if item_lengths is None else item_lengths[items],
                     ),
@@ -245,14 +247,6 @@ class RemoteMemory:
 
     def _as_sample(self, reply) -> memory_lib.Sample:
         return memory_lib.Sample(*reply[:5], self.signature.unflatten(list(reply[5:])))
-
-
-def _or_empty(item_keys, item_lengths) -> tuple:
-    """Returns both, or in the place of None an empty array, which means the same to the memory."""
-    return (
-        np.zeros(0, np.int64) if item_keys is None else item_keys,
-        np.zeros(0, np.int32) if item_lengths is None else item_lengths,
-    )
 
 
 def _messages_of_steps(num_steps: int, most: int) -> Iterator[tuple[int, slice, slice]]:

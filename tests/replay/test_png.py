@@ -59,6 +59,13 @@ def test_each_file_begins_and_ends_as_its_column_says(shape):
     assert column.max_bytes == png.max_bytes(shape)
 
 
+def test_sequences_of_images_are_decoded_as_a_whole():
+    images = noise(6, *SHAPE)
+    encoded = tf.reshape(tf.constant(png.encode(images)), [2, 3])
+    decoded = png.decode(encoded, SHAPE)
+    np.testing.assert_array_equal(decoded, images.reshape(2, 3, *SHAPE))
+
+
 @pytest.mark.parametrize(
     "broken, reason",
     [
