@@ -37,7 +37,6 @@ class ReplayService:
         """
         self._memory = memory
         self._sequence_length = sequence_length
-        self._default_items = memory_lib.DefaultItems()
         self._accounts = Accounts()
         self._max_batch = _items_per_message(memory.signature, sequence_length)
         self._finished = tf.Variable(False, trainable=False)

@@ -155,13 +155,6 @@ def test_steps_without_an_item_are_counted_and_not_kept(served):
     assert served.remote.insert(*stream(1, 298, 300)).incomplete == 2
 
 
-def test_actors_in_the_services_process(served):
-    added = stream(3, 0, LENGTH + 4)
-    served.service.insert(9, len(added.keys), *added)
-    assert served.service.accepted() == {9: len(added.keys)}
-    assert served.memory.statistics().items == 3 * 5
-
-
 def test_sequences_of_several_shards():
     shards = [serve(), serve()]
     for shard, one in enumerate(shards):
