@@ -228,8 +228,8 @@ class ReactorLearner(Learner):
 
 
 def _swap_leading(column: tf.Tensor) -> tf.Tensor:
-    """[B, T, ...] -> [T, B, ...]."""
-    return tf.transpose(column, [1, 0, *range(2, len(column.shape))])
+    """[B, T, ...] -> [T, B, ...], without `tf.transpose`, which logs an error about uint8."""
+    return tf.stack(tf.unstack(column, axis=1))
 
 
 def _mask(steps: StoredTimestep) -> tf.Tensor:

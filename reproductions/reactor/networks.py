@@ -173,6 +173,12 @@ def make_network(config: ReactorConfig, spec: EnvironmentSpec) -> ReactorNetwork
     )
 
 
+def state_specs() -> ReactorState:
+    """Returns the specs of the states of one row, [128] each."""
+    state = LSTMState(tf.TensorSpec([_LSTM]), tf.TensorSpec([_LSTM]))
+    return ReactorState(state, state)
+
+
 def make_optimizer(config: ReactorConfig) -> snt.Optimizer:
     """Returns Adam, whose momentum is 0 (section 3.4.1)."""
     return snt.optimizers.Adam(
