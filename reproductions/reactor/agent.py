@@ -33,6 +33,7 @@ class Reactor(SequenceAgent):
     def __init__(self, config: ReactorConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting)
         self.reward_clip = config.reward_clip or None
+        self.target_period = config.target_period
 
     @property
     def decodes(self) -> bool:
