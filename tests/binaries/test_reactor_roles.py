@@ -1,0 +1,145 @@
+"""Reactor in its roles: two workers and a parameter server, through the death of each."""
+
+import re
+import signal
+
+from by_hand import RunByHand
+from forked import forked
+import numpy as np
+import pytest
+
+from common.acting.evaluate import run_episodes
+from common.cluster.parameters import ParameterClient
+from common.environments.batch import BatchedEnvironment
+from common.program.layouts import ONE_PROCESS, WORKERS
+from common.reporting.csv_rows import last_row, read_rows
+from reproductions.reactor import agent, catch
+
+CATCH = "--environment=python:reproductions.reactor.catch:make"
+SMALL = (
+    CATCH,
+    "--evaluation_episodes=2",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=2",
+    "--config.sequence_length=9",
+    "--config.batch_size=2",
+    "--config.min_replay_size=60",
+    "--config.replay_capacity=400",
+    "--config.target_period=10",
+)
+SECONDS = 150
+"""Patience with a busy machine."""
+SERVER = "parameter_server"
+
+
+def incarnations(run):
+    """Starts of workers that have finished an episode."""
+    return set() if run.acting() is None else set(run.acting()["incarnation"])
+
+
+@pytest.mark.timeout(900)
+def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path):
+    with forked() as start:
+        flags = (*SMALL, "--num_workers=2", "--worker_threads=1")
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.reactor", flags, layout=WORKERS, parameter_server=1
+        )
+        tasks = [(SERVER, 0), ("worker", 0), ("worker", 1)]
+        programs = {task: run.start(*task) for task in tasks}
+        checkpoint = run.workdir / "checkpoints" / "checkpoint"
+        run.wait_for(
+            lambda: (
+                checkpoint.exists()
+                and run.learner("learner_steps") > 20
+                and run.learner("num_workers") == 2
+                and len(incarnations(run)) == 2
+            ),
+            SECONDS,
+            "updates of two workers, and a checkpoint",
+        )
+
+        programs["worker", 1].stop(signal.SIGKILL)
+        assert programs["worker", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["worker", 1] = run.start("worker", 1)
+        run.wait_for(lambda: len(incarnations(run)) == 3, SECONDS, "the worker acts anew")
+        steps = run.learner("learner_steps")
+        run.wait_for(lambda: run.learner("learner_steps") > steps + 20, SECONDS, "more updates")
+
+        programs[SERVER, 0].stop(signal.SIGKILL)
+        assert programs[SERVER, 0].wait(SECONDS) == -signal.SIGKILL
+        rows_before = len(read_rows(run.workdir / "learner.csv"))
+        programs[SERVER, 0] = run.start(SERVER, 0)
+        run.wait_for(
+            lambda: len(read_rows(run.workdir / "learner.csv")) > rows_before + 1,
+            SECONDS,
+            "the server goes on",
+        )
+        rows = read_rows(run.workdir / "learner.csv")
+        assert rows["learner_steps"][rows_before] > 0  # from its checkpoint
+        for program in programs.values():
+            program.stop()
+        for program in programs.values():
+            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
+            assert "Traceback" not in program.output
+        run.check_files()
+        assert sum(run.accounts().values()) == run.learner("actor_steps")
+
+        # It is resumed, and ends.
+        limit = run.learner("learner_steps") + 40
+        ending = [
+            run.start(role, index, f"--max_learner_steps={limit}")
+            for role, index in (*tasks, ("evaluator", 0))
+        ]
+        run.ends(ending, SECONDS)
+    result = rf"^finished: evaluator return .* {limit:,} learner steps$"
+    assert re.search(result, ending[-1].output, re.M), ending[-1].output
+    run.check_files()
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["learner_steps"].iloc[-1] == limit
+    assert rows["actor_steps"].is_monotonic_increasing
+    assert (rows["num_refused"].dropna() == 0).all()
+    assert rows["staleness_max"].max() >= 1 and rows["staleness"].min() >= 0
+    accounts = run.accounts()
+    assert sum(accounts.values()) == rows["actor_steps"].iloc[-1]
+    # Each worker's episodes are its own account of how far it acted, but for what it did last.
+    longest = int(run.acting()["episode_length"].max())
+    for incarnation, acted in run.acting().groupby("incarnation")["actor_steps"].max().items():
+        lost = 60 if incarnation not in accounts else 0
+        assert abs(accounts.get(incarnation, 0) - acted) <= longest + 9 + lost + 200
+    policy = agent.load_policy(run.workdir)
+    assert policy.learner_steps == limit
+
+
+def test_one_process_acts_learns_and_evaluates_in_turns(tmp_path):
+    flags = (
+        *(*SMALL, "--config.single_process", "--learner_threads=1", "--evaluation_steps=20"),
+        *("--final_episodes=3", "--max_learner_steps=60"),
+    )
+    with forked() as start:
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.reactor", flags, layout=ONE_PROCESS, learner=1
+        )
+        run.ends([run.start("learner")], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [20, 40, 60]
+    assert rows["episodes"].tolist() == [2, 2, 3]
+    row = last_row(run.workdir / "learner.csv")
+    # 5 acting steps an update, and two updates' tolerance.
+    acted = 60 * 5
+    assert acted - 20 <= row["actor_steps"] - 60 <= acted + 20 + 9
+    policy = agent.load_policy(run.workdir)
+    returns = run_episodes(BatchedEnvironment([catch.make(1)]), _Acting(policy), 4)
+    assert set(np.abs(returns)) == {1.0}
+
+
+class _Acting:
+    """A policy of the acting loop that calls a trained one, which keeps its own state."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def initial_state(self, num_environments):
+        return np.zeros(num_environments)
+
+    def __call__(self, observation, state):
+        return self._policy(observation), state, {}
