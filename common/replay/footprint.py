@@ -18,6 +18,8 @@ _STRUCTURES = 66
 """Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
 _TREE_STRUCTURES = 121
 """The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
+_LSTM_STATES = 2 * 2 * 128 * 4
+"""Bytes of the states of Reactor's two LSTMs: two vectors of 128 each, float32."""
 _STRING = 32
 """Bytes of a string besides its own: its reference in the row, and malloc's."""
 _SOFT = 1.1
@@ -49,6 +51,27 @@ def image_bytes_per_step(
     """
     if config.torso == "minatar":
         return _in_memory(2 * spec.observation_size + 3 * 4)
+    # Two observations, the action, the reward and the discount.
+    return _in_memory(2 * _png_bytes(spec, environment) + 3 * 4)
+
+
+def sequence_bytes_per_step(
+    config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per timestep of sequences of images and discrete actions (Reactor).
+
+    A timestep is stored once, however many sequences view it, and the memory never holds more than
+    its capacity. Images are stored as they are, or with `config.png_frames` as PNG files, whose
+    size is measured as for `image_bytes_per_step`.
+    """
+    image = _png_bytes(spec, environment) if config.png_frames else spec.observation_size
+    state = _LSTM_STATES if config.stored_state else 0
+    # The action, the reward, the discount and the step type, and the behaviour policy.
+    return round(image + 3 * 4 + 1 + 4 * spec.action_size + state + _TREE_STRUCTURES)
+
+
+def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
+    """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np
 
     from common.replay import png
@@ -59,22 +82,7 @@ def image_bytes_per_step(
         action = environment.action_spec().dtype.type(generator.integers(spec.action_size))
         frames.append(environment.step(action).observation)
     image = np.mean([len(file) for file in png.encode(np.stack(frames))])
-    # Two observations, the action, the reward and the discount.
-    return _in_memory(2 * (_BUSIER * image + _STRING) + 3 * 4)
-
-
-def sequence_bytes_per_step(
-    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
-) -> int:
-    """Returns the bytes per timestep of images, stored as they are, and discrete actions.
-
-    A timestep is stored once, however many sequences view it, and the memory never holds more than
-    its capacity.
-    """
-    del config, environment  # the spec says it all
-    # The action, the reward, the discount and the step type, and the behaviour policy.
-    columns = spec.observation_size + 3 * 4 + 1 + 4 * spec.action_size
-    return columns + _TREE_STRUCTURES
+    return _BUSIER * float(image) + _STRING
 
 
 def _in_memory(bytes_per_step: float) -> int:

@@ -52,9 +52,8 @@ class Reactor(SequenceAgent):
         """PNG files [B, T] -> uint8 [B, T, H, W, C], if frames are stored so."""
         if not self.decodes:
             return steps
-        images = png.decode(tf.reshape(steps.observation, [-1]), spec.image_shape, "observation")
-        shape = [-1, self.sequence_length, *spec.image_shape]
-        return steps._replace(observation=tf.reshape(images, shape))
+        images = png.decode(steps.observation, spec.image_shape, "observation")
+        return steps._replace(observation=images)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTimestep:
         """Returns the columns of a timestep, with all of mu (footnote 1)."""

@@ -1,5 +1,6 @@
 """Tests of common.replay.footprint."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -7,10 +8,13 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common import environments
 from common.environments.spec import EnvironmentSpec
 from common.replay import footprint, png
+from reproductions.reactor.agent import Reactor
+from reproductions.reactor.config import ReactorConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 PNG = types.SimpleNamespace(torso="atari")
@@ -74,7 +78,8 @@ columns = {"old": file, "new": file, "numbers": numbers}
 kept.append(show(columns, 50_000, Proportional(0.6), Fifo(), images))
 
 spec = EnvironmentSpec(1024, 18, (16, 16, 4), True)
-sequences = footprint.sequence_bytes_per_step(None, spec, None)
+raw = types.SimpleNamespace(png_frames=False, stored_state=False)
+sequences = footprint.sequence_bytes_per_step(raw, spec, None)
 columns = {
     "observation": (tf.TensorSpec([1024], tf.uint8), np.ones([1000, 1024], np.uint8)),
     "step_type": (tf.TensorSpec([], tf.uint8), np.ones([1000], np.uint8)),
@@ -120,10 +125,19 @@ def test_small_images_are_stored_as_they_are():
 
 
 def test_a_timestep_of_reactor():
-    """Structures are less than 5 % of an Atari frame."""
-    spec = EnvironmentSpec(84 * 84, 18, image_shape=(84, 84, 1), is_discrete=True)
-    found = footprint.sequence_bytes_per_step(None, spec, None)
-    assert found == 7056 + 13 + 72 + 121 < 1.05 * 7056
+    """What is beside an Atari frame takes less than 5 % of its bytes."""
+    environment = environments.make("atari:pong", 0, frames=1)
+    spec = EnvironmentSpec.of(environment)
+    config = ReactorConfig()
+    raw = footprint.sequence_bytes_per_step(config, spec, environment)
+    assert raw == 7056 + 13 + 4 * spec.action_size + 121 < 1.05 * 7056
+    with_states = dataclasses.replace(config, stored_state=True)
+    specs = tf.nest.flatten(Reactor(with_states).step_specs(spec).extras["state"])
+    states = sum(4 * of.shape.num_elements() for of in specs)
+    assert footprint.sequence_bytes_per_step(with_states, spec, environment) == raw + states
+    as_files = dataclasses.replace(config, png_frames=True)
+    assert footprint.sequence_bytes_per_step(as_files, spec, environment) < raw / 2
+    environment.close()
 
 
 def test_the_launcher_imports_it_without_numpy():
