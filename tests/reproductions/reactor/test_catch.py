@@ -1,0 +1,84 @@
+"""Catch: its rules, and that nothing shows the ball after its fourth row."""
+
+import dm_env
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments.spec import EnvironmentSpec
+from reproductions.reactor import catch
+
+NAME = "python:reproductions.reactor.catch:make"
+
+
+def cells(timestep):
+    """[36, 36, 1] -> [9, 9], after a look whether each cell is of one colour."""
+    image = timestep.observation[..., 0].reshape(9, 4, 9, 4)
+    assert np.all(image == image[:, :1, :, :1])
+    return image[:, 0, :, 0]
+
+
+def play(environment, choose):
+    """Plays an episode; `choose` maps (paddle, ball's column) to an action."""
+    timestep = environment.reset()
+    column = int(np.flatnonzero(cells(timestep)[0])[0])
+    timesteps = [timestep]
+    while not timestep.last():
+        paddle = int(np.flatnonzero(cells(timestep)[8] == 128)[0])
+        timestep = environment.step(np.int32(choose(paddle, column)))
+        timesteps.append(timestep)
+    return timesteps, column
+
+
+def towards(paddle, column):
+    return 1 + np.sign(column - paddle)
+
+
+def test_specs_are_those_of_an_agent_for_images():
+    environment = environments.make(NAME, seed=3)
+    spec = EnvironmentSpec.of(environment)
+    assert (spec.image_shape, spec.action_size, spec.is_discrete) == ((36, 36, 1), 3, True)
+    timestep = environment.reset()
+    environment.observation_spec().validate(timestep.observation)
+    assert environment.action_spec().dtype == np.int32
+
+
+@pytest.mark.parametrize("choose, reward", [(towards, 1.0), (lambda p, c: 2 * (c < 5), -1.0)])
+def test_the_reward_is_at_the_last_row_only(choose, reward):
+    environment = catch.make(seed=0)
+    for _ in range(20):
+        timesteps, _ = play(environment, choose)
+        assert len(timesteps) == 9
+        assert [t.reward for t in timesteps] == [None, *[0.0] * 7, reward]
+        assert [t.discount for t in timesteps] == [None, *[1.0] * 7, 0.0]
+
+
+def test_the_ball_is_seen_in_its_first_four_rows():
+    timesteps, column = play(catch.make(seed=5), towards)
+    for row, timestep in enumerate(timesteps):
+        image = cells(timestep)
+        assert np.count_nonzero(image == 128) == 1 and image[8].max() == 128
+        balls = [tuple(each) for each in np.argwhere(image == 255)]
+        assert balls == ([(row, column)] if row < 4 else [])
+
+
+def test_the_paddle_stays_within_the_columns_and_a_step_after_the_end_begins_anew():
+    environment = catch.make(seed=1)
+    for action, end in ((0, 0), (2, 8)):
+        timesteps, _ = play(environment, lambda *_: action)
+        assert cells(timesteps[-1])[8, end] == 128
+    assert environment.step(np.int32(0)).first()
+
+
+def test_the_seed_decides_where_balls_fall():
+    columns = [
+        [play(environment, towards)[1] for _ in range(40)]
+        for environment in (catch.make(7), catch.make(7), catch.make(8))
+    ]
+    assert columns[0] == columns[1] != columns[2]
+    assert set(columns[0]) == set(range(9))
+
+
+def test_a_step_before_the_first_reset_begins_an_episode():
+    timestep = catch.make(0).step(np.int32(0))
+    assert isinstance(timestep, dm_env.TimeStep) and timestep.first()

@@ -1,0 +1,214 @@
+"""Reactor's policy, and the agent on a real memory: what is stored, drawn and written back."""
+
+import dataclasses
+
+import numpy as np
+from one_process import OneProcessRun
+import pytest
+import tensorflow as tf
+import tree
+
+from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Uniform
+from reproductions.reactor import catch
+from reproductions.reactor.agent import Reactor, from_config
+from reproductions.reactor.networks import ReactorState
+from reproductions.reactor.settings import SETTINGS
+
+A, K, T = 3, 5, 6
+SPEC = EnvironmentSpec(36 * 36, A, image_shape=(36, 36, 1), is_discrete=True)
+SMALL = dict(sequence_length=T, replay_capacity=64, min_replay_size=20, num_atoms=11, v_max=2.0)
+
+
+def make_agent(setting="reactor", **values):
+    config = dataclasses.replace(SETTINGS.configuration(setting), **{**SMALL, **values})
+    return Reactor(config, setting)
+
+
+def make_environments(seed=0, count=2):
+    return BatchedEnvironment([catch.make(seed + i) for i in range(count)])
+
+
+def images(seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (K, 36, 36, 1), dtype=np.uint8)
+
+
+def make_policies(agent, learner):
+    """Two of the same seed, and the evaluator's."""
+    policies = [agent.make_actor(SPEC, range(K), K, seed=4) for _ in range(2)]
+    policies.append(agent.make_evaluator(SPEC, K))
+    for policy in policies:
+        policy.load(packing.pack(learner.actor_variables).numpy())
+    return policies
+
+
+@pytest.mark.parametrize("setting", ["reactor", "reactor_stored_state"])
+def test_mu_is_the_policy_when_it_acted(setting):
+    """Pitfall 6: with its floor, and from the state that the frames before left."""
+    agent = make_agent(setting)
+    learner = agent.make_learner(SPEC, seed=1)
+    policy, same, evaluator = make_policies(agent, learner)
+    state, other, seen = policy.initial_state(K), policy.initial_state(K), []
+    online = learner.network.initial_state(K)
+    for t in range(3):
+        before = state
+        action, state, extras = policy(images(t), state)
+        again, other, _ = same(images(t), other)
+        assert action.dtype == np.int32 and action.shape == (K,)
+        np.testing.assert_array_equal(action, again)
+        outputs, online = learner.network.unroll(
+            tf.constant(images(t)[np.newaxis]), tf.zeros([1, K], tf.bool), online
+        )
+        np.testing.assert_allclose(extras["mu"], outputs.policy[0], rtol=1e-5)
+        np.testing.assert_allclose(extras["mu"].sum(axis=1), 1, rtol=1e-5)
+        assert extras["mu"].min() >= 0.01 / A
+        seen.append(extras)
+        if setting == "reactor":
+            assert set(extras) == {"mu"}
+            tree.map_structure(
+                lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), state, online.policy
+            )
+        else:
+            assert isinstance(extras["state"], ReactorState)
+            tree.map_structure(np.testing.assert_array_equal, extras["state"], before)
+            tree.map_structure(
+                lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), state, online
+            )
+    assert np.any(seen[0]["mu"] != seen[1]["mu"])
+    evaluator(images(), evaluator.initial_state(K))
+
+
+def test_actions_are_drawn_with_their_probabilities():
+    """The evaluator's, too, and the same in every evaluator."""
+    agent = make_agent()
+    for policy in (agent.make_actor(SPEC, range(1), 1, seed=3), agent.make_evaluator(SPEC, 1)):
+        mu = np.repeat(np.float32([[0.2, 0.05, 0.75], [0.0, 1.0, 0.0]]), 20_000, axis=0)
+        actions = policy._draw(mu)
+        shares = np.bincount(actions[:20_000], minlength=A) / 20_000
+        np.testing.assert_allclose(shares, [0.2, 0.05, 0.75], atol=0.015)
+        assert np.all(actions[20_000:] == 1)
+    draws = [agent.make_evaluator(SPEC, 1)._draw(mu) for _ in range(2)]
+    np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.parametrize(
+    "setting, values",
+    [
+        ("reactor", {}),
+        ("reactor", {"png_frames": True}),
+        ("reactor_nd", {}),
+        ("reactor_uniform", {}),
+        ("reactor_max_priority", {}),
+        ("reactor_stored_state", {}),
+    ],
+)
+def test_every_memory_and_network_acts_stores_and_learns(setting, values):
+    agent = make_agent(setting, sequence_length=3, **values)
+    run = OneProcessRun(agent, make_environments())
+    before = packing.pack(run.learner.actor_variables).numpy()
+    run.train(2)
+    run.memory.check()
+    statistics = run.memory.statistics()
+    assert (statistics.items, statistics.sampled) == (statistics.inserted, 2 * 4)
+    after = packing.pack(run.learner.actor_variables).numpy()
+    assert int(run.learner.steps) == 2
+    assert np.all(np.isfinite(after)) and np.any(after != before)
+
+
+def test_sequences_overlap_and_come_back_as_they_were():
+    """As raw frames and as PNG files: 2 environments, whose rows never mix."""
+    batches = []
+    for png_frames in (False, True):
+        agent = make_agent(png_frames=png_frames)
+        run = OneProcessRun(agent, make_environments())
+        for _ in range(20):
+            run._acting.step()
+        sample = run.memory.sample(32, seed=3, max_length=T)
+        steps = tree.map_structure(lambda column: column.numpy(), agent.decode(sample.steps, SPEC))
+        assert steps.observation.shape == (32, T, 36, 36, 1) and steps.observation.dtype == np.uint8
+        assert steps.extras["mu"].shape == (32, T, A)
+        batches.append(steps)
+    tree.map_structure(np.testing.assert_array_equal, *batches)
+    steps = batches[0]
+    first, last = steps.step_type == 0, steps.step_type == 2
+    assert np.any(first[:, 1:]) and np.all(first[:, 1:] == last[:, :-1])
+    assert not np.any(steps.discount[first]) and not np.any(steps.discount[last])
+    np.testing.assert_allclose(steps.discount[steps.step_type == 1], 0.99)
+    assert set(np.unique(steps.reward[last])) <= {-1.0, 1.0} and not np.any(steps.reward[~last])
+    balls = steps.observation[..., 0, :, 0] == 255  # in the first row at FIRST only
+    np.testing.assert_array_equal(balls.any(axis=2), first)
+
+
+def test_new_sequences_have_unknown_priorities_and_learnt_ones_their_errors():
+    """Pitfalls 9 to 11: proportional to the priority, a tenth uniform, all N in one tree."""
+    agent = make_agent()
+    run = OneProcessRun(agent, make_environments())
+    while run.memory.statistics().items < 20:
+        run._acting.step()
+    found = run.memory.sample(4, seed=0, max_length=T)
+    items = run.memory.statistics().items
+    np.testing.assert_allclose(found.masses / found.total_mass, [1 / items] * 4, rtol=1e-5)
+    keys = found.keys.numpy()
+    assert len(set(keys)) > 1
+    run.memory.update_priorities(keys, np.arange(1, 5, dtype=np.float32))
+    _, masses = run.memory.masses(keys)
+    known = dict(zip(keys, np.arange(1.0, 5.0)))  # the last of equal keys counts
+    total, _ = run.memory.mass()
+    share = (masses.numpy() / float(total) - 0.1 / items) / 0.9
+    expected = np.array([known[key] for key in keys])
+    np.testing.assert_allclose(share / share[0], expected / expected[0], rtol=1e-3)
+
+
+def test_a_memorys_distributions_are_the_settings():
+    sample = {name: make_agent(name).distributions()[0]["sample"] for name in SETTINGS.names}
+    tree_ = sample.pop("reactor")
+    assert (tree_.kind, tree_.exponent, tree_.uniform_mix) == ("contextual", 1.0, 0.1)
+    assert sample.pop("reactor_uniform") == Uniform()
+    largest = sample.pop("reactor_max_priority")
+    assert (largest.kind, largest.exponent, largest.uniform_mix) == ("proportional", 1.0, 0.1)
+    assert all(each == tree_ for each in sample.values())
+    assert make_agent().distributions()[0]["remove"] == Fifo()
+
+
+def test_items_are_of_unknown_priority():
+    agent = make_agent()
+    adder = agent.make_adder(1)
+    policy = agent.make_actor(SPEC, range(1), 1, seed=0)
+    environment, state = make_environments(count=1), policy.initial_state(1)
+    timestep, added = environment.reset(), None
+    while added is None:
+        action, state, extras = policy(timestep.observation, state)
+        added = adder.observe(timestep, extras)
+        adder.act(timestep, action, extras)
+        timestep = environment.step(action)
+    items = agent.items(policy, range(7, 8), 0, added, 1)
+    assert items.priorities.tolist() == [UNKNOWN_PRIORITY]
+    assert items.item_lengths.tolist() == [T] and items.item_keys.tolist() == [items.keys[0]]
+    assert len(items.keys) == T
+
+
+def test_what_the_programs_ask_it_for():
+    agent = from_config({"setting": "reactor_nd", "config": {"distributional": False}})
+    assert (agent.paper, agent.setting, agent.num_frames) == ("reactor", "reactor_nd", 1)
+    assert (agent.sequence_length, agent.batch_size, agent.samples_per_insert) == (33, 4, 0.8)
+    assert (agent.reward_clip, agent.discount, agent.actor_period) == (1.0, 0.99, 1)
+    assert (agent.publish_period, agent.jit_compile, agent.decodes) == (1, False, False)
+    assert make_agent(reward_clip=0.0).reward_clip is None
+    agent.require(SPEC)
+    with pytest.raises(ValueError, match="--environment has flat .* needs images"):
+        agent.require(EnvironmentSpec(3, 2))
+    with pytest.raises(ValueError, match="2 continuous actions, but .* discrete"):
+        agent.require(EnvironmentSpec(1296, 2, image_shape=(36, 36, 1)))
+    with pytest.raises(ValueError, match="no hyperparameter sequence_lenght"):
+        from_config({"setting": "reactor", "config": {"sequence_lenght": 1}})
+
+
+def test_a_schedule_holds_a_worker_to_five_acting_steps_a_learning_step():
+    """Pitfall 17: 4 to 6 (section 3.4); LAST and FIRST count as steps of the memory."""
+    agent = make_agent(replay_capacity=400, sequence_length=3)
+    run = OneProcessRun(agent, make_environments(count=1))
+    run.train(40)
+    inserted = run.memory.statistics().inserted
+    assert 4 * 40 <= inserted - 20 <= 6 * 40
