@@ -86,7 +86,8 @@ class AppliedUpdates:
         update = self._service.take(_WAIT_SECONDS)
         if update is None:
             return None
-        staleness = int(self._learner.steps) - update.learner_steps
+        # Below 0 after a restart: the worker has parameters that the checkpoint lacks.
+        staleness = max(0, int(self._learner.steps) - update.learner_steps)
         self._applied[update.incarnation] = update.number
         if not self._apply(update.gradients):
             self._service.refuse(update.worker, "it has values that are not finite")
