@@ -16,7 +16,7 @@ from common.experiments.paper import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Scale
+from common.experiments.scales import Change, Scale
 from common.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
@@ -29,6 +29,11 @@ _LOOKS = {
     "reactor_tislr": Look("TISLR instead of beta-LOO", Style(VERMILLION)),
     "reactor_500m": Look("Reactor 500m", Style(GREEN)),
     "reactor_20_workers": Look("Reactor, 20 workers", Style(PURPLE)),
+    "reactor_max_priority": Look("new ones at the highest priority"),
+    "reactor_one_step": Look("one-step targets"),
+    "reactor_one_over_mu": Look("1/mu-LOO"),
+    "reactor_islr": Look("ISLR"),
+    "reactor_stored_state": Look("stored LSTM states"),
 }
 _AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "reactor_500m"}
 """Ours by the tables' names."""
@@ -37,9 +42,11 @@ _200M_FRAMES = Budget(actor_steps=50_000_000)
 _500M_FRAMES = Budget(actor_steps=125_000_000)
 
 
-def _runs(settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS) -> tuple[Run, ...]:
+def _runs(
+    settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS, *flags: str
+) -> tuple[Run, ...]:
     return tuple(
-        Run(PROGRAM, setting, environment, (f"--setting={setting}",))
+        Run(PROGRAM, setting, environment, (f"--setting={setting}", *flags))
         for setting in settings
         for environment in environments
     )
@@ -53,6 +60,21 @@ _TABLES = (
     ),
 )
 _PARTS_OF_REACTOR = ("reactor", "reactor_nd", "reactor_uniform", "reactor_tislr")
+_EVERY_VARIANT = (
+    *_PARTS_OF_REACTOR,
+    *("reactor_max_priority", "reactor_one_step", "reactor_one_over_mu", "reactor_islr"),
+    "reactor_stored_state",
+)
+_CATCH = ("python:reproductions.reactor.catch:make",)
+_CATCH_FLAGS = (
+    "--config.learning_rate=0.001",
+    "--config.target_period=100",
+    "--config.v_min=-2",
+    "--config.v_max=2",
+    "--config.replay_capacity=10000",
+    "--config.min_replay_size=1000",
+)
+"""Returns of Catch are 1 or -1; it is learnt within some 2,000 updates."""
 _DRAWING = "a drawing, nothing to run"
 _OTHERS = ("DQN", "DDQN", "Duel", "Prior", "Prior. Duel.", "Rainbow")
 _NO_HUMAN_STARTS = "the human starts were never published"
@@ -75,10 +97,16 @@ EXPERIMENTS = (
         budget=_200M_FRAMES,
         substitutes={
             "small": Substitute(
-                _runs(_PARTS_OF_REACTOR, MINATAR),
+                _runs(_PARTS_OF_REACTOR, MINATAR, "--config.torso=minatar"),
                 seeds=5,
                 overrides={"x": "actor_steps", "over_tasks": OverTasks.APART, "parts": ()},
-            )
+            ),
+            "two_cores": Substitute(
+                _runs(_PARTS_OF_REACTOR, ("atari:road_runner",)),
+                "one game of 57",
+                seeds=2,
+                overrides={"over_tasks": OverTasks.APART, "parts": ()},
+            ),
         },
         x="environment_frames",
         over_tasks=OverTasks.MEDIAN_NORMALISED,
@@ -139,7 +167,107 @@ EXPERIMENTS = (
     Experiment(
         "section 6.5",
         "priority tree beside insertion at the highest priority",
-        unavailable="told in a sentence, without games or numbers",
+        runs=_runs(["reactor", "reactor_max_priority"]),
+        budget=_200M_FRAMES,
+        states_budget=False,
+        x="environment_frames",
+        over_tasks=OverTasks.MEDIAN_NORMALISED,
+        seeds=1,
+        note="told in a sentence, without games or numbers: here the games and the frames of "
+        "figure 3",
+    ),
+    Experiment(
+        "section catch",
+        "not in the paper: Catch with a ball that is hidden, every variant",
+        runs=_runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS),
+        budget=Budget(learner_steps=3_000),
+        states_budget=False,
+        x="learner_steps",
+        seeds=5,
+        substitutes={
+            "small": Substitute(
+                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_steps=300"),
+                budget=Budget(learner_steps=3_000),
+            ),
+            "two_cores": Substitute(
+                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_seconds=10"),
+                budget=Budget(minutes=2),
+                seeds=3,
+                overrides={"x": "wall_seconds"},
+            ),
+        },
+        note="an environment of ours, which decides nothing about Atari",
+    ),
+)
+
+SCALES = (
+    PAPER_SCALE,
+    Scale(
+        "workstation",
+        "four hours a run, for some 16 cores",
+        Budget(minutes=4 * 60),
+        (Change("--evaluation_seconds=300", "an evaluation every 5 minutes instead of our 60 s"),),
+    ),
+    Scale(
+        "two_cores",
+        "ten minutes a run, for two cores",
+        Budget(minutes=10),
+        (
+            Change("--num_workers=2", "2 workers instead of 10"),
+            Change("--config.learning_rate=0.0002", "a learning rate of 0.0002 instead of 0.00005"),
+            Change("--config.target_period=200", "targets every 200 updates instead of 1000"),
+            Change(
+                "--config.replay_capacity=50000", "50,000 frames a worker instead of our 100,000"
+            ),
+            Change(
+                "--config.min_replay_size=2500",
+                "2,500 sequences before a worker's first update instead of our 10,000",
+            ),
+            Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
+            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+        ),
+    ),
+    Scale(
+        "small",
+        "small games, minutes a run on one core",
+        Budget(actor_steps=300_000),
+        (
+            Change(
+                "--config.single_process=true",
+                "one process that acts, learns and evaluates in turns instead of 10 workers and a "
+                "server, so that no gradient is stale",
+            ),
+            Change("--config.learning_rate=0.0005", "a learning rate of 0.0005 instead of 0.00005"),
+            Change("--config.target_period=100", "targets every 100 updates instead of 1000"),
+            Change(
+                "--config.replay_capacity=20000",
+                "a replay of 20,000 frames instead of our 10 x 100,000",
+            ),
+            Change(
+                "--config.min_replay_size=2000",
+                "2,000 sequences before the first update instead of our 10 x 10,000",
+            ),
+            Change("--learner_threads=1", "one CPU thread"),
+            Change("--evaluation_steps=6000", "an evaluation every 6,000 updates"),
+            Change("--evaluation_episodes=10", "of 10 episodes"),
+            Change("--final_episodes=50", "at the end of 50"),
+        ),
+        is_compact=True,
+    ),
+    Scale(
+        "smoke",
+        "a minute a run, to see that it works: its returns say nothing",
+        Budget(minutes=1),
+        (
+            Change("--num_workers=2", "2 workers instead of 10"),
+            Change("--config.replay_capacity=5000", "5,000 frames a worker instead of our 100,000"),
+            Change(
+                "--config.min_replay_size=500",
+                "500 sequences before a worker's first update instead of our 10,000",
+            ),
+            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
+            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+        ),
     ),
 )
 
@@ -149,14 +277,6 @@ PAPER = Paper(
     citation="Gruslys et al. 2018",
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
-    scales=(
-        PAPER_SCALE,
-        Scale(
-            "small",
-            "five small games, minutes a run on one core",
-            Budget(actor_steps=300_000),
-            is_compact=True,
-        ),
-    ),
+    scales=SCALES,
     looks=_LOOKS,
 )
