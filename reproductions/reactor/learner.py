@@ -37,7 +37,7 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 class RetraceTargets(NamedTuple):
-    """What the action values of the frames x_1 to x_T are trained towards.
+    """Targets of the action values at the frames x_1 to x_T.
 
     Attributes:
       values: [T, B, K], the distributions q*(x_t, a_t); [T, B] without distributions.
