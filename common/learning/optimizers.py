@@ -18,6 +18,35 @@ def create_variables(optimizer: snt.Optimizer, variables: Sequence[tf.Variable])
         optimizer.step.assign(tf.zeros_like(optimizer.step))
 
 
+class Adam(snt.optimizers.Adam):
+    """Sonnet's Adam, as one kernel per variable.
+
+    Sonnet's own has a dozen operations, each of which passes over all parameters.
+    """
+
+    def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
+        """Applies a gradient to each parameter."""
+        self._initialize(parameters)
+        self.step.assign_add(1)
+        step = tf.cast(self.step, tf.float32)
+        beta1_power, beta2_power = tf.pow(self.beta1, step), tf.pow(self.beta2, step)
+        # The kernel adds epsilon to sqrt(v), Kingma and Ba to sqrt(v / (1 - beta2^t)).
+        epsilon = self.epsilon * tf.sqrt(1 - beta2_power)
+        for update, parameter, m, v in zip(updates, parameters, self.m, self.v, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=parameter.handle,
+                m=m.handle,
+                v=v.handle,
+                beta1_power=beta1_power,
+                beta2_power=beta2_power,
+                lr=self.learning_rate,
+                beta1=self.beta1,
+                beta2=self.beta2,
+                epsilon=epsilon,
+                grad=update,
+            )
+
+
 class CenteredRMSProp(snt.optimizers.RMSProp):
     """Sonnet's centred RMSProp without momentum, as one kernel per variable.
 

@@ -6,6 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
+from common.learning import optimizers
 from common.networks.atari import ImageTorso, Sizes
 from common.networks.recurrent import LSTM, LSTMState
 from common.values import categorical
@@ -181,7 +182,7 @@ def state_specs() -> ReactorState:
 
 def make_optimizer(config: ReactorConfig) -> snt.Optimizer:
     """Returns Adam, whose momentum is 0 (section 3.4.1)."""
-    return snt.optimizers.Adam(
+    return optimizers.Adam(
         config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
     )
 

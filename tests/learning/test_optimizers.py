@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
 
 from common.learning import optimizers
@@ -70,3 +71,25 @@ def test_kernel_and_operations_agree(scale):
             way.go(gradient, tf.constant(1))
     for kernel, operations in zip(*([way.variable, *way.moments[1:]] for way in ways)):
         np.testing.assert_allclose(kernel, operations, rtol=2e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("beta1", [0.0, 0.9])
+def test_adam_is_sonnets(beta1):
+    """From gradients far above epsilon to some far below it, also in the first steps."""
+    generator = np.random.default_rng(0)
+    scales = np.array([1.0, 1e-4, 1e-7, 1e-9, 0.0])
+    variables = tf.Variable(np.ones(5, np.float32)), tf.Variable(np.ones(5, np.float32))
+    ways = [
+        optimizer(1e-3, beta1, 0.999, 1e-8) for optimizer in (optimizers.Adam, snt.optimizers.Adam)
+    ]
+    for optimizer, variable in zip(ways, variables):
+        optimizers.create_variables(optimizer, [variable])
+        assert int(optimizer.step) == 0
+    for step in range(1, 20):
+        gradient = tf.constant(scales * generator.normal(size=5), tf.float32)
+        for optimizer, variable in zip(ways, variables):
+            optimizer.apply([gradient], [variable])
+            assert int(optimizer.step) == step
+        for ours, theirs in zip(*([v, o.m[0], o.v[0]] for o, v in zip(ways, variables))):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-7)
+    assert variables[0][4] == 1.0
