@@ -78,6 +78,21 @@ class Config:
         for name in names:
             self.require(getattr(self, name) <= most, name, f"at most {bound} ({most})")
 
+    def require_atoms(self) -> None:
+        """Raises ValueError unless the atoms from v_min to v_max differ as float32.
+
+        For a subclass with the fields v_min, v_max and num_atoms.
+        """
+        fields: Any = self
+        self.require(fields.v_min < fields.v_max, "v_min", f"below v_max ({fields.v_max:g})")
+        spacing = (fields.v_max - fields.v_min) / (fields.num_atoms - 1)
+        largest = max(abs(fields.v_min), abs(fields.v_max))
+        self.require(
+            largest < 1e30 and spacing > 1e-6 * largest,
+            "v_max",
+            f"so that its atoms, from v_min ({fields.v_min:g}) on, differ as float32",
+        )
+
     def _check(self, each: dataclasses.Field) -> None:
         kind: Any = each.type
         value, name = getattr(self, each.name), each.name

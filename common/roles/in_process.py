@@ -1,8 +1,10 @@
 """The process of a run without distribution, which acts, learns and evaluates in turns (DDPG)."""
 
+from collections.abc import Callable
+
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterService
-from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
+from common.learning.bookkeeping import Bookkeeping
 from common.replay.accounts import Accounts
 from common.reporting import csv_rows
 from common.roles import keeper
@@ -28,16 +30,7 @@ def run(context: RunContext) -> None:
     updates = agent.replay_learner(learner, memory, spec, context.seed, schedule)
     incarnation = int(Accounts().next_incarnation())
     accepted: dict[int, int] = {}
-    options = BookkeepingOptions(
-        agent.metrics,
-        agent.batch_size,
-        agent.num_copies,
-        agent.publish_period,
-        context.checkpoint_seconds,
-    )
-    bookkeeping = Bookkeeping(
-        context.directory, learner, updates, parameters, lambda: accepted, options
-    )
+    bookkeeping = keeper.make_bookkeeping(context, learner, updates, parameters, lambda: accepted)
     bookkeeping.counters.count_unreported()
     actors = InProcessActors(context, memory, incarnation, bookkeeping)
 
@@ -52,7 +45,7 @@ def run(context: RunContext) -> None:
     server.close()
 
 
-def _evaluate(context: RunContext, bookkeeping: Bookkeeping):
+def _evaluate(context: RunContext, bookkeeping: Bookkeeping) -> Callable[[bool], None]:
     """Returns a function that evaluates the learner's parameters if that is due."""
     period = context.values["evaluation_steps"]
     if not period:

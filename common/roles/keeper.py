@@ -1,14 +1,56 @@
 """Keeping of a run: the loop around its updates until a limit is reached, and its orderly end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+import dataclasses
+from typing import Any
 
 from absl import logging
 
+from common.agents.replay_agent import ReplayAgent
+from common.cluster.parameters import ParameterService
 from common.cluster.processes import report_ready
-from common.learning.bookkeeping import Bookkeeping
+from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
+from common.learning.learner import Learner
 from common.learning.updates import Updates
 from common.replay.memory import Statistics
 from common.roles.run_context import RunContext
+
+
+def make_bookkeeping(
+    context: RunContext,
+    learner: Learner,
+    updates: Updates,
+    parameters: ParameterService,
+    accepted: Callable[[], Mapping[int, int]],
+    **overrides: Any,
+) -> Bookkeeping:
+    """Builds the bookkeeping of a run.
+
+    Args:
+      context: of the run.
+      learner: see `Bookkeeping`, also for the arguments below.
+      updates: makes the updates.
+      parameters: publishes the snapshots.
+      accepted: asks for the number of items accepted from each incarnation.
+      **overrides: of the options that follow from the agent.
+    """
+    agent = context.agent
+    assert isinstance(agent, ReplayAgent)
+    options = BookkeepingOptions(
+        agent.metrics,
+        agent.batch_size,
+        agent.num_copies,
+        agent.publish_period,
+        context.checkpoint_seconds,
+    )
+    return Bookkeeping(
+        context.directory,
+        learner,
+        updates,
+        parameters,
+        accepted,
+        dataclasses.replace(options, **overrides),
+    )
 
 
 def keep(

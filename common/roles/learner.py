@@ -5,7 +5,6 @@ from absl import logging
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
-from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
@@ -31,14 +30,7 @@ def run(context: RunContext) -> None:
         prefetch = agent.prefetch
     parameters = ParameterService(server, learner.num_parameters)
     updates = agent.replay_learner(learner, memory, spec, context.seed, agent.schedule(), prefetch)
-    options = BookkeepingOptions(
-        agent.metrics,
-        agent.batch_size,
-        agent.num_copies,
-        agent.publish_period,
-        context.checkpoint_seconds,
-    )
-    bookkeeping = Bookkeeping(context.directory, learner, updates, parameters, accepted, options)
+    bookkeeping = keeper.make_bookkeeping(context, learner, updates, parameters, accepted)
     server.start()
     finished = keeper.keep(
         context, bookkeeping, updates, lambda: stop.wait(0.01), memory.statistics

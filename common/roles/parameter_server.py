@@ -3,7 +3,6 @@
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import TARGET, ParameterService
 from common.learning.applied_updates import METRICS, AppliedUpdates
-from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.learning.update_service import UpdateService
 from common.networks import packing
 from common.replay.memory import Statistics
@@ -37,15 +36,14 @@ def run(context: RunContext) -> None:
             publish_target()
 
     updates = AppliedUpdates(learner, service, agent.metrics, on_applied)
-    options = BookkeepingOptions(
-        (*agent.metrics, *METRICS),
-        agent.batch_size,
-        agent.num_copies,
-        1,
-        context.checkpoint_seconds,
-    )
-    bookkeeping = Bookkeeping(
-        context.directory, learner, updates, parameters, service.accepted, options
+    bookkeeping = keeper.make_bookkeeping(
+        context,
+        learner,
+        updates,
+        parameters,
+        service.accepted,
+        metrics=(*agent.metrics, *METRICS),
+        publish_period=1,
     )
     updates.resume()
     publish_target()

@@ -28,7 +28,6 @@ class Reactor(SequenceAgent):
     metrics = learner_lib.METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
     num_frames = 1  # the LSTMs replace DQN's stack (section 6.5)
-    publish_period = 1  # the newest network for each learning step (section 3.4)
 
     def __init__(self, config: ReactorConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting)

@@ -195,14 +195,7 @@ class ReactorConfig(Config):
     def validate(self) -> None:
         """Adds the conditions on the atoms, the replay's size and PNG files."""
         super().validate()
-        self.require(self.v_min < self.v_max, "v_min", f"below v_max ({self.v_max:g})")
-        spacing = (self.v_max - self.v_min) / (self.num_atoms - 1)
-        largest = max(abs(self.v_min), abs(self.v_max))
-        self.require(
-            largest < 1e30 and spacing > 1e-6 * largest,
-            "v_max",
-            f"so that its atoms, from v_min ({self.v_min:g}) on, differ as float32",
-        )
+        self.require_atoms()
         self.require_at_most("replay_capacity", "sequence_length")
         most = self.replay_capacity - self.sequence_length + 1
         for name in ("batch_size", "min_replay_size"):

@@ -1,0 +1,34 @@
+"""Programs that must refuse their flags before they import TensorFlow."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(module, workdir, flags, tmp_path):
+    """Runs a binary where an import of TensorFlow ends it."""
+    folder = tmp_path / "no_tensorflow"
+    folder.mkdir()
+    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+    return subprocess.run(
+        [sys.executable, "-m", module, f"--workdir={workdir}", *flags],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(folder)},
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_refusal(module, flags, words, tmp_path):
+    """The program ends with one line that has all words, and makes no run directory."""
+    workdir = tmp_path / "run"
+    result = run(module, workdir, flags, tmp_path)
+    lines = result.stderr.strip().splitlines()
+    assert result.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), result
+    for word in words:
+        assert word in lines[0]
+    assert not workdir.exists()
