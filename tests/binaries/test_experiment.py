@@ -43,7 +43,7 @@ def test_without_a_figure_it_lists_all_with_their_states(capsys):
     assert sum(map(int, small.split("/"))) == 180
     assert "not public" in lines["figure 3"] and "nothing to run" in lines["table 1"]
     assert experiment.main(["--paper=reactor"]) == 0
-    assert "figure 3      57 Atari games" in capsys.readouterr().out
+    assert "57 Atari games: Reactor without each of its parts" in capsys.readouterr().out
 
 
 def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
@@ -65,7 +65,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--paper=reactor", "--figure=3"], "not yet implemented: Reactor"),
+        (["--paper=aql", "--figure=3"], "not yet implemented: AQL"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
         (["--paper=d4pg", "--figure=3"], "not public"),
         ([*FEW[:2], "--tasks", "pong"], "acrobot:swingup"),
@@ -121,7 +121,7 @@ def test_help_names_every_scale_and_who_has_it(capsys):
         experiment.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "paper (apex, aql, d4pg, reactor, refer)" in text
-    assert "two_cores (apex, d4pg)" in text and "default workstation" in text
+    assert "two_cores (apex, d4pg, reactor)" in text and "default workstation" in text
 
 
 @pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])

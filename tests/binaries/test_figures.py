@@ -59,7 +59,7 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
         (["--paper=d4pg", "--figure=2", "--scale=huge"], ['D4PG: no scale "huge"', "two_cores"]),
         (["--paper=d4pg", "--figure=7"], ["D4PG figure 7", "nothing to run"]),
         (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
-        (["--paper=reactor", "--figure=3"], ["no runs of Reactor figure 3", "not yet implemented"]),
+        (["--paper=aql", "--figure=3"], ["no runs of AQL figure 3", "not yet implemented"]),
         (["--all", "--figure=2"], ["leave --figure out"]),
         (
             ["--all", "--scale=two_core"],

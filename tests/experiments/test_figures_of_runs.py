@@ -172,10 +172,25 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
 
 def test_a_half_may_have_another_axis(tmp_path, drawn):
     reactor = reproductions.paper("reactor")
-    plant_run(tmp_path, "reactor", "atari:pong", 0, [14.6] * 5, paper="reactor", seconds=7200.0)
-    plant_run(tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor")
+    plant_run(
+        tmp_path,
+        "reactor",
+        "atari:pong",
+        0,
+        [14.6] * 5,
+        paper="reactor",
+        scale="workstation",
+        seconds=7200.0,
+    )
+    plant_run(
+        tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor", scale="workstation"
+    )
     figures.draw(
-        reactor, reactor.experiment("figure 3"), "two_cores", runs_of(tmp_path, "reactor"), tmp_path
+        reactor,
+        reactor.experiment("figure 3"),
+        "workstation",
+        runs_of(tmp_path, "reactor", "workstation"),
+        tmp_path,
     )
     ((((left, axes), (right, other_axes)), *_),) = parts_of(drawn)
     assert (axes.x_column, other_axes.x_column) == ("environment_frames", "wall_seconds")
