@@ -11,7 +11,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology
 from common.program import main, slurm
 from common.program.layout import LayoutError
-from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS, WORKERS
 
 VALUES = {
     "actor_processes": None,
@@ -56,6 +56,20 @@ def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
     assert len({(place.job, place.index) for place in places}) == 7
     for (node, _), place in zip(STEP, places, strict=True):
         assert place.own_address.rpartition(":")[0] == node
+
+
+@pytest.mark.parametrize(
+    "layout, roles",
+    [
+        (DISTRIBUTED, ["actor"] * 4 + ["evaluator", "learner", "replay"]),
+        (WORKERS, ["evaluator", "parameter_server"] + ["worker"] * 5),
+    ],
+    ids=["distributed", "workers"],
+)
+def test_roles_go_by_their_names_over_nodes_by_theirs(monkeypatch, layout, roles):
+    """As docs/clusters.md says: TensorFlow's resolver sorts both."""
+    places = [topology(monkeypatch, *place, 0, layout) for place in sorted(STEP)]
+    assert [place.job for place in places] == roles
 
 
 def test_several_tasks_share_the_replay(monkeypatch):

@@ -72,8 +72,9 @@ class Readme:
             there |= names_in(path)
         named = set(re.findall(r"`(test_\w+)`", self.text))
         assert named <= there, named - there
-        for file in re.findall(r"tests/[\w/]+\.py", self.text):
+        for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", self.text):
             assert (ROOT / file).exists(), file
+            assert not name or name in names_in(ROOT / file), f"{file}::{name}"
         return named
 
     def numbers(self, title):

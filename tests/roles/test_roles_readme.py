@@ -10,11 +10,12 @@ import sys
 import pytest
 
 from common.cluster.topology import Topology
-from common.program.layouts import DISTRIBUTED
+from common.program.layouts import DISTRIBUTED, WORKERS
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTERS = (ROOT / "docs/clusters.md").read_text()
 APEX = (ROOT / "reproductions/apex/README.md").read_text()
+REACTOR = (ROOT / "reproductions/reactor/README.md").read_text()
 TOKEN = ".config/replay_rl/token"
 EXPORT = f'export REPLAY_RL_TOKEN_FILE="$HOME/{TOKEN}"'
 SHOW = f"""#!{sys.executable}
@@ -70,25 +71,36 @@ def test_roles_by_hand(tmp_path):
     check_flags(command, tmp_path)
 
 
-def test_roles_by_hand_of_apex(tmp_path):
-    script = block("export REPLAY_RL_TOKEN_FILE=/shared/token REPLAY", APEX)
+@pytest.mark.parametrize(
+    "text, layout, program, tasks",
+    [
+        (
+            APEX,
+            DISTRIBUTED,
+            "binaries.apex_dqn",
+            ["learner 0", "replay 0", "replay 1", "evaluator 0", "actor 0", "actor 44"],
+        ),
+        (
+            REACTOR,
+            WORKERS,
+            "binaries.reactor",
+            ["parameter_server 0", "evaluator 0", "worker 0", "worker 9"],
+        ),
+    ],
+    ids=["apex", "reactor"],
+)
+def test_roles_on_many_machines(text, layout, program, tasks, tmp_path):
+    script = block("export REPLAY_RL_TOKEN_FILE=/shared/token REPLAY", text)
     places, commands = set(), set()
-    for role, index in (
-        ("learner", 0),
-        ("replay", 0),
-        ("replay", 1),
-        ("evaluator", 0),
-        ("actor", 0),
-        ("actor", 44),
-    ):
-        arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {role} {index}"))
-        place = Topology.from_environment(DISTRIBUTED.roles, variables)
-        places.add((place.job, place.index, place.cluster["replay"]))
+    for task in tasks:
+        arguments, variables = json.loads(shell(tmp_path, f"{script}\nrole {task}"))
+        place = Topology.from_environment(layout.roles, variables)
+        places.add(f"{place.job} {place.index}")
         assert variables["REPLAY_RL_TOKEN_FILE"] == "/shared/token"
-        assert arguments[:3] == ["-m", "binaries.apex_dqn", f"--role={role}"]
+        assert arguments[:3] == ["-m", program, f"--role={place.job}"]
         commands.add(tuple(arguments[3:]))
-    assert len(places) == 6 and len(commands) == 1
-    check_flags(commands.pop(), tmp_path, "binaries.apex_dqn")
+    assert places == set(tasks) and len(commands) == 1
+    check_flags(commands.pop(), tmp_path, program)
 
 
 def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
@@ -102,8 +114,9 @@ def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
     [
         (CLUSTERS, 8, f"{{home}}/{TOKEN}", [], "binaries.d4pg"),
         (APEX, 45 + 2 + 1 + 1, "/shared/token", ["--replay_shards=2"], "binaries.apex_dqn"),
+        (REACTOR, 10 + 1 + 1, "/shared/token", ["--num_workers=10"], "binaries.reactor"),
     ],
-    ids=["d4pg", "apex"],
+    ids=["d4pg", "apex", "reactor"],
 )
 def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
     script = block("#!/bin/bash\n    #SBATCH", text)

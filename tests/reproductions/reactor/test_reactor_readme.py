@@ -1,0 +1,113 @@
+"""The README of Reactor says what the code says."""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+
+from reproduction_readme import Readme
+
+from common.environments.spec import EnvironmentSpec
+from common.learning import applied_updates
+from common.replay.footprint import sequence_bytes_per_step
+from reproductions.reactor import config as config_lib
+from reproductions.reactor import learner, networks, settings
+
+ROOT = pathlib.Path(__file__).parents[3]
+README = Readme("reactor")
+PITFALLS = "Pitfalls, and how each is handled"
+
+
+def test_table_of_hyperparameters_is_the_configuration():
+    README.check_hyperparameters(config_lib.ReactorConfig)
+    assert f"`--num_workers`: {config_lib.NUM_WORKERS} " in README.section("Hyperparameters")
+
+
+def test_flags_in_the_text_exist():
+    README.check_flags(config_lib.ReactorConfig, settings.SETTINGS.names)
+
+
+def test_every_setting_is_in_the_text():
+    for name in settings.SETTINGS.names:
+        assert re.search(rf"[`=]{re.escape(name)}[` ]", README.section("Run")), name
+
+
+def test_what_differs_on_two_cores_is_in_the_table():
+    section = README.section("Run").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| ([\de,.-]+) \| .+ \|$", section, re.M)
+    given = {name: float(value.replace(",", "")) for name, value in rows}
+    assert given == settings.SETTINGS.overrides["reactor_two_cores"]
+    assert f"| `--num_workers` | 10 | {settings.num_actors('reactor_two_cores')} |" in section
+
+
+def test_the_flag_file_is_one_of_the_program(tmp_path):
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "binaries.reactor"),
+            "--flagfile=reproductions/reactor/two_cores.flags",
+            *(f"--workdir={tmp_path}/run", "--environment=atari:no_such_game"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "atari:no_such_game" in result.stderr, result.stderr  # nothing else was wrong
+
+
+def test_every_place_in_the_maps_exists():
+    assert README.check_places("Equations and where they are") > 30
+
+
+def test_every_file_in_the_list_exists():
+    README.check_files()
+
+
+def test_every_test_that_is_named_exists():
+    README.check_tests()
+
+
+def test_every_pitfall_is_there_with_a_test():
+    assert README.numbers(PITFALLS) == list(range(1, 20))
+    pitfalls = re.split(r"^\d+\. ", README.section(PITFALLS), flags=re.M)[1:]
+    assert [text for text in pitfalls if not re.search(r"tests/[\w/]+\.py", text)] == []
+
+
+def test_every_column_is_in_the_table():
+    section = README.section("Columns of learner.csv")
+    cells = re.findall(r"^\| (`.+?) \| .+ \|$", section, re.M)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert named == [*learner.METRICS, *applied_updates.METRICS]
+
+
+def test_the_arithmetic_of_ten_workers():
+    config, workers = config_lib.ReactorConfig(), config_lib.NUM_WORKERS
+    section = README.section("Layout").split("### Arithmetic of ten workers\n", 1)[1]
+    pong = EnvironmentSpec(84 * 84, 18, image_shape=(84, 84, 1), is_discrete=True)
+    network = networks.make_network(config, pong)
+    size = sum(variable.shape.num_elements() for variable in network.trainable_variables)
+    frames = 200e6 / (2 * 24 * 3600)
+    acted = frames / 4
+    learnt = acted / config.acting_steps_per_update
+    rounded = 60  # updates a second
+    stored = dataclasses.replace(config, stored_state=True)
+    raw, with_states = (
+        each.replay_capacity * sequence_bytes_per_step(each, pong, None) / 1e9
+        for each in (config, stored)
+    )
+    for text in (
+        f"{frames:,.0f} frames a second: {acted:.0f} actor steps",
+        f"these are {learnt:.0f} updates a second, which we round to {rounded}",
+        f"{size:,} parameters at 18 actions, {4 * size / 1e6:.1f} MB",
+        f"| actor steps | {acted / workers:.0f}/s | {acted:.0f}/s |",
+        f"| updates | {rounded / workers:.0f}/s | {rounded}/s ",
+        f"{8 * size / 1e6:.1f} MB an update, {rounded / workers * 8 * size / 1e6:.0f} MB/s "
+        f"| {rounded * 8 * size / 1e6:.0f} MB/s at the server |",
+        f"| {rounded * workers * 4 * size / config.target_period / 1e6:.1f} MB/s |",
+        f"| {config.batch_size * 32 / config.acting_steps_per_update:.0f}: 4 x 32 / 5 |",
+        f"{raw:.2f} GB at 18 actions; {with_states:.2f} GB with stored states "
+        f"| {workers * raw:.1f} GB |",
+    ):
+        assert text in section, text
