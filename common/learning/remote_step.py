@@ -131,6 +131,7 @@ class RemoteStep:
             sample.steps, sample.masses / sample.total_mass, sample.count
         )
         self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
+        self._learner.steps.assign_add(1)  # its own: the next draw has another seed
         return outputs, metrics
 
     def _packed_gradients(self, steps: Nest, probabilities: tf.Tensor, count: tf.Tensor):

@@ -51,10 +51,16 @@ class Update:
 
 
 class _Partial:
-    """An update of which slices are still missing."""
+    """An update of which slices are still missing.
 
-    def __init__(self, number: int, size: int):
-        self.number = number
+    Attributes:
+      incarnation: of the worker.
+      number: of the update.
+      gradients: [P] float32, valid where slices have arrived.
+    """
+
+    def __init__(self, incarnation: int, number: int, size: int):
+        self.incarnation, self.number = incarnation, number
         self.gradients = np.empty(size, np.float32)
         self._missing = {offset for offset in range(0, size, SLICE_SIZE)}
 
@@ -95,7 +101,7 @@ class UpdateService:
         server.register(
             "updates_report",
             self._serve_report,
-            [int64, int64, tf.TensorSpec([len(Statistics._fields)], tf.int64)],
+            [int64, int64, int64, tf.TensorSpec([len(Statistics._fields)], tf.int64)],
         )
         server.register(
             "updates_push",
@@ -146,7 +152,8 @@ class UpdateService:
 
     def refuse(self, worker: int, reason: str) -> None:
         """Counts an update that is not applied, and logs it."""
-        self.num_refused += 1
+        with self._lock:
+            self.num_refused += 1
         logging.warning("refused an update of worker %d: %s", worker, reason)
 
     def _present(self) -> list[Statistics]:
@@ -155,16 +162,18 @@ class UpdateService:
             reports = list(self._reports.values())
         return [statistics for at, statistics in reports if now - at < _PRESENT_SECONDS]
 
-    def _serve_report(self, incarnation, actor_steps, statistics):
+    def _serve_report(self, worker, incarnation, actor_steps, statistics):
         counted = self._accounts.raise_to(incarnation, actor_steps)
         with tf.control_dependencies([counted]):
-            return tf.numpy_function(self._report, [incarnation, statistics], tf.int64)
+            return tf.numpy_function(self._report, [worker, incarnation, statistics], tf.int64)
 
-    def _report(self, incarnation: np.int64, statistics: np.ndarray) -> np.ndarray:
+    def _report(
+        self, worker: np.int64, incarnation: np.int64, statistics: np.ndarray
+    ) -> np.ndarray:
         """Notes a report; returns the numbers of the newest received and published update."""
         key = int(incarnation)
         with self._lock:
-            self._reports[key] = time.monotonic(), Statistics.of(statistics)
+            self._reports[int(worker)] = time.monotonic(), Statistics.of(statistics)
             received = self._received.get(key, 0)
             published = received if self._closed else self._published.get(key, 0)
         return np.array([received, published], np.int64)
@@ -175,21 +184,22 @@ class UpdateService:
         """Takes a slice; returns the number of elements that an update must have."""
         needed = np.int64(self._num_parameters)
         if size != needed:
-            self.refuse(int(worker), f"it has {size} parameters instead of {needed}")
+            if offset == 0:
+                self.refuse(int(worker), f"it has {size} parameters instead of {needed}")
             return needed
-        key = int(incarnation)
+        sender, key = int(worker), int(incarnation)
         with self._lock:
             if number <= self._received.get(key, 0):
                 return needed  # sent again
-            partial = self._partial.get(key)
-            if partial is None or partial.number < number:
-                partial = self._partial[key] = _Partial(int(number), int(size))
+            partial = self._partial.get(sender)
+            if partial is None or partial.incarnation != key or partial.number < number:
+                partial = self._partial[sender] = _Partial(key, int(number), int(size))
             if partial.number == number and partial.add(int(offset), values):
-                del self._partial[key]
+                del self._partial[sender]
                 self._received[key] = int(number)
                 self._whole.put(
                     Update(
-                        int(worker),
+                        sender,
                         key,
                         int(number),
                         int(learner_steps),
@@ -252,6 +262,7 @@ class UpdateClient:
         """
         actor_steps, statistics = self._acting()
         arguments = [
+            tf.constant(self._worker, tf.int64),
             tf.constant(self.incarnation, tf.int64),
             tf.constant(actor_steps, tf.int64),
             tf.constant(statistics, tf.int64),

@@ -39,6 +39,12 @@ def run_task(run: ProgramRun) -> NoReturn:
     tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
     acting = layout.acting_role
     acting_tasks = run.values.get(layout.acting_flag) or tasks.get(acting.name, 0)
+    listed = tasks.get(acting.name, acting_tasks)
+    if listed != acting_tasks:
+        raise ClusterError(
+            f"--{layout.acting_flag} is {acting_tasks}, but TF_CONFIG lists {listed} tasks of "
+            f"{acting.name}: make them equal"
+        )
     if acting_tasks:  # tasks that come and go need not be known here
         layout.check({**tasks, acting.name: acting_tasks})
     partners = topology.partners

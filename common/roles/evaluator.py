@@ -35,7 +35,10 @@ class _Evaluator:
         self._client = ParameterClient(context.client(context.topology.keeper_address))
 
     def run(self) -> None:
-        stop, patience = self._context.stop, Patience("no answer from the learner")
+        stop, patience = (
+            self._context.stop,
+            Patience(f"no answer from the {self._context.topology.jobs[0].name}"),
+        )
         version, next_time = 0, time.monotonic()
         while not stop.requested:
             status = self._status()
