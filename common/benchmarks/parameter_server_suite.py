@@ -63,8 +63,9 @@ def measure(program: BenchmarkedProgram, sizes: ParameterServerSizes, repeats: i
         address = topology.keeper_address
         client = rpc.Client(address, token)
         role.wait_until_available(client)
-        snapshot = ParameterClient(client).read()
-        assert snapshot is not None
+        while (snapshot := ParameterClient(client).read()) is None:  # it answers, then publishes
+            role.check()
+            time.sleep(0.1)
         gradients = tf.random.stateless_normal(snapshot.flat.shape, (0, 0), stddev=1e-3)
         say(f"the network has {len(snapshot.flat):,} parameters")
         workers = [
