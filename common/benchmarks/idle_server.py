@@ -16,6 +16,9 @@ def idle_server(token: str) -> Iterator[str]:
     """Yields the address of a server on the loopback, which ends with the context.
 
     Its method READ takes a size int64 and returns so many float32; SEND takes float32 [n].
+
+    Raises:
+      RuntimeError: the process ended before it served.
     """
     address = f"127.0.0.1:{free_ports(1)[0]}"
     context = multiprocessing.get_context("spawn")
@@ -24,7 +27,10 @@ def idle_server(token: str) -> Iterator[str]:
     process.start()
     theirs.close()
     try:
-        pipe.recv()
+        try:
+            pipe.recv()
+        except EOFError:
+            raise RuntimeError("the idle server did not start, see above") from None
         yield address
     finally:
         pipe.close()
