@@ -5,7 +5,7 @@ simulator, networks, exploration, the replay's items and their initial prioritie
 the background, to the replay role in another process on the loopback; a worker adds them to the
 memory of its own process. All environments step in lockstep in one process, with one thread for
 BLAS and TensorFlow. This suite measures D4PG's actor with a humanoid, `image_actor_suite.py` that
-of Ape-X DQN, `sequence_actor_suite.py` that of Reactor's worker.
+of Ape-X DQN, `sequence_actor_suite.py` that of a worker.
 """
 
 from collections.abc import Callable, Iterator

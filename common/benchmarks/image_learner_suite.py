@@ -2,8 +2,8 @@
 
 Network and batch size are as configured; the items are of Pong, played by untrained actors. They
 are drawn and get new priorities. Those of an agent that stores PNG files are decoded in the
-background, `prefetch` batches ahead. All of this is timed. TensorFlow may use all cores. This suite
-measures Ape-X DQN, `sequence_learner_suite.py` Reactor.
+background, `prefetch` batches ahead. All of this is timed. TensorFlow may use all cores.
+`sequence_learner_suite.py` measures a learner from sequences in the same way.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Speed of the actor of a Reactor worker in Pong, one game; see `actor_suite.py` for the method.
+"""Speed of the actor of a worker in one game of Pong; see `actor_suite.py` for the method.
 
 Each step is a TensorFlow call for a single frame, which the memory of the same process stores.
 """

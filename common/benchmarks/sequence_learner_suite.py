@@ -1,4 +1,4 @@
-"""Speed of Reactor's learner in Pong; see `image_learner_suite.py` for the method.
+"""Speed of a learner from sequences of Pong; see `image_learner_suite.py` for the method.
 
 An update is on sequences of raw frames, as the learning thread of a worker draws them from the
 memory of its own process. The same process also applies it, without a parameter server.
