@@ -1,9 +1,10 @@
-"""Measures the speeds and sizes of replay, learner and actor.
+"""Measures the speeds and sizes of replay, learner, actor and parameter server.
 
     python -m binaries.benchmark                    # all of them, each in a process of its own
     python -m binaries.benchmark replay --peers     # beside cpprb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
+    python -m binaries.benchmark workers --repeats=3     # the same, of one and of two workers
 
 Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
 each number means and under which conditions it is taken. Other load on the machine lowers every
@@ -25,12 +26,24 @@ from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
 
-_SUITES = ("replay", "image_replay", "learner", "image_learner", "actor", "image_actor")
-_LONG_SUITES = ("cluster",)
+_SUITES = (
+    "replay",
+    "image_replay",
+    "learner",
+    "image_learner",
+    "sequence_learner",
+    "actor",
+    "image_actor",
+    "sequence_actor",
+    "parameter_server",
+)
+_LONG_SUITES = ("cluster", "workers")
 """Only by name."""
 _SUITES_WITH_PEERS = ("replay", "image_replay")
 _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
-"""Of Ape-X DQN; the others are of D4PG."""
+"""Of Ape-X DQN."""
+_SUITES_OF_WORKERS = ("sequence_learner", "sequence_actor", "parameter_server", "workers")
+"""Of Reactor; the others are of D4PG."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -76,10 +89,10 @@ def _has(module: str) -> bool:
 def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures one suite in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if arguments.suite not in ("learner", "image_learner", "cluster"):
+    if not arguments.suite.endswith("learner") and arguments.suite not in _LONG_SUITES:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
-    is_actor = arguments.suite in ("actor", "image_actor")
+    is_actor = arguments.suite.endswith("actor")
     processes.limit_threads(1 if is_actor else processes.usable_cores())
     from common.replay import library
 
@@ -99,6 +112,8 @@ def _program(suite: str):
 
     if suite in _SUITES_WITH_IMAGES:
         return BenchmarkedProgram("binaries.apex_dqn", _make_apex_dqn)
+    if suite in _SUITES_OF_WORKERS:
+        return BenchmarkedProgram("binaries.reactor", _make_reactor)
     return BenchmarkedProgram("binaries.d4pg", _make_d4pg)
 
 
@@ -114,6 +129,13 @@ def _make_apex_dqn(**config):
     from reproductions.apex.dqn.config import DQNConfig
 
     return ApexDQN(DQNConfig(**config))
+
+
+def _make_reactor(**config):
+    from reproductions.reactor.agent import Reactor
+    from reproductions.reactor.config import ReactorConfig
+
+    return Reactor(ReactorConfig(**config))
 
 
 def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:

@@ -1,8 +1,9 @@
-"""Speed of the learner of Ape-X DQN, with a prioritised memory in its own process.
+"""Speed of a learner from images, with a prioritised memory in its own process.
 
-Network and batch size are as configured; the transitions are of Pong, played by untrained actors.
-The memory holds PNG files. They are drawn and decoded in the background, `prefetch` batches ahead,
-and get new priorities; all of this is timed. TensorFlow may use all cores.
+Network and batch size are as configured; the items are of Pong, played by untrained actors. They
+are drawn and get new priorities. Those of an agent that stores PNG files are decoded in the
+background, `prefetch` batches ahead. All of this is timed. TensorFlow may use all cores.
+`sequence_learner_suite.py` measures a learner from sequences in the same way.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,13 @@ from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.replay.memory import Memory
+from common.replay.schedule import Schedule
 from common.types import Batch
+from common.values import categorical, retrace
 
 _ENVIRONMENT = "atari:pong"
 _PEER = "TensorFlow alone, one fixed batch"
-_PRECISIONS = ("float32", "bfloat16")
+_UNLIMITED = Schedule(min_size=1, samples_per_insert=None, tolerance=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +32,18 @@ class ImageLearnerSizes:
     """Amount of what is measured; rates do not depend on it.
 
     Attributes:
-      items: transitions in the memory.
+      items: items in the memory.
       games: environments that they come from.
       updates: updates of each repeat.
+      bfloat16: whether a learner in bfloat16 is measured, too.
+      atoms: atoms of the distributions whose Retrace targets are measured, too; 0: not.
     """
 
     items: int = 5_000
     games: int = 32
     updates: int = 8
+    bfloat16: bool = True
+    atoms: int = 0
 
 
 FULL = ImageLearnerSizes()
@@ -44,29 +51,38 @@ QUICK = ImageLearnerSizes(items=1_000, games=8, updates=2)
 
 
 def measure(program: BenchmarkedProgram, sizes: ImageLearnerSizes, repeats: int) -> list[Row]:
-    """Returns the rows of the image learner suite, updates a second in each precision.
+    """Returns the rows of the image learner suite: updates a second, and what Retrace takes.
 
     The peer makes the same updates of a learner of the same precision, always on one batch that is
-    decoded already, without a memory, decoding or another thread.
+    decoded already, without a memory, decoding or another thread. "..._retrace" is the time of the
+    targets of an update, beside that of the peer's whole update.
     """
     memory, spec = _filled_memory(program.make_agent(), sizes)
-    say(f"filled a memory with {sizes.items} transitions of {_ENVIRONMENT}")
+    say(f"filled a memory with {sizes.items} items of {_ENVIRONMENT}")
     candidates: dict[str, Callable[[], float]] = {}
     learners = []
-    for precision in _PRECISIONS:
-        agent = program.make_agent(min_replay_size=1, precision=precision)
+    variants = {"": {}, "_bfloat16": {"precision": "bfloat16"}} if sizes.bfloat16 else {"": {}}
+    for variant, fields in variants.items():
+        agent = program.make_agent(**fields)
         learners.append(_replay_learner(agent, memory, spec))
         alone = _fixed_batch_step(agent, memory, spec)
         for name, step in (("memory", learners[-1].step), ("alone", alone)):
-            candidates[f"{precision} {name}"] = _rate_of(step, sizes)
-    speeds = interleave("learner/apex_dqn", candidates, repeats)
+            candidates[name + variant] = _rate_of(step, sizes)
+    if sizes.atoms:
+        candidates["retrace"] = _rate_of(_retrace_step(agent, spec, sizes.atoms), sizes)
+    name = f"learner/{program.name}_batch{agent.batch_size}"
+    speeds = interleave(name, candidates, repeats)
     for learner in learners:
         learner.close()
-    name = f"learner/apex_dqn_batch{agent.batch_size}"
-    return [
-        Row(row, speeds[f"{of} memory"], "updates/s", _PEER, speeds[f"{of} alone"])
-        for row, of in zip((name, f"{name}_bfloat16"), _PRECISIONS)
+    memory.check()
+    rows = [
+        Row(name + of, speeds["memory" + of], "updates/s", _PEER, speeds["alone" + of])
+        for of in variants
     ]
+    if sizes.atoms:
+        times = 1000 / speeds["retrace"], 1000 / speeds["alone"]
+        rows.append(Row(f"{name}_retrace", times[0], "ms", "TensorFlow alone, an update", times[1]))
+    return rows
 
 
 def _rate_of(step: Callable[[], object], sizes: ImageLearnerSizes) -> Callable[[], float]:
@@ -74,15 +90,15 @@ def _rate_of(step: Callable[[], object], sizes: ImageLearnerSizes) -> Callable[[
 
 
 def _filled_memory(agent: ReplayAgent, sizes: ImageLearnerSizes) -> tuple[Memory, EnvironmentSpec]:
-    """Returns a memory with the transitions of untrained actors, and the environment's spec."""
-    games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
+    """Returns a memory with the items of untrained actors, and the environment's spec."""
+    games = environments.make_batch(_ENVIRONMENT, range(sizes.games), frames=agent.num_frames)
     spec, actors = EnvironmentSpec.of(games), range(sizes.games)
     actor = agent.make_actor(spec, actors, sizes.games, seed=0)
     memory = agent.make_memory(spec, seed=0)
     loop = agent.acting_loop(
         actor,
         games,
-        lambda transitions: memory.insert(*agent.items(actor, actors, 0, transitions, 0)),
+        lambda added: memory.insert(*agent.items(actor, actors, 0, added, 0)),
         lambda *_: None,
     )
     while memory.statistics().items < sizes.items:
@@ -93,13 +109,32 @@ def _filled_memory(agent: ReplayAgent, sizes: ImageLearnerSizes) -> tuple[Memory
 
 def _replay_learner(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
     learner = agent.make_learner(spec, seed=0)
-    return agent.replay_learner(learner, memory, spec, 0, agent.schedule(), agent.prefetch)
+    prefetch = agent.prefetch if agent.decodes else 0
+    return agent.replay_learner(learner, memory, spec, 0, _UNLIMITED, prefetch)
 
 
 def _fixed_batch_step(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> Callable:
-    sample = memory.sample(agent.batch_size)
+    sample = memory.sample(agent.batch_size, max_length=agent.sequence_length)
     probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
     steps = agent.decode(sample.steps, spec)
     batch = Batch(steps, probabilities, tf.cast(sample.count, tf.float32))
     update = tf.function(agent.make_learner(spec, seed=0).update)
     return lambda: update(batch)[0].numpy()
+
+
+def _retrace_step(agent: ReplayAgent, spec: EnvironmentSpec, atoms: int) -> Callable:
+    """Returns a call of distributional Retrace on random values of the size of an update."""
+    shape = [agent.sequence_length - 1, agent.batch_size, spec.action_size]
+    random = tf.random.Generator.from_seed(0)
+    q_t = tf.nn.softmax(random.normal([*shape, atoms]))
+    pi_t, mu_t = tf.nn.softmax(random.normal(shape)), tf.nn.softmax(random.normal(shape))
+    a_t = random.uniform(shape[:2], maxval=spec.action_size, dtype=tf.int32)
+    r_t, discount_t = random.normal(shape[:2]), tf.fill(shape[:2], 0.99)
+    support = categorical.support(-10.0, 10.0, atoms)
+
+    @tf.function
+    def targets(q_t: tf.Tensor, pi_t: tf.Tensor) -> tf.Tensor:
+        c_t = retrace.coefficients(pi_t, a_t, mu_t, 1.0)
+        return retrace.categorical_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)
+
+    return lambda: targets(q_t, pi_t).numpy()

@@ -35,6 +35,11 @@ class BenchmarkedProgram:
     make: Callable[..., ReplayAgent]
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The binary's name without its package, for names of rows."""
+        return self.module.rpartition(".")[2]
+
     def make_agent(self, **fields: Any) -> ReplayAgent:
         """Builds the agent, with more fields of the config."""
         return self.make(**{**self.config, **fields})

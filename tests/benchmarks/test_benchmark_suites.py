@@ -13,7 +13,11 @@ from common.benchmarks import (
     image_replay_suite,
     learner_suite,
     loops,
+    parameter_server_suite,
     replay_suite,
+    sequence_actor_suite,
+    sequence_learner_suite,
+    workers_suite,
 )
 from common.benchmarks.report import Row
 from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
@@ -24,6 +28,8 @@ from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.reactor.agent import Reactor
+from reproductions.reactor.config import ReactorConfig
 
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
@@ -37,6 +43,12 @@ class Uncompiled(D4PG):
 def program(**config):
     return BenchmarkedProgram(
         "binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config
+    )
+
+
+def reactor(**config):
+    return BenchmarkedProgram(
+        "binaries.reactor", lambda **fields: Reactor(ReactorConfig(**fields)), config
     )
 
 
@@ -154,6 +166,13 @@ def test_image_learner():
     check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
 
 
+def test_sequence_learner():
+    sizes = sequence_learner_suite.SequenceLearnerSizes(items=20, games=2, updates=2)
+    rows = sequence_learner_suite.measure(reactor(sequence_length=5), sizes, repeats=1)
+    check(rows, ["learner/reactor_batch4", "learner/reactor_batch4_retrace"])
+    assert rows[1].peer_value == pytest.approx(1000 / rows[0].peer_value)
+
+
 def test_random_actions_of_a_game():
     sizes = image_actor_suite.ImageActorSizes(environments=5)
     spec = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
@@ -182,16 +201,38 @@ def test_actor_sends_what_it_makes(capsys):
     rows = actor_suite.measure(program(send_batch=10), sizes, repeats=1)
     check(rows, ["actor/cartpole_swingup", "actor/cartpole_swingup_wall"])
     assert rows[0].ratio < 1
-    counts = re.search(r"got (\d+) transitions of (\d+)", capsys.readouterr().err)
+    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
     got, steps = map(int, counts.groups())
     # 120 batch steps; open elements and an unsent rest of a batch stay behind.
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
+
+
+def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
+    sizes = sequence_actor_suite.SequenceActorSizes(batch_steps=30, turns=1)
+    rows = sequence_actor_suite.measure(reactor(sequence_length=5), sizes, repeats=1)
+    check(rows, ["actor/pong_in_worker", "actor/pong_in_worker_wall"])
+    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
+    # The last step is not complete yet, and the four before it begin no whole sequence.
+    assert [int(count) for count in counts.groups()] == [2 * 30 - 5, 2 * 30]
+
+
+def test_parameter_server(capsys):
+    sizes = parameter_server_suite.ParameterServerSizes(workers=3, rounds=2)
+    rows = parameter_server_suite.measure(reactor(), sizes, repeats=1)
+    check(rows, ["parameter_server/rounds_of_3_workers"])
+    assert "908,235 parameters" in capsys.readouterr().err
 
 
 def test_a_cluster_that_cannot_start_is_an_error_with_its_words():
     sizes = cluster_suite.ClusterSizes(environment="control:cartpole:swingpu")
     with pytest.raises(RuntimeError, match="exit code 2.*swingpu"):
         cluster_suite.measure(program(), sizes, repeats=1)
+
+
+def test_two_workers_that_cannot_start_are_an_error_with_their_words():
+    sizes = workers_suite.WorkersSizes(min_replay_size=30_000)
+    with pytest.raises(RuntimeError, match="exit code 2.*min_replay_size"):
+        workers_suite.measure(reactor(), sizes, repeats=1)
 
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
@@ -218,6 +259,10 @@ def test_sizes_for_quick_are_smaller():
         actor_suite,
         image_actor_suite,
         cluster_suite,
+        sequence_learner_suite,
+        sequence_actor_suite,
+        parameter_server_suite,
+        workers_suite,
     ):
         quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.FULL)
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
