@@ -26,6 +26,8 @@ _PRESENT_SECONDS = 10.0
 """Age of a worker's last report at which it counts as gone; it reports every second."""
 _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
+_SLEPT = 0.8
+"""Share of the last wait for an update that passes before the next one is asked about."""
 _RETRY_SECONDS = 0.2
 
 
@@ -238,6 +240,7 @@ class UpdateClient:
         self._stop = stop
         self._number = 0
         self._reported_at = 0.0
+        self._pause = 0.0
         self._patience = Patience("no answer from the parameter server")
         self.incarnation = 0
 
@@ -311,9 +314,11 @@ class UpdateClient:
             try:
                 if not is_sent:
                     self._send(learner_steps, gradients, metrics)
-                    is_sent = True
+                    is_sent, sent_at = True, time.monotonic()
+                    time.sleep(self._pause)
                 received, published = self.report()
                 if published >= self._number:
+                    self._pause = _SLEPT * (time.monotonic() - sent_at)
                     return True
                 is_sent = received >= self._number
                 time.sleep(_POLL_SECONDS)
