@@ -11,6 +11,7 @@ AGENTS = {
     "d4pg": "reproductions.d4pg.agent",
     "apex_dqn": "reproductions.apex.dqn.agent",
     "apex_dpg": "reproductions.apex.dpg.agent",
+    "reactor": "reproductions.reactor.agent",
 }
 """Modules by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
 
