@@ -21,7 +21,7 @@ from common.cluster import token as token_lib
 from common.cluster.parameters import SLICE_SIZE, TARGET, ParameterClient
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.learning.update_service import UpdateClient
+from common.learning.update_client import UpdateClient
 from common.program import layouts
 from common.replay.memory import Statistics
 

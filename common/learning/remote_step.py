@@ -9,7 +9,7 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import Patience, StopRequest
 from common.learning.learner import Learner
-from common.learning.update_service import UpdateClient
+from common.learning.update_client import UpdateClient
 from common.networks import packing
 from common.replay.memory import Sample
 from common.types import Batch, Metrics, Nest

@@ -4,7 +4,6 @@ A worker sends the gradients of a learner step under its incarnation and a numbe
 server applies each update once and whole, however often its slices arrive.
 """
 
-from collections.abc import Callable
 import dataclasses
 import queue
 import threading
@@ -15,20 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.parameters import SLICE_SIZE
-from common.cluster.processes import Patience, StopRequest
 from common.replay.accounts import Accounts
 from common.replay.memory import Statistics
 from common.replay.shards import total_of
 
+JOIN_METHOD, REPORT_METHOD, PUSH_METHOD = "updates_join", "updates_report", "updates_push"
 _PRESENT_SECONDS = 10.0
 """Age of a worker's last report at which it counts as gone; it reports every second."""
-_REPORT_SECONDS = 1.0
-_POLL_SECONDS = 0.001
-_SLEPT = 0.8
-"""Share of the last wait for an update that passes before the next one is asked about."""
-_RETRY_SECONDS = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,14 +92,14 @@ class UpdateService:
         self._reports: dict[int, tuple[float, Statistics]] = {}
         self.num_refused = 0
         int64 = tf.TensorSpec([], tf.int64)
-        server.register("updates_join", self._accounts.next_incarnation, [])
+        server.register(JOIN_METHOD, self._accounts.next_incarnation, [])
         server.register(
-            "updates_report",
+            REPORT_METHOD,
             self._serve_report,
             [int64, int64, int64, tf.TensorSpec([len(Statistics._fields)], tf.int64)],
         )
         server.register(
-            "updates_push",
+            PUSH_METHOD,
             lambda *arguments: tf.numpy_function(self._push, arguments, tf.int64, stateful=True),
             [
                 *[int64] * 6,
@@ -210,142 +203,3 @@ class UpdateService:
                     )
                 )
         return needed
-
-
-class UpdateClient:
-    """A worker's side of an `UpdateService`.
-
-    Attributes:
-      incarnation: of this start of the worker; 0 before `join`.
-    """
-
-    def __init__(
-        self,
-        client: rpc.Client,
-        worker: int,
-        acting: Callable[[], tuple[int, Statistics]],
-        stop: StopRequest,
-    ):
-        """Prepares calls.
-
-        Args:
-          client: of the parameter server.
-          worker: index of this worker.
-          acting: returns what to report: actor steps of this start, and the memory's counters.
-          stop: ends the waits.
-        """
-        self._client = client
-        self._worker = worker
-        self._acting = acting
-        self._stop = stop
-        self._number = 0
-        self._reported_at = 0.0
-        self._pause = 0.0
-        self._patience = Patience("no answer from the parameter server")
-        self.incarnation = 0
-
-    def join(self) -> bool:
-        """Gets an incarnation; returns False if a stop was requested before that."""
-        while not self._stop.requested:
-            try:
-                self.incarnation = int(self._client.call("updates_join"))
-                return True
-            except ServiceUnavailableError as error:
-                self._wait_for_server(error)
-        return False
-
-    def report(self) -> tuple[int, int]:
-        """Reports the worker's acting.
-
-        Returns:
-          The numbers of the newest update received, and of the newest in published parameters.
-
-        Raises:
-          ServiceUnavailableError: the parameter server does not answer.
-        """
-        actor_steps, statistics = self._acting()
-        arguments = [
-            tf.constant(self._worker, tf.int64),
-            tf.constant(self.incarnation, tf.int64),
-            tf.constant(actor_steps, tf.int64),
-            tf.constant(statistics, tf.int64),
-        ]
-        received, published = self._client.call("updates_report", arguments).numpy().tolist()
-        self._reported_at = time.monotonic()
-        self._patience.renew()
-        return received, published
-
-    def report_if_due(self) -> bool:
-        """Reports if the last report was a second ago, unless the server is gone.
-
-        Returns:
-          Whether it was due.
-
-        Raises:
-          ClusterError: the server is gone for too long.
-        """
-        if time.monotonic() - self._reported_at < _REPORT_SECONDS:
-            return False
-        try:
-            self.report()
-        except ServiceUnavailableError as error:
-            self._wait_for_server(error)
-        return True
-
-    def push(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> bool:
-        """Sends an update, and returns once the published parameters contain it.
-
-        It is sent again until the server has it, also by a server that was restarted.
-
-        Args:
-          learner_steps: updates that the parameters had which the gradients are for.
-          gradients: [P] float32.
-          metrics: [M] float32.
-
-        Returns:
-          False if a stop was requested before that.
-
-        Raises:
-          ClusterError: the server refuses the update's size, or is gone for too long.
-        """
-        self._number += 1
-        is_sent = False
-        while not self._stop.requested:
-            try:
-                if not is_sent:
-                    self._send(learner_steps, gradients, metrics)
-                    is_sent, sent_at = True, time.monotonic()
-                    time.sleep(self._pause)
-                received, published = self.report()
-                if published >= self._number:
-                    self._pause = _SLEPT * (time.monotonic() - sent_at)
-                    return True
-                is_sent = received >= self._number
-                time.sleep(_POLL_SECONDS)
-            except ServiceUnavailableError as error:
-                is_sent = False
-                self._wait_for_server(error)
-        return False
-
-    def _send(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> None:
-        size = int(gradients.shape[0])
-        futures = []
-        for offset in range(0, size, SLICE_SIZE):
-            numbers = self._worker, self.incarnation, self._number, learner_steps, size, offset
-            arguments = [tf.constant(number, tf.int64) for number in numbers]
-            values = gradients[offset : offset + SLICE_SIZE]
-            futures.append(self._client.call_async("updates_push", [*arguments, metrics, values]))
-        for future in futures:
-            needed = int(future.result())
-            if needed != size:
-                raise ClusterError(
-                    f"the parameter server's network has {needed} parameters, this worker's "
-                    f"{size}: start all roles with the same version of the program"
-                )
-
-    def _wait_for_server(self, error: Exception) -> None:
-        logging.log_every_n_seconds(
-            logging.WARNING, "waiting for the parameter server: %s", 60, error
-        )
-        self._patience.check(error)
-        self._stop.wait(_RETRY_SECONDS)

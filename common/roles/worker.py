@@ -10,7 +10,7 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import TARGET, ParameterClient
 from common.cluster.processes import StopRequest, report_ready
 from common.learning.remote_step import RemoteStep
-from common.learning.update_service import UpdateClient
+from common.learning.update_client import UpdateClient
 from common.replay.memory import Memory, Statistics
 from common.replay.schedule import Schedule
 from common.roles.in_process_actors import InProcessActors

@@ -161,7 +161,10 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
         ([f"--workdir={tmp_path}/cut"], ["cut/config.json", "not JSON"]),
         ([f"--workdir={tmp_path}/list"], ["list/config.json", "not the config"]),
-        ([f"--workdir={tmp_path}/other"], ['"ape_x"', "there are d4pg, apex_dqn, apex_dpg, reactor"]),
+        (
+            [f"--workdir={tmp_path}/other"],
+            ['"ape_x"', "there are d4pg, apex_dqn, apex_dpg, reactor"],
+        ),
         ([workdir, "--episodes=0"], ["--episodes", "at least 1", "0"]),
         ([workdir, "--episodes=few"], ["--episodes", "few"]),
         ([workdir, "--seed=-1"], ["--seed", "-1"]),

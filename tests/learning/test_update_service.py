@@ -16,7 +16,8 @@ from common.cluster.topology import free_ports
 from common.learning.applied_updates import AppliedUpdates
 from common.learning.learner import Gradients, Learner
 from common.learning.remote_step import RemoteStep
-from common.learning.update_service import UpdateClient, UpdateService
+from common.learning.update_client import UpdateClient
+from common.learning.update_service import UpdateService
 from common.networks import packing
 from common.replay.memory import Sample, Statistics
 
