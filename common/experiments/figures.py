@@ -52,8 +52,9 @@ def file_name(paper: str, figure: str, scale: str) -> str:
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
-    """Returns a figure of everything that was run at a scale: a panel a task, against time.
+    """Returns a figure of everything that was run at a scale: a panel a task.
 
+    The horizontal axis is that of the runs' limits if they are all of one kind, otherwise time.
     Runs that were made only for a figure of another quantity, such as a speed, are left out.
     """
     listed = {run.setting: run for one in paper.experiments for run in one.every_run}
@@ -61,6 +62,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     for one in paper.experiments:
         (for_returns if one.is_of_returns else for_others).update(one.at(scale).settings)
     shown = [run for run in runs if run.setting not in for_others - for_returns]
+    clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
     known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in shown]
     return Experiment(
         ALL_RUNS,
@@ -69,6 +71,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
             dataclasses.replace(model, environment=run.environment)
             for model, run in zip(known, shown)
         ),
+        x=clocks.pop() if len(clocks) == 1 else "wall_seconds",
     )
 
 
