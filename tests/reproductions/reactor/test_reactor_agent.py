@@ -194,7 +194,7 @@ def test_what_the_programs_ask_it_for():
     assert (agent.paper, agent.setting, agent.num_frames) == ("reactor", "reactor_nd", 1)
     assert (agent.sequence_length, agent.batch_size, agent.samples_per_insert) == (33, 4, 0.8)
     assert (agent.reward_clip, agent.discount, agent.actor_period) == (1.0, 0.99, 1)
-    assert (agent.publish_period, agent.jit_compile, agent.decodes) == (1, False, False)
+    assert (agent.target_period, agent.jit_compile, agent.decodes) == (1000, False, False)
     assert make_agent(reward_clip=0.0).reward_clip is None
     agent.require(SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
