@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from absl import logging
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterClient, Snapshot
-from common.cluster.processes import Patience, StopRequest
+from common.cluster.processes import StopRequest
 from common.learning.learner import Learner
 from common.learning.update_client import UpdateClient
 from common.networks import packing
@@ -59,7 +58,6 @@ class RemoteStep:
         self._metrics = metrics
         self.num_samples = batch_size
         self._stop = stop
-        self._patience = Patience("no answer from the parameter server")
         self._snapshot: Snapshot | None = None
         self._target_version = 0
         self._gradients = tf.function(self._packed_gradients, jit_compile=jit_compile)
@@ -105,13 +103,8 @@ class RemoteStep:
                 target = self._target.read(if_newer_than=self._target_version)
                 online = self._online.read(if_newer_than=self.version)
             except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "waiting for the parameter server: %s", 60, error
-                )
-                self._patience.check(error)
-                self._stop.wait(_RETRY_SECONDS)
+                self._updates.wait_for_server(error)
                 continue
-            self._patience.renew()
             if target is not None:
                 self._assign_target(target.flat)
                 self._target_version = target.status.version

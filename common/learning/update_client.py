@@ -59,7 +59,7 @@ class UpdateClient:
                 self.incarnation = int(self._client.call(JOIN_METHOD))
                 return True
             except ServiceUnavailableError as error:
-                self._wait_for_server(error)
+                self.wait_for_server(error)
         return False
 
     def report(self) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class UpdateClient:
         try:
             self.report()
         except ServiceUnavailableError as error:
-            self._wait_for_server(error)
+            self.wait_for_server(error)
         return True
 
     def push(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> bool:
@@ -132,7 +132,7 @@ class UpdateClient:
                 time.sleep(_POLL_SECONDS)
             except ServiceUnavailableError as error:
                 is_sent = False
-                self._wait_for_server(error)
+                self.wait_for_server(error)
         return False
 
     def _send(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> None:
@@ -151,7 +151,15 @@ class UpdateClient:
                     f"{size}: start all roles with the same version of the program"
                 )
 
-    def _wait_for_server(self, error: Exception) -> None:
+    def wait_for_server(self, error: ServiceUnavailableError) -> None:
+        """Waits a moment after a call that the server did not answer.
+
+        Args:
+          error: of that call.
+
+        Raises:
+          ClusterError: the server is gone for too long.
+        """
         logging.log_every_n_seconds(
             logging.WARNING, "waiting for the parameter server: %s", 60, error
         )

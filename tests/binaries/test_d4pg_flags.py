@@ -15,6 +15,7 @@ import sys
 import threading
 
 import pytest
+import without_tensorflow as no_tensorflow
 
 from common.program import available
 from common.reporting.run_directory import RunDirectory
@@ -37,10 +38,7 @@ def tf_config(role, **counts):
 @pytest.fixture
 def without_tensorflow(tmp_path):
     """Variables under which an import of TensorFlow ends the program."""
-    folder = tmp_path / "no_tensorflow"
-    folder.mkdir()
-    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
-    return {"PYTHONPATH": str(folder)}
+    return no_tensorflow.variables(tmp_path)
 
 
 def clean_environment(variables):

@@ -7,15 +7,20 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(module, workdir, flags, tmp_path):
-    """Runs a binary where an import of TensorFlow ends it."""
+def variables(tmp_path):
+    """Variables under which an import of TensorFlow ends the program."""
     folder = tmp_path / "no_tensorflow"
     folder.mkdir()
     (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+def run(module, workdir, flags, tmp_path):
+    """Runs a binary where an import of TensorFlow ends it."""
     return subprocess.run(
         [sys.executable, "-m", module, f"--workdir={workdir}", *flags],
         cwd=ROOT,
-        env={"PYTHONPATH": str(folder)},
+        env=variables(tmp_path),
         timeout=60,
         capture_output=True,
         text=True,
