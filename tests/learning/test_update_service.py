@@ -179,6 +179,7 @@ def test_staleness_and_workers(server):
 
 
 def test_what_is_not_finite_is_refused_counted_and_named(server, caplog):
+    caplog.set_level("WARNING", logger="absl")  # other tests of this process may have raised it
     client = server.client(worker=4)
     thread, result = push(client, np.nan)
     steps_until(server, lambda: not thread.is_alive())
