@@ -100,6 +100,70 @@ class Timesteps(NamedTuple):
     item_step: np.ndarray
 
 
+class StoredState(NamedTuple):
+    """The columns of a state in an episode: [T + 1, ...] in an episode, [B, ...] in a batch.
+
+    Attributes:
+      observation: nest of [...].
+      action: [A] (or []), taken at the observation; without meaning at the last state.
+      extras: named arrays, the policy's extras at the observation.
+    """
+
+    observation: Nest
+    action: tf.Tensor | np.ndarray
+    extras: dict[str, Any]
+
+
+class Episode(NamedTuple):
+    """A finished episode of T steps, as an adder gives it.
+
+    Attributes:
+      environment_index: the row of the batch that it came from.
+      states: columns of [T + 1, ...].
+      rewards: float32 [T]; `rewards[t]` came after step t.
+      values: float32 [T + 1], the policy's values of the states; zeros if it computes none.
+      terminated: whether the last state is a true end, rather than where the time was up.
+    """
+
+    environment_index: int
+    states: StoredState
+    rewards: np.ndarray
+    values: np.ndarray
+    terminated: bool
+
+
+class Episodes(NamedTuple):
+    """The progress of a timestep in a batch of environments.
+
+    Attributes:
+      num_steps: actions executed after this timestep, in running episodes, too.
+      episodes: those that ended with this timestep.
+    """
+
+    num_steps: int
+    episodes: tuple[Episode, ...]
+
+
+class EpisodeBatch(NamedTuple):
+    """B steps of stored episodes.
+
+    Attributes:
+      states: columns of [B, ...] at the steps.
+      next_states: columns of [B, ...] at the states after the steps.
+      rewards: float32 [B], scaled, of the steps.
+      discounts: float32 [B], gamma, or 0 where the next state is a true end.
+      bootstraps: bool [B], whether the next state is the last of its episode and no true end.
+      q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
+    """
+
+    states: StoredState
+    next_states: StoredState
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+
+
 class Items(NamedTuple):
     """Steps to be added to a replay, and the items that view them.
 

@@ -1,0 +1,226 @@
+"""Hyperparameters of ReF-ER's three agents.
+
+"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"The authors' program" is smarties at the beginning of 2019, the time of the experiments.
+"""
+
+import dataclasses
+
+from common.config import Config, field
+
+
+@dataclasses.dataclass
+class ReferConfig(Config):
+    """V-RACER, NAF or DDPG with a kind of experience replay (sections 3 to 5, appendix A)."""
+
+    agent: str = field(
+        "vracer",
+        "vracer (section 4), naf or ddpg (section 2).",
+        choices=("vracer", "naf", "ddpg"),
+        suffix="{}",
+    )
+    sampling: str = field(
+        "uniform",
+        "uniform, or rank: rank-based prioritised replay (section 5.1).",
+        choices=("uniform", "rank"),
+        suffix="{}",
+    )
+    clipping: bool = field(
+        True, "Rule 1: steps far from the policy have no gradient (section 3).", suffix="clipping"
+    )
+    penalty: bool = field(
+        True,
+        "Rule 2: the gradient is beta times the agent's own, and 1 - beta times that of D_KL; "
+        "without it beta is 1 (section 3).",
+        suffix="penalty",
+    )
+    penalty_c: float = field(
+        4.0, "C of c_max = 1 + C / (1 + A t) (eq 13, section 3).", above=0, suffix="C{:g}"
+    )
+    penalty_d: float = field(
+        0.1,
+        "D, the part of the memory that may be far from the policy (eq 12, section 3).",
+        above=0,
+        below=1,
+        suffix="D{:g}",
+    )
+    annealing: float = field(
+        5e-7,
+        "A, of c_max and of all learning rates, per update (eq 13, section 3). DDPG with plain or "
+        "prioritised replay has none (section 5.1).",
+        minimum=0,
+        suffix="A{:g}",
+    )
+    initial_beta: float = field(
+        0.2,
+        "beta before the first update. Not in the paper; that of the authors' first release. After "
+        "some 30,000 updates it is forgotten.",
+        minimum=0,
+        maximum=1,
+        suffix="beta{:g}",
+    )
+    divergence: str = field(
+        "behavior_to_policy",
+        "behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior, "
+        "D_KL(pi || mu), as in the authors' program. They differ for V-RACER only.",
+        choices=("behavior_to_policy", "policy_to_behavior"),
+        suffix="{}",
+    )
+    max_importance_weight: float = field(
+        1000.0,
+        "Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as "
+        "e^7, for all.",
+        above=1,
+        suffix="rho{:g}",
+    )
+    steps_per_update: float = field(
+        1.0,
+        "F, environment steps per update (appendix A), of all actors together.",
+        above=0,
+        suffix="F{:g}",
+    )
+    batch_size: int = field(
+        256,
+        "B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG (appendix A).",
+        minimum=1,
+        suffix="batch{}",
+    )
+    discount: float = field(
+        0.995, "gamma, per step (appendix A).", minimum=0, maximum=1, suffix="discount{:g}"
+    )
+    learning_rate: float = field(
+        1e-4, "Step size of Adam; of DDPG's critic (appendix A).", above=0, suffix="lr{:g}"
+    )
+    policy_learning_rate: float = field(
+        1e-5, "Step size of Adam for DDPG's policy (appendix A).", above=0, suffix="policy_lr{:g}"
+    )
+    adam_beta1: float = field(
+        0.9,
+        "Adam's momentum. Not in the paper; Adam's default.",
+        minimum=0,
+        below=1,
+        suffix="momentum{:g}",
+    )
+    adam_beta2: float = field(
+        0.999,
+        "Adam's decay of squares. Not in the paper; Adam's default.",
+        minimum=0,
+        below=1,
+        suffix="decay{:g}",
+    )
+    adam_epsilon: float = field(
+        1e-7,
+        "Adam's epsilon. Not in the paper; the authors' program has single precision's, 1.2e-7.",
+        above=0,
+        suffix="adam{:g}",
+    )
+    hidden_size: int = field(
+        128, "Units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
+    )
+    initial_variance: float = field(
+        0.2,
+        "Diagonal of Sigma at the start, of V-RACER (appendix A).",
+        above=0,
+        suffix="variance{:g}",
+    )
+    sigma: float = field(
+        0.2,
+        "Standard deviation of the policies of NAF and DDPG (section 2, appendix A).",
+        above=0,
+        suffix="sigma{:g}",
+    )
+    noise_bound: float = field(
+        3.0,
+        "Standard deviations at which Gaussian noise is truncated (appendix A).",
+        above=0,
+        suffix="bound{:g}",
+    )
+    noise: str = field(
+        "gaussian",
+        "Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, with which DDPG and, in "
+        "the authors' program, NAF explore if replay is plain or prioritised.",
+        choices=("gaussian", "ou"),
+        suffix="{}_noise",
+    )
+    ou_theta: float = field(
+        0.15,
+        "theta of Ornstein-Uhlenbeck noise (appendix A).",
+        above=0,
+        maximum=1,
+        suffix="theta{:g}",
+    )
+    ou_sigma: float = field(
+        0.2, "sigma of Ornstein-Uhlenbeck noise (appendix A).", minimum=0, suffix="ou{:g}"
+    )
+    target_rate: float = field(
+        0.01,
+        "Step size towards the online networks of the targets of NAF and DDPG (appendix A).",
+        above=0,
+        maximum=1,
+        suffix="target{:g}",
+    )
+    critic_decay: float = field(
+        1e-4,
+        "Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the "
+        "gradient has this times the weight.",
+        minimum=0,
+        suffix="l2_{:g}",
+    )
+    priority_exponent: float = field(
+        0.5,
+        "alpha of a rank's priority, rank^-alpha. Not in the paper; the authors' program.",
+        minimum=0,
+        suffix="alpha{:g}",
+    )
+    rank_period: int = field(
+        10,
+        "Updates between rankings of all errors. Not in the paper; the authors' program.",
+        minimum=1,
+    )
+    importance_exponent: float = field(
+        0.5,
+        "Exponent of the importance weights of prioritised replay at the start; with annealing it "
+        "rises to 1, by A / 2 an update. Not in the paper; the authors' program.",
+        minimum=0,
+        maximum=1,
+        suffix="weights{:g}",
+    )
+    replay_capacity: int = field(
+        2**18, "N, steps in the memory (section 3).", minimum=2, maximum=2**30, suffix="replay{}"
+    )
+    min_replay_size: int = field(
+        2**18,
+        "N_start, steps before the first update, which also give the scale of observations "
+        "(appendix B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF.",
+        minimum=1,
+        suffix="start{}",
+    )
+    removal: str = field(
+        "oldest",
+        "Which episode a full memory removes: oldest (algorithm 1); far_policy, the one with the "
+        "largest part of steps far from the policy, as the authors' program does for DDPG and NAF "
+        "with ReF-ER; or divergence, the one of the largest mean D_KL.",
+        choices=("oldest", "far_policy", "divergence"),
+        suffix="remove_{}",
+    )
+    reward_scale_period: int = field(
+        1000, "Updates between estimates of sigma_r (appendix B).", minimum=1
+    )
+    updates_per_call: int = field(
+        1,
+        "Updates whose steps are drawn at once. With more than 1, actions, beta and Q_ret are as "
+        "old as the call, and a call costs less. Not in the paper, which has 1.",
+        minimum=1,
+        suffix="calls{}",
+    )
+
+    @property
+    def samples_per_insert(self) -> float:
+        """Steps drawn per environment step."""
+        return self.batch_size / self.steps_per_update
+
+    def validate(self) -> None:
+        """Adds the conditions on the sizes of batch and memory."""
+        super().validate()
+        self.require_at_most("min_replay_size", "batch_size")
+        self.require_at_most("replay_capacity", "min_replay_size")
