@@ -16,12 +16,14 @@ from common.environments.environment_errors import UnknownEnvironmentError
 #   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.
 #   make(name, seed, evaluation, frames) -> dm_env.Environment
 # and may define
+#   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
+    "gym": "common.environments.gym_suite",
     "minatar": "common.environments.minatar_suite",
     "python": "common.environments.python_suite",
 }
@@ -84,7 +86,8 @@ def _find(name: str) -> tuple[ModuleType, str]:
         raise _unknown(name, near, sorted(first_of_each.values()))
     module = _module(suite)
     known = module.names()
-    if known and rest not in known:
+    is_known = getattr(module, "is_known", lambda name: not known or name in known)
+    if not is_known(rest):
         # Without the suite, which would make all of its names look near.
         near = [f"{suite}:{one}" for one in _near(rest, known)]
         why = getattr(module, "why_unknown", lambda _: None)(rest)

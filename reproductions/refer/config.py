@@ -137,8 +137,8 @@ class ReferConfig(Config):
     )
     noise: str = field(
         "gaussian",
-        "Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, with which DDPG and, in "
-        "the authors' program, NAF explore if replay is plain or prioritised.",
+        "Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, of DDPG with plain or "
+        "prioritised replay (appendix A); the authors' program has it for NAF, too.",
         choices=("gaussian", "ou"),
         suffix="{}_noise",
     )

@@ -22,26 +22,17 @@ _REPLAYS: Mapping[str, Mapping[str, object]] = {
 }
 """Section 5: plain replay, rank-based prioritised replay, both rules, each rule alone."""
 
-_WITHOUT_RULES: Mapping[str, Mapping[str, object]] = {
-    "vracer": {},
-    "ddpg": {"noise": "ou", "annealing": 0.0},
-    "naf": {"noise": "ou"},
-}
-"""The agents' exploration and learning rates with plain and prioritised replay (section 5.1).
+_DDPG_NO_RULES: Mapping[str, object] = {"noise": "ou", "annealing": 0.0}
+"""DDPG explores otherwise and keeps its learning rates where no rule applies (section 5.1)."""
 
-NAF's noise is not in the paper; the authors' program.
-"""
+
+def _setting(agent: str, replay: str) -> Mapping[str, object]:
+    exploration = _DDPG_NO_RULES if agent == "ddpg" and replay in ("er", "per") else {}
+    return {**_AGENTS[agent], **_REPLAYS[replay], **exploration}
+
 
 SETTINGS = Settings(
     ReferConfig,
-    {
-        f"{agent}_{replay}": {
-            **of_agent,
-            **of_replay,
-            **(_WITHOUT_RULES[agent] if replay in ("er", "per") else {}),
-        }
-        for agent, of_agent in _AGENTS.items()
-        for replay, of_replay in _REPLAYS.items()
-    },
+    {f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS},
     default="vracer_refer",
 )

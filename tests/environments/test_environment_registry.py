@@ -26,6 +26,7 @@ from common import environments
         ("minatar:brekout", "minatar:breakout"),
         ("minatar:SpaceInvaders-v1", "minatar:space_invaders"),
         ("minatr:freeway", "minatar:freeway"),
+        ("gym:HalfCheetah", "gym:HalfCheetah-v4"),
     ],
 )
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
@@ -40,8 +41,11 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
 @pytest.mark.parametrize(
     "name, example",
     [
-        ("", '"atari:adventure", "control:acrobot:swingup", "minatar:asterix", or '),
-        ("xyzzy", '"atari:adventure", "control:acrobot:swingup", "minatar:asterix", or'),
+        ("", '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or '),
+        (
+            "xyzzy",
+            '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or',
+        ),
         ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
         ("control:123", '"control:acrobot:swingup", or'),
         ("atari:123", '"atari:alien", or'),

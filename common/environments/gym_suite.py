@@ -1,0 +1,155 @@
+"""Gymnasium's environments with flat observations and continuous actions; names are their ids.
+
+`names` lists the tasks of MuJoCo, and every other registered id may be given, too. An episode that
+reaches the id's limit of steps ends with LAST and discount 1, unless it also ended by itself.
+
+Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a newer MuJoCo; v5 has
+others.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import warnings
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments import rendering
+from common.environments.canonical import CanonicalEnvironment
+from common.environments.environment_errors import UnusableEnvironmentError
+
+rendering.disable()  # MuJoCo loads its renderer at import
+
+import gymnasium  # noqa: E402
+import mujoco  # noqa: E402
+
+_MUJOCO = "gymnasium.envs.mujoco."
+_ARGUMENTS = {"Ant-v4": {"use_contact_forces": True}}
+"""Arguments that give v2's observations: Ant has 111 numbers with its contact forces, else 27."""
+
+
+def names() -> list[str]:
+    """Returns the sorted ids of the MuJoCo tasks, such as "HalfCheetah-v4"."""
+    return sorted(
+        name
+        for name, spec in gymnasium.registry.items()
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith(_MUJOCO)
+    )
+
+
+def is_known(name: str) -> bool:
+    """Returns whether Gymnasium has an environment of this id."""
+    return name in gymnasium.registry
+
+
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> CanonicalEnvironment:
+    """Makes the environment with the id `name`; `seed` is in [0, 2**32).
+
+    Raises:
+      UnusableEnvironmentError: it cannot be made, or its observations are not flat and float, or
+        its actions not continuous and bounded.
+    """
+    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
+    try:
+        with _quiet():
+            environment = gymnasium.make(name, disable_env_checker=True, **_ARGUMENTS.get(name, {}))
+        adapted = GymEnvironment(environment, seed)
+        return CanonicalEnvironment(adapted, adapted.render)
+    except (gymnasium.error.Error, ImportError, UnusableEnvironmentError) as error:
+        reason = " ".join(str(error).split())
+        raise UnusableEnvironmentError(f'environment "gym:{name}": {reason}') from None
+
+
+class GymEnvironment(dm_env.Environment):
+    """A Gymnasium environment as one of dm_env, with actions that nothing clips or checks."""
+
+    def __init__(self, environment: gymnasium.Env, seed: int):
+        """Wraps `environment`; `seed` is that of its first episode, later ones go on from it.
+
+        Raises:
+          UnusableEnvironmentError: its observations or actions are not arrays.
+        """
+        for space, what in (
+            (environment.observation_space, "observations"),
+            (environment.action_space, "actions"),
+        ):
+            if not isinstance(space, gymnasium.spaces.Box):
+                raise UnusableEnvironmentError(f"its {what} must be one array (Box), not {space}")
+        self._environment = environment
+        self._seed: int | None = seed
+        self._is_running = False
+        self._renderer: mujoco.Renderer | None = None
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        observation, _ = self._environment.reset(seed=self._seed)
+        self._seed = None
+        self._is_running = True
+        return dm_env.restart(observation)
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        if not self._is_running:
+            return self.reset()
+        observation, reward, terminated, truncated, _ = self._environment.step(action)
+        self._is_running = not (terminated or truncated)
+        if terminated:
+            return dm_env.termination(float(reward), observation)
+        if truncated:
+            return dm_env.truncation(float(reward), observation)
+        return dm_env.transition(float(reward), observation)
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the observation."""
+        space = self._environment.observation_space
+        return specs.Array(space.shape, space.dtype, name="observation")
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of the action."""
+        space = self._environment.action_space
+        return specs.BoundedArray(space.shape, space.dtype, space.low, space.high, name="action")
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds; a 30th where the environment does not say it."""
+        return 1 / self._environment.metadata.get("render_fps", 30)
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns a picture of the environment's state, uint8 [height, width, 3].
+
+        Raises:
+          UnusableEnvironmentError: it is no task of MuJoCo, or the renderer fails.
+        """
+        simulation = self._environment.unwrapped
+        if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
+            raise UnusableEnvironmentError("only Gymnasium's tasks of MuJoCo can be drawn")
+        try:
+            if self._renderer is None:
+                self._renderer = mujoco.Renderer(simulation.model, height, width)
+            # A task's first camera follows the body; the pendulums have only the free one.
+            camera = 0 if simulation.model.ncam else -1
+            self._renderer.update_scene(simulation.data, camera)
+            return self._renderer.render()
+        except Exception as error:
+            raise rendering.unusable(error) from error
+
+    def close(self) -> None:
+        """Frees the environment and its renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+        self._environment.close()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps warnings about old versions from the console and from a file MUJOCO_LOG.TXT."""
+    handler = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        mujoco.set_mju_user_warning(handler)

@@ -1,0 +1,143 @@
+"""Tests of common.environments.gym_suite, beside Gymnasium's own environments."""
+
+import pathlib
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments import UnknownEnvironmentError, UnusableEnvironmentError, gym_suite
+from common.environments.gym_suite import GymEnvironment
+
+SIZES = {
+    "Ant-v4": (111, 8, 1.0),
+    "HalfCheetah-v4": (17, 6, 1.0),
+    "Hopper-v4": (11, 3, 1.0),
+    "Humanoid-v4": (376, 17, 0.4),
+    "HumanoidStandup-v4": (376, 17, 0.4),
+    "InvertedDoublePendulum-v4": (11, 1, 1.0),
+    "InvertedPendulum-v4": (4, 1, 3.0),
+    "Reacher-v4": (11, 2, 1.0),
+    "Swimmer-v4": (8, 2, 1.0),
+    "Walker2d-v4": (17, 6, 1.0),
+}
+"""Numbers of an observation and an action, and the bound of an action (refer.md, section 4)."""
+
+
+class Scripted(gymnasium.Env):
+    """An environment with the ends of a script: pairs (terminated, truncated)."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+
+    def __init__(self, ends):
+        self.ends, self.actions, self.seeds = list(ends), [], []
+
+    def reset(self, *, seed=None, options=None):
+        self.seeds.append(seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.actions.append(action)
+        return np.ones(1, np.float32), 1.5, *self.ends.pop(0), {}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_of_the_paper(name):
+    environment = environments.make(f"gym:{name}", 0)
+    observation_size, action_size, bound = SIZES[name]
+    assert environment.observation_spec().shape == (observation_size,)
+    assert environment.action_spec().shape == (action_size,)
+    np.testing.assert_allclose(environment._scale, bound, rtol=1e-6)
+    environment.close()
+
+
+def test_steps_are_those_of_gymnasium_with_actions_outside_their_bounds(capfd):
+    ours = environments.make("gym:HalfCheetah-v4", 7)
+    assert capfd.readouterr().err == ""  # no warnings about its version
+    assert not pathlib.Path("MUJOCO_LOG.TXT").exists()
+    with gym_suite._quiet():
+        theirs = gymnasium.make("HalfCheetah-v4")
+    observation, _ = theirs.reset(seed=7)
+    timestep = ours.reset()
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        np.testing.assert_array_equal(timestep.observation, observation.astype(np.float32))
+        action = random.normal(0, 2, 6).astype(np.float32)
+        timestep = ours.step(action)
+        observation, reward, *_ = theirs.step(action)
+        assert timestep.reward == reward  # with the cost of the actions as they are
+    ours.close()
+
+
+def test_the_action_reaches_the_environment_unclipped():
+    environment = environments.make("gym:InvertedPendulum-v4", 0)
+    environment.reset()
+    inner = environment._environment._environment.unwrapped
+    environment.step(np.array([1.5], np.float32))
+    np.testing.assert_allclose(inner.data.ctrl, 4.5)
+
+
+def test_time_limit():
+    environment = environments.make("gym:Reacher-v4", 0)
+    environment.reset()
+    steps = [environment.step(np.zeros(2, np.float32)) for _ in range(51)]
+    assert [step.step_type for step in steps[-2:]] == [dm_env.StepType.LAST, dm_env.StepType.FIRST]
+    assert steps[-2].discount == 1 and not any(step.last() for step in steps[:-2])
+
+
+@pytest.mark.parametrize(
+    "terminated, truncated, discount", [(True, False, 0), (False, True, 1), (True, True, 0)]
+)
+def test_ends(terminated, truncated, discount):
+    gym = Scripted([(False, False), (terminated, truncated), (False, False)])
+    environment = GymEnvironment(gym, seed=5)
+    assert environment.step(np.zeros(1, np.float32)).first()  # no episode yet
+    assert environment.step(np.zeros(1, np.float32)).mid()
+    last = environment.step(np.zeros(1, np.float32))
+    assert last.last() and (last.discount, last.reward) == (discount, 1.5)
+    assert environment.step(np.zeros(1, np.float32)).first()
+    assert gym.seeds == [5, None] and len(gym.actions) == 2
+
+
+def test_seeds_decide_the_episodes():
+    def observations(seed):
+        environment = environments.make("gym:Hopper-v4", seed)
+        timesteps = [environment.reset()]
+        timesteps += [environment.step(np.ones(3, np.float32)) for _ in range(100)]
+        return np.stack([timestep.observation for timestep in timesteps])
+
+    np.testing.assert_array_equal(observations(1), observations(1))
+    assert (observations(1) != observations(2)).any()
+
+
+def test_every_registered_id_with_arrays_may_be_given():
+    environment = environments.make("gym:Pendulum-v1", 0)
+    assert environment.reset().observation.shape == (3,)
+    assert (
+        "gym:Walker2d-v4" in environments.names() and "gym:Pendulum-v1" not in environments.names()
+    )
+    with pytest.raises(UnusableEnvironmentError, match="only Gymnasium's tasks of MuJoCo"):
+        environment.render(10, 10)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("CartPole-v1", r'environment "gym:CartPole-v1": its actions must be one array \(Box\)'),
+        ("FrozenLake-v1", "its observations must be one array"),
+        ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* gymnasium-robotics'),
+    ],
+)
+def test_unusable(name, message):
+    with pytest.raises(UnusableEnvironmentError, match=message) as caught:
+        environments.make(f"gym:{name}", 0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gym:HalfCheeta-v4", "gym:half_cheetah", "HalfCheetah-v4"])
+def test_an_unknown_id_names_near_ones(name):
+    with pytest.raises(UnknownEnvironmentError, match='did you mean .*"gym:HalfCheetah-v4"'):
+        environments.make(name, 0)
