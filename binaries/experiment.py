@@ -112,8 +112,9 @@ def _show(plan: Plan, say: Callable[[str], None]) -> None:
     """Says what will be done."""
     experiment, scale = plan.experiment, plan.scale
     say(f"{experiment.name} of {plan.paper.title}: {experiment.title}")
-    if experiment.note:
-        say(f"  note: {experiment.note}")
+    for note in (experiment.note, plan.missing):
+        if note:
+            say(f"  note: {note}")
     say(f"scale {scale.name}: {scale.title}")
     for change in dict.fromkeys(change for run in plan.runs for change in run.changes):
         everywhere = all(change in run.changes for run in plan.runs)

@@ -15,7 +15,7 @@ from common.learning.learner import Learner
 from common.learning.replay_learner import Loop, ReplayLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay.distributions import Distribution
-from common.replay.memory import HARD_CAPACITY, Memory
+from common.replay.memory import HARD_CAPACITY, Memory, Sample
 from common.replay.schedule import Schedule
 from common.types import Items, Nest
 
@@ -41,10 +41,11 @@ class ReplayAgent(Agent):
       target_period: learner steps between a parameter server's snapshots of the target networks.
       send_batch: transitions that an actor process sends at a time.
       sequence_length: T, timesteps of an item that is a sequence; 0 if an item is one step.
+      acts_beside_updates: whether a process that acts and learns does both at once.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
       replay_capacity: steps in the replay.
-      min_replay_size: items in the replay before the first update.
+      min_replay_size: items inserted before the first update.
       samples_per_insert: ratio to which schedules hold actors and learner; None for no limit.
     """
 
@@ -58,6 +59,7 @@ class ReplayAgent(Agent):
     target_period: int = 1
     send_batch: int = 1
     sequence_length: int = 0
+    acts_beside_updates: bool = False
 
     def __init__(self, config: Any, setting: str):
         """Copies the fields that configurations of agents with a replay have in common.
@@ -130,9 +132,12 @@ class ReplayAgent(Agent):
         adder = self.make_adder(environments.num_environments)
         return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
 
-    @abc.abstractmethod
+    def insert(self, memory: Any, actor: Any, actors: range, added: Nest, incarnation: int) -> None:
+        """Inserts what the adder gave into a memory in this process; arguments as for `items`."""
+        memory.insert(*self.items(actor, actors, 0, added, incarnation))
+
     def items(self, actor: Any, actors: range, shard: int, added: Any, incarnation: int) -> Items:
-        """Returns the replay items of what the adder gave.
+        """Returns the replay items of what the adder gave, as a replay elsewhere gets them.
 
         Args:
           actor: the policy that acted, from `make_actor`.
@@ -141,6 +146,7 @@ class ReplayAgent(Agent):
           added: what the adder of `make_adder` gave.
           incarnation: number that the shard assigned to this start of the actors.
         """
+        raise NotImplementedError(f"{type(self).__name__} keeps its replay where it acts")
 
     @abc.abstractmethod
     def count_steps(self, added: Nest) -> int:
@@ -182,9 +188,33 @@ class ReplayAgent(Agent):
         tolerance = max(float(calls * call), 2.0 * sent)
         return Schedule(self.min_replay_size, self.samples_per_insert, tolerance)
 
-    def write_back(self, memory: Any, item_keys: Any, outputs: Nest) -> None:
+    def draw(
+        self, learner: Learner, spec: EnvironmentSpec, memory: Any, num_samples: int, seed: int
+    ) -> Sample:
+        """Draws the samples of a call, one batch behind the other, and decodes them.
+
+        Args:
+          learner: that learns from them.
+          spec: of the environment.
+          memory: to draw from.
+          num_samples: items to draw.
+          seed: of the draw.
+
+        Raises:
+          tf.errors.InvalidArgumentError: an item cannot be decoded.
+        """
+        del learner  # items are drawn alike at every step
+        sample = memory.sample(num_samples, seed=seed, max_length=self.sequence_length)
+        return sample._replace(steps=self.decode(sample.steps, spec))
+
+    def write_back(self, learner: Learner, memory: Any, item_keys: Any, outputs: Nest) -> None:
         """Writes the outputs of updates to the memory: new priorities."""
+        del learner
         memory.update_priorities(item_keys, outputs)
+
+    def update_loop(self, learner: Learner) -> Loop:
+        """Builds the updates of a call that this process makes."""
+        return UpdateLoop(learner.update, self.updates_per_call, self.batch_size, self.jit_compile)
 
     def replay_learner(
         self,
@@ -200,20 +230,16 @@ class ReplayAgent(Agent):
 
         Without `loop` the updates are made here.
         """
-        loop = loop or UpdateLoop(
-            learner.update, self.updates_per_call, self.batch_size, self.jit_compile
-        )
         return ReplayLearner(
             memory,
-            loop,
+            loop or self.update_loop(learner),
             learner.steps,
             schedule,
             prefetch,
             seed,
-            functools.partial(self.decode, spec=spec),
-            self.write_back,
+            functools.partial(self.draw, learner, spec),
+            functools.partial(self.write_back, learner),
             self.removal_period,
-            self.sequence_length,
         )
 
     @property

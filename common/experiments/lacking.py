@@ -7,7 +7,7 @@ import statistics
 
 from common.experiments.captions import capital
 from common.experiments.claims import Evidence
-from common.experiments.paper import Experiment, Paper
+from common.experiments.paper import Experiment, Paper, not_implemented
 from common.experiments.plan import DEFAULT_SEEDS
 from common.experiments.scales import SMOKE
 from common.reporting.budget import Budget
@@ -64,6 +64,13 @@ def lacking(
         }
         wanted = {(setting, task) for setting in settings for task in tasks}
         if wanted and wanted <= there | set(others):
+            programs = {
+                (run.setting, run.environment): run.program
+                for one in paper.experiments
+                for run in one.at(scale).runs
+            }
+            if missing := not_implemented(programs[one] for one in sorted(wanted)):
+                return f"{capital(missing)}."
             found.append((scale, wanted, there, others))
     if not found:
         return "No scale that is listed has all of its settings and tasks."

@@ -6,7 +6,7 @@ The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import functools
@@ -360,11 +360,16 @@ class Paper:
         return self.looks[setting].label if setting in self.looks else setting
 
     def obstacle(self, experiment: Experiment) -> str:
-        """Returns why `experiment` cannot be run, or ""."""
-        used = tuple(dict.fromkeys(run.program for run in experiment.runs)) or self.programs
-        missing = [program.title for program in used if not program.exists]
-        words = [f"not yet implemented: {', '.join(missing)}"] if missing else []
-        return "; ".join(words + [experiment.unavailable] * bool(experiment.unavailable))
+        """Returns why no run of `experiment` can be made, or ""."""
+        used = [run.program for run in experiment.runs] or self.programs
+        missing = "" if any(program.exists for program in used) else not_implemented(used)
+        return "; ".join(one for one in (missing, experiment.unavailable) if one)
+
+
+def not_implemented(programs: Iterable[Program]) -> str:
+    """Returns which of these programs are not there yet, or ""."""
+    missing = dict.fromkeys(program.title for program in programs if not program.exists)
+    return f"not yet implemented: {', '.join(missing)}" if missing else ""
 
 
 def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:

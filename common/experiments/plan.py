@@ -9,7 +9,15 @@ import sys
 
 from common.experiments import status
 from common.experiments.compact import CompactFolder
-from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_folder, run_path
+from common.experiments.paper import (
+    Experiment,
+    Paper,
+    Run,
+    UnknownError,
+    not_implemented,
+    run_folder,
+    run_path,
+)
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
@@ -125,6 +133,7 @@ class Plan:
       scale: with the budget that it has for the experiment.
       runs: in order.
       speeds: by which minutes are estimated.
+      missing: the programs whose runs are left out since they are not implemented yet, or "".
     """
 
     paper: Paper
@@ -132,6 +141,7 @@ class Plan:
     scale: Scale
     runs: tuple[PlannedRun, ...]
     speeds: Speeds
+    missing: str = ""
 
     def of(self, *states: State) -> tuple[PlannedRun, ...]:
         """Returns the runs that are in one of these states."""
@@ -175,7 +185,8 @@ def make_plan(
         `DEFAULT_SEEDS`.
 
     Raises:
-      UnknownError: the experiment has no such task or setting; the message lists all.
+      UnknownError: the experiment has no such task or setting, and the message lists all; or none
+        of the runs is implemented yet.
     """
     substitute = experiment.substitute(scale.name)
     if substitute.budget is not None:
@@ -188,13 +199,17 @@ def make_plan(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
     )
+    missing = not_implemented(run.program for run in runs)
+    runs = [run for run in runs if run.program.exists]
+    if missing and not runs:
+        raise UnknownError(f"{missing} ({experiment.name} of {paper.title})")
     speeds = Speeds([root / paper.name / scale.name for root in roots])
     planned = (
         _plan_run(paper, experiment, scale, roots, speeds, run, seed)
         for seed in seeds
         for run in runs
     )
-    return Plan(paper, experiment, scale, tuple(planned), speeds)
+    return Plan(paper, experiment, scale, tuple(planned), speeds, missing)
 
 
 def _plan_run(

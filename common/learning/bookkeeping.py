@@ -21,8 +21,6 @@ from common.reporting.disk import disk_full
 from common.reporting.run_directory import RunDirectory
 from common.types import Metrics
 
-_POLL_SECONDS = 1.0
-"""Time between requests to the replay for the numbers of accepted items."""
 _QUIET_SECONDS = 2.0
 """Time without a transition after which the actors have ended: they check for it every second."""
 _SETTLE_SECONDS = 10.0
@@ -39,6 +37,7 @@ class BookkeepingOptions:
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
+      poll_seconds: time between requests to the replay for the numbers of accepted items.
     """
 
     metrics: Sequence[str]
@@ -46,6 +45,7 @@ class BookkeepingOptions:
     num_copies: int
     publish_period: int
     checkpoint_seconds: float
+    poll_seconds: float = 1.0
 
 
 class Bookkeeping:
@@ -160,7 +160,7 @@ class Bookkeeping:
         if metrics is not None:
             self._log.add(metrics)
         row_is_due = self._log.is_due()
-        if row_is_due or time.monotonic() - self._polled_at >= _POLL_SECONDS:
+        if row_is_due or time.monotonic() - self._polled_at >= self._options.poll_seconds:
             self._poll()
         if row_is_due:
             self._write_row(self.counters.wall_seconds, statistics)

@@ -18,6 +18,8 @@ _STRUCTURES = 66
 """Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
 _TREE_STRUCTURES = 121
 """The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
+_EPISODE_STRUCTURES = 64
+"""The same in a memory of episodes: six numbers 24, slot 8, ranking up to 32."""
 _LSTM_STATES = 2 * 2 * 128 * 4
 """Bytes of the states of Reactor's two LSTMs: two vectors of 128 each, float32."""
 _STRING = 32
@@ -68,6 +70,15 @@ def sequence_bytes_per_step(
     state = _LSTM_STATES if config.stored_state else 0
     # The action, the reward, the discount and the step type, and the behaviour policy.
     return round(image + 3 * 4 + 1 + 4 * spec.action_size + state + _TREE_STRUCTURES)
+
+
+def episode_bytes_per_step(
+    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per step of episodes with flat observations and Gaussian policies."""
+    del config, environment
+    # The observation, the action, and the mean and the variance of its policy.
+    return 4 * (spec.observation_size + 3 * spec.action_size) + _EPISODE_STRUCTURES
 
 
 def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:

@@ -19,7 +19,7 @@ class Schedule:
     that appears to be ahead waits until it is made up.
 
     Attributes:
-      min_size: items in the memory before the first sample.
+      min_size: items inserted before the first sample.
       samples_per_insert: ratio to keep; None lets both sides run free (Ape-X, section 3).
       tolerance: samples by which either side may run ahead; at least those of one call.
     """
@@ -34,7 +34,7 @@ class Schedule:
 
     def may_sample(self, statistics: memory.Statistics, num_samples: int) -> bool:
         """Returns whether the learner may draw `num_samples` items now."""
-        if statistics.items < self.min_size:
+        if statistics.inserted < self.min_size:
             return False
         if self.samples_per_insert is None:
             return True
@@ -42,6 +42,6 @@ class Schedule:
 
     def may_insert(self, statistics: memory.Statistics) -> bool:
         """Returns whether an actor may go on acting and inserting now."""
-        if self.samples_per_insert is None or statistics.items < self.min_size:
+        if self.samples_per_insert is None or statistics.inserted < self.min_size:
             return True
         return self._credit(statistics) <= self.tolerance

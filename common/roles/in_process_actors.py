@@ -35,7 +35,7 @@ class InProcessActors:
     """Actors that step together as one batch whenever their caller says so.
 
     Attributes:
-      num_added: items added for complete actor steps, `num_copies` for each.
+      num_added: items added for the actor steps counted so far, `num_copies` for each.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class InProcessActors:
         self._incarnation = incarnation
         self.num_added = 0
         self._timesteps = 0
-        self._version, self._loaded_at = 0, -1
+        self._version, self._loaded_at, self._learner_steps = 0, -1, 0
         log = episodes.EpisodeLog(
             context.directory,
             self._actors,
@@ -78,25 +78,24 @@ class InProcessActors:
                 "wall_seconds": round(source.wall_seconds, 2),
                 "incarnation": incarnation,
                 "parameter_version": self._version,
-                "parameter_age_steps": source.steps - self._loaded_at,
+                "parameter_age_steps": self._learner_steps - self._loaded_at,
             },
         )
         self._loop = agent.acting_loop(self._actor, environments, self._add, log.write)
 
+    def pull(self) -> None:
+        """Loads newer parameters if they are due."""
+        self._learner_steps = self._source.steps
+        is_due = self._timesteps % self._agent.actor_period == 0
+        if is_due and self._learner_steps != self._loaded_at:
+            self._actor.load(self._source.parameters().numpy())
+            self._version, self._loaded_at = self._source.version, self._learner_steps
+
     def step(self) -> None:
         """Advances every environment by one timestep."""
-        if self._timesteps % self._agent.actor_period == 0:
-            self._load_newer()
         self._loop.step()
         self._timesteps += 1
 
-    def _load_newer(self) -> None:
-        steps = self._source.steps
-        if steps != self._loaded_at:
-            self._actor.load(self._source.parameters().numpy())
-            self._version, self._loaded_at = self._source.version, steps
-
     def _add(self, added: Nest) -> None:
-        items = self._agent.items(self._actor, self._actors, 0, added, self._incarnation)
-        self._memory.insert(*items)
+        self._agent.insert(self._memory, self._actor, self._actors, added, self._incarnation)
         self.num_added += self._agent.num_copies * self._agent.count_steps(added)

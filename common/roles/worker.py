@@ -102,6 +102,7 @@ class _ActingThread:
         try:
             while not (self._closed or self._stop.requested):
                 if self._schedule.may_insert(self._memory.statistics()):
+                    self._actors.pull()
                     self._actors.step()
                 else:
                     self._stop.wait(_POLL_SECONDS)

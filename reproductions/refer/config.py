@@ -219,6 +219,11 @@ class ReferConfig(Config):
         """Steps drawn per environment step."""
         return self.batch_size / self.steps_per_update
 
+    @property
+    def actor_period(self) -> int:
+        """Timesteps between pulls of parameters: 1, the newest for each action (appendix C)."""
+        return 1
+
     def validate(self) -> None:
         """Adds the conditions on the sizes of batch and memory."""
         super().validate()

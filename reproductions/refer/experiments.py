@@ -13,11 +13,14 @@ from common.experiments.paper import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Scale
+from common.experiments.scales import Change, Scale
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 
 PROGRAM = Program("ReF-ER", "binaries.refer")
+_BASELINES = Program("PPO and ACER", "binaries.refer_baselines")
+_ADVANTAGES = Program("parameterised advantages", "binaries.refer_advantages")
+_FLOW_CONTROL = Program("flow control", "binaries.refer_flow")
 
 TASKS = tuple(
     f"gym:{task}-v4"
@@ -85,12 +88,18 @@ _OWN = {
 """The agent's own values."""
 
 
-def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
+def _runs(
+    settings: Iterable[str], environments: Iterable[str], program: Program | None = None
+) -> tuple[Run, ...]:
     return tuple(
-        Run(PROGRAM, setting, environment, (f"--setting={setting}",))
+        Run(program or _program(setting), setting, environment, (f"--setting={setting}",))
         for setting in settings
         for environment in environments
     )
+
+
+def _program(setting: str) -> Program:
+    return _BASELINES if setting.startswith(("ppo", "acer")) else PROGRAM
 
 
 def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
@@ -106,7 +115,12 @@ def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tupl
         for symbol, (_, values) in grid.items()
     }
     runs = tuple(
-        Run(PROGRAM, name, environment, ("--setting=vracer_refer", f"--{flag}={value}"))
+        Run(
+            PROGRAM if symbol != "advantage" or value == _OWN[symbol] else _ADVANTAGES,
+            name,
+            environment,
+            ("--setting=vracer_refer", *[f"--{flag}={value}"] * (symbol != "advantage")),
+        )
         for symbol, (flag, values) in grid.items()
         for name, value in zip(names[symbol], values)
         for environment in SENSITIVITY_TASKS
@@ -176,7 +190,7 @@ EXPERIMENTS = (
     Experiment(
         "figure 6",
         "flow control: V-RACER, ACER and DDPG",
-        runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW),
+        runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW, _FLOW_CONTROL),
         **{
             **_COMMON,
             "seeds": 3,
@@ -232,20 +246,51 @@ def _looks() -> dict[str, Look]:
     return looks
 
 
+_PREFILL = Change(
+    "--config.min_replay_size=16384", "16,384 steps before the first update instead of our 262,144"
+)
+SCALES = (
+    PAPER_SCALE,
+    Scale(
+        "workstation",
+        "an hour or two a run",
+        Budget(actor_steps=3_000_000),
+        (_PREFILL,),
+    ),
+    Scale(
+        "two_cores",
+        "minutes a run, for two cores",
+        Budget(actor_steps=200_000),
+        (_PREFILL,),
+    ),
+    Scale(
+        "small",
+        "easy tasks, minutes a run on one core: a fiftieth of the steps",
+        Budget(actor_steps=200_000),
+        (),
+        is_compact=True,
+    ),
+    Scale(
+        "smoke",
+        "a minute a run, to see that it works: its returns say nothing",
+        Budget(minutes=1),
+        (
+            Change(
+                "--config.min_replay_size=2048",
+                "2,048 steps before the first update instead of our 262,144",
+            ),
+            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
+            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+        ),
+    ),
+)
+
 PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
     programs=(PROGRAM,),
     experiments=EXPERIMENTS,
-    scales=(
-        PAPER_SCALE,
-        Scale(
-            "small",
-            "easy tasks, minutes a run on one core",
-            Budget(actor_steps=200_000),
-            is_compact=True,
-        ),
-    ),
+    scales=SCALES,
     looks=_looks(),
 )

@@ -65,7 +65,7 @@ class Run:
         self.remote.incarnation, self.remote.num_accepted = incarnation, accepted - rows
         self.remote.insert(keys, steps, np.ones(rows, np.float32))
 
-    def start(self, checkpoint_seconds=1000.0, num_copies=1):
+    def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0):
         """The bookkeeping of another start of the learner."""
         learner = self._learners.pop()
         self.memory = self.agent.make_memory(SPEC, seed=0)
@@ -81,6 +81,7 @@ class Run:
             num_copies,
             self.agent.publish_period,
             checkpoint_seconds,
+            poll_seconds,
         )
         return Bookkeeping(
             self.directory, learner, replay_learner, service, lambda: self.accepted(), options
@@ -131,9 +132,8 @@ def test_counts_what_comes_until_the_actors_have_ended(run, monkeypatch):
     assert run.start().counters.actor_steps == 60  # and it is saved
 
 
-def test_saves_what_only_it_knows_when_a_replay_has_died(run, monkeypatch):
-    monkeypatch.setattr(bookkeeping_lib, "_POLL_SECONDS", 0.0)
-    bookkeeping = run.start()
+def test_saves_what_only_it_knows_when_a_replay_has_died(run):
+    bookkeeping = run.start(poll_seconds=0.0)
     run.replay()
     run.insert(1, accepted=10)
     run.insert(2, accepted=10)

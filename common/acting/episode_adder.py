@@ -1,0 +1,110 @@
+"""Adder of whole episodes for a batch of environments."""
+
+from collections.abc import Mapping
+
+import dm_env
+import numpy as np
+import tree
+
+from common.acting import adder_arguments
+from common.types import Episode, Episodes, Nest, StoredState
+
+_FIRST = int(dm_env.StepType.FIRST)
+_LAST = int(dm_env.StepType.LAST)
+
+
+class EpisodeAdder:
+    """Collector of the episodes of K environments, each of which is stored when it has ended.
+
+    Call both methods once for each timestep, with the policy's output for its observation:
+
+        progress = adder.observe(timestep, extras)       # Episodes
+        adder.act(timestep, action, extras)
+
+    The extra "value" of a policy becomes the `values` of its episodes. A last state has the extras
+    of its observation, and an action of zeros. Everything stored or returned is a copy.
+    """
+
+    def __init__(self, num_environments: int):
+        """Makes an adder for K environments.
+
+        Raises:
+          ValueError: `num_environments` is less than 1.
+        """
+        adder_arguments.check_num_environments(num_environments)
+        self._running = [_Running() for _ in range(num_environments)]
+
+    def observe(self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]) -> Episodes:
+        """Returns the number of actions that follow this timestep, and the episodes that end at it.
+
+        Args:
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+
+        Raises:
+          ValueError: the timestep has another number of environments.
+        """
+        adder_arguments.check_timestep(timestep, len(self._running))
+        finished = []
+        for index, step_type in enumerate(timestep.step_type):
+            running = self._running[index]
+            if step_type == _FIRST:
+                running = self._running[index] = _Running()
+            else:
+                running.rewards.append(timestep.reward[index])
+            if step_type == _LAST:
+                no_action = np.zeros_like(running.states[-1].action)
+                running.append(int(index), timestep.observation, no_action, extras)
+                finished.append(running.episode(index, timestep.discount[index] == 0))
+        return Episodes(int(np.count_nonzero(timestep.step_type != _LAST)), tuple(finished))
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Stores the states of the timestep that `observe` just got, except the last ones.
+
+        Args:
+          timestep: of K environments.
+          action: [K, A] or [K], the action taken at its observation.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
+        for index in np.flatnonzero(timestep.step_type != _LAST):
+            self._running[index].append(int(index), timestep.observation, action[index], extras)
+
+
+class _Running:
+    """A running episode of an environment.
+
+    Attributes:
+      states: so far.
+      values: of the policy at these states.
+      rewards: of the steps between them.
+    """
+
+    def __init__(self):
+        self.states: list[StoredState] = []
+        self.values: list[float] = []
+        self.rewards: list[float] = []
+
+    def append(
+        self, index: int, observation: Nest, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Appends the state in row `index` of a batch."""
+        self.values.append(extras["value"][index] if "value" in extras else 0.0)
+        self.states.append(
+            StoredState(
+                tree.map_structure(lambda leaf: leaf[index].copy(), observation),
+                np.array(action),
+                {name: leaf[index].copy() for name, leaf in extras.items() if name != "value"},
+            )
+        )
+
+    def episode(self, index: int, terminated: bool) -> Episode:
+        """Returns the finished episode of environment `index`."""
+        return Episode(
+            index,
+            tree.map_structure(lambda *leaves: np.stack(leaves), *self.states),
+            np.array(self.rewards, np.float32),
+            np.array(self.values, np.float32),
+            bool(terminated),
+        )

@@ -1,0 +1,139 @@
+"""ReF-ER's three agents: configuration, policy and learner in one object."""
+
+from collections.abc import Mapping
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from common.agents import trained
+from common.agents.episode_agent import EpisodeAgent
+from common.config import from_values
+from common.environments import requirements
+from common.environments.spec import EnvironmentSpec
+from common.replay import distributions
+from common.replay.episodes import EpisodeMemory
+from common.replay.memory import Sample
+from common.types import StoredState
+from reproductions.refer import learner as learner_lib
+from reproductions.refer import rules
+from reproductions.refer.actor import ReferPolicy
+from reproductions.refer.config import ReferConfig
+from reproductions.refer.settings import SETTINGS
+
+
+class Refer(EpisodeAgent):
+    """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
+
+    paper = "refer"
+    metrics = learner_lib.METRICS
+    jit_compile = True
+    publish_period = 1000  # for the evaluator; the actors act beside the learner
+
+    def __init__(self, config: ReferConfig, setting: str = SETTINGS.default):
+        super().__init__(config, setting)
+        self._is_prepared = False
+
+    def require(self, spec: EnvironmentSpec) -> None:
+        """Raises ValueError unless observations are flat and actions are continuous."""
+        requirements.require_control(self._config, spec)
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredState:
+        """Returns the columns of a state, with mu of its action."""
+        action = tf.TensorSpec([spec.action_size])
+        return StoredState(
+            observation=tf.TensorSpec([spec.observation_size]),
+            action=action,
+            extras={"mean": action, "variance": action},
+        )
+
+    def distributions(self):
+        """Returns uniform or rank-based sampling (section 5.1), and the rule of removal."""
+        config = self._config
+        sampling: distributions.Distribution = distributions.Uniform()
+        if config.sampling == "rank":
+            sampling = distributions.RankBased(config.priority_exponent, config.rank_period)
+        return {"sample": sampling}, config.removal
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReferLearner:
+        """Builds the learner of the configured agent."""
+        tf.random.set_seed(seed)
+        return learner_lib.make_learner(self._config, spec.observation_size, spec.action_size)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> ReferPolicy:
+        """Builds the exploring policy; all actors act alike."""
+        del actors, num_actors
+        return ReferPolicy(self._config, spec.observation_size, spec.action_size, seed)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReferPolicy:
+        """Builds the policy's means, which is not in the paper: it shows training episodes only."""
+        del num_environments
+        return ReferPolicy(
+            self._config, spec.observation_size, spec.action_size, seed=0, explores=False
+        )
+
+    def draw(
+        self,
+        learner: learner_lib.ReferLearner,
+        spec: EnvironmentSpec,
+        memory: EpisodeMemory,
+        num_samples: int,
+        seed: int,
+    ) -> Sample:
+        """Tells the learner about the memory, and draws (appendix B, equation 12)."""
+        step = int(learner.steps)
+        self._scale(learner, memory, step)
+        config = self._config
+        c_max = rules.c_max(step, config.penalty_c, config.annealing)
+        statistics = memory.statistics()
+        far = memory.count_far_policy(c_max) / max(1, statistics.items)
+        learner.replay_state.assign([far, statistics.mean_divergence, memory.scale])
+        return super().draw(learner, spec, memory, num_samples, seed)
+
+    def write_back(
+        self,
+        learner: learner_lib.ReferLearner,
+        memory: EpisodeMemory,
+        item_keys: Any,
+        outputs: learner_lib.Refresh,
+    ) -> None:
+        """Stores what the updates found about their steps (equations 14 to 17)."""
+        config = self._config
+        c_max = rules.c_max(int(learner.steps), config.penalty_c, config.annealing)
+        memory.refresh(item_keys, *outputs, c_max)
+
+    def _scale(
+        self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int
+    ) -> None:
+        """Sets the scales of observations and rewards if it is time (appendix B).
+
+        A resumed run has the scale of its observations from the checkpoint, and a new memory.
+        """
+        if step == 0 and not self._is_prepared:
+            learner.standardizer.set(*memory.observation_moments())
+        period = self._config.reward_scale_period
+        is_due = step // period != (step - self.updates_per_call) // period
+        if is_due or not self._is_prepared:
+            memory.set_reward_scale(memory.reward_scale(), recompute=not self._is_prepared)
+        self._is_prepared = True
+
+
+def from_config(values: Mapping[str, Any]) -> Refer:
+    """Returns the agent of a run, given its config.json.
+
+    Raises:
+      KeyError, TypeError or ValueError: that is no configuration of ReF-ER.
+    """
+    return Refer(from_values(ReferConfig, values["config"]), values["setting"])
+
+
+def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
+    """Returns the policy of a run's newest checkpoint.
+
+    Raises:
+      As `common.agents.trained.load`.
+    """
+    return trained.TrainedPolicy(trained.load(workdir, from_config))

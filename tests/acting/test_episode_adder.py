@@ -1,0 +1,86 @@
+"""Tests of common.acting.episode_adder."""
+
+import dm_env
+import numpy as np
+import pytest
+
+from common.acting.episode_adder import EpisodeAdder
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def play(adder, script, values=True):
+    """Returns what `observe` gives for each timestep of `script`.
+
+    The arrays are overwritten in place after each timestep. Environment k has the observation
+    100 k + t, the action -(100 k + t), the value 1000 + 100 k + t and the reward 10 t + k.
+    """
+    script = np.array(script)
+    k = script.shape[1]
+    given, observation = [], np.zeros((k, 1), np.float32)
+    for t, step_types in enumerate(script):
+        observation[:, 0] = 100 * np.arange(k) + t
+        extras = {"mean": 2 * observation}
+        if values:
+            extras["value"] = 1000 + observation[:, 0]
+        discounts = np.where(step_types == 3, 0, 1).astype(np.float32)
+        timestep = dm_env.TimeStep(
+            np.minimum(step_types, LAST).astype(np.int32),
+            (10.0 * t + np.arange(k)).astype(np.float32),
+            discounts,
+            observation,
+        )
+        action = -observation
+        given.append(adder.observe(timestep, extras))
+        adder.act(timestep, action, extras)
+        for array in (action, *extras.values()):
+            array[:] = np.nan
+    return given
+
+
+END = 3  # LAST with discount 0
+
+
+def test_episodes_of_two_environments():
+    given = play(
+        EpisodeAdder(2),
+        [[FIRST, FIRST], [MID, END], [MID, FIRST], [LAST, MID], [FIRST, MID], [MID, LAST]],
+    )
+    assert [len(one.episodes) for one in given] == [0, 1, 0, 1, 0, 1]
+    assert [one.num_steps for one in given] == [2, 1, 2, 1, 2, 1]  # a LAST row has no action
+    (a,), (b,), (c,) = (one.episodes for one in given if one.episodes)
+    assert [one.environment_index for one in (a, b, c)] == [1, 0, 1]
+    assert [one.terminated for one in (a, b, c)] == [True, False, False]
+    np.testing.assert_array_equal(a.states.observation[:, 0], [100, 101])
+    np.testing.assert_array_equal(b.states.observation[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(b.states.action[:, 0], [0, -1, -2, 0])
+    np.testing.assert_array_equal(b.states.extras["mean"][:, 0], [0, 2, 4, 6])
+    np.testing.assert_array_equal(b.values, [1000, 1001, 1002, 1003])
+    np.testing.assert_array_equal(b.rewards, [10, 20, 30])
+    np.testing.assert_array_equal(c.rewards, [31, 41, 51])
+    assert set(b.states.extras) == {"mean"}
+    assert {leaf.dtype for leaf in (b.rewards, b.values, b.states.action)} == {np.dtype("float32")}
+
+
+def test_a_step_counts_when_its_action_is_executed():
+    given = play(EpisodeAdder(1), [[FIRST], [MID], [LAST], [FIRST], [END]])
+    assert np.cumsum([one.num_steps for one in given]).tolist() == [1, 2, 2, 3, 3]
+
+
+def test_an_episode_that_restarts_without_last_is_dropped():
+    given = play(EpisodeAdder(1), [[FIRST], [MID], [FIRST], [END]])
+    (episode,) = given[-1].episodes
+    np.testing.assert_array_equal(episode.states.observation[:, 0], [2, 3])
+    np.testing.assert_array_equal(episode.rewards, [30])
+
+
+def test_without_values_they_are_zeros():
+    (episode,) = play(EpisodeAdder(1), [[FIRST], [MID], [END]], values=False)[-1].episodes
+    np.testing.assert_array_equal(episode.values, np.zeros(3))
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="num_environments must be at least 1, got 0"):
+        EpisodeAdder(0)
+    with pytest.raises(ValueError, match="the adder is for 2 environments"):
+        play(EpisodeAdder(2), [[FIRST]])
