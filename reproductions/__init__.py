@@ -12,6 +12,7 @@ AGENTS = {
     "apex_dqn": "reproductions.apex.dqn.agent",
     "apex_dpg": "reproductions.apex.dpg.agent",
     "reactor": "reproductions.reactor.agent",
+    "refer": "reproductions.refer.agent",
 }
 """Modules by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
 

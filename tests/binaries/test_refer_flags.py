@@ -1,0 +1,33 @@
+"""What is ReF-ER's own of the flags: a mistake is one line, without TensorFlow."""
+
+import pytest
+from without_tensorflow import check_refusal
+
+CHEETAH = "--environment=gym:HalfCheetah-v4"
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=gym:CartPole-v1"], ["gym:CartPole-v1", "Discrete(2)"]),
+        (["--environment=atari:pong"], ["needs flat observations and continuous actions"]),
+        (["--environment=gym:HalfCheeta-v4"], ['did you mean "gym:HalfCheetah-v4"']),
+        ([CHEETAH, "--setting=vracer_refr"], ["did you mean vracer_refer"]),
+        ([CHEETAH, "--role=actor"], ["--role=actor", "one process", "learner, evaluator"]),
+        ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
+        ([CHEETAH, "--config.steps_per_update=0"], ["--config.steps_per_update", "above 0"]),
+        ([CHEETAH, "--config.penalty_c=0"], ["--config.penalty_c", "above 0"]),
+        ([CHEETAH, "--config.penalty_d=1"], ["--config.penalty_d", "(0, 1)", "is 1"]),
+        (
+            [CHEETAH, "--config.min_replay_size=100"],
+            ["--config.batch_size must be at most min_replay_size (100), is 256"],
+        ),
+        (
+            [CHEETAH, "--config.min_replay_size=300000"],
+            ["--config.min_replay_size must be at most replay_capacity (262144), is 300000"],
+        ),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal("binaries.refer", flags, words, tmp_path)

@@ -1,0 +1,100 @@
+"""ReF-ER from its binary: one process acts beside its updates and keeps exactly F."""
+
+import signal
+
+from by_hand import RunByHand
+from forked import forked
+import numpy as np
+import pytest
+
+from common.program.layouts import ONE_PROCESS
+from common.reporting.csv_rows import last_row, read_rows
+from reproductions.refer import agent
+
+MIN_SIZE = 300
+FLAGS = (
+    "--environment=gym:InvertedPendulum-v4",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--final_episodes=3",
+    "--config.hidden_size=8",
+    "--config.batch_size=16",
+    f"--config.min_replay_size={MIN_SIZE}",
+    "--config.replay_capacity=500",
+)
+SECONDS = 150
+"""Patience with a busy machine."""
+
+
+def finished(start, workdir, *flags):
+    """A run that has ended."""
+    run = RunByHand(
+        start, workdir, "binaries.refer", (*FLAGS, *flags), layout=ONE_PROCESS, learner=1
+    )
+    run.ends([run.start("learner")], SECONDS)
+    return run
+
+
+@pytest.mark.parametrize("f, actors", [(0.2, 1), (4, 1), (1, 3)])
+def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
+    with forked() as start:
+        run = finished(
+            start,
+            tmp_path / "run",
+            f"--config.steps_per_update={f}",
+            f"--num_actors={actors}",
+            "--evaluation_steps=50",
+            "--max_learner_steps=200",
+        )
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [50, 100, 150, 200]
+    ahead = rows["actor_steps"] - MIN_SIZE - f * rows["learner_steps"]
+    assert (0 <= ahead.round(6)).all() and (ahead < max(1, actors)).all()
+    rows = read_rows(run.workdir / "acting.csv")
+    assert set(rows["actor"]) == set(range(actors))
+    # Actions have the newest parameters when their call begins, and calls of one update.
+    assert rows["parameter_age_steps"].max() == 0
+    assert rows["episode_length"].sum() <= read_rows(run.workdir / "learner.csv")["actor_steps"].max()
+
+
+def test_equal_seeds_give_equal_files(tmp_path):
+    flags = ("--evaluation_steps=100", "--max_actor_steps=600", "--config.updates_per_call=4")
+    with forked() as start:
+        runs = [
+            finished(start, tmp_path / str(number), *flags, f"--seed={seed}")
+            for number, seed in enumerate((5, 5, 6))
+        ]
+    for name in ("evaluator.csv", "acting.csv"):
+        first, second, other = (
+            read_rows(run.workdir / name).drop(columns=["wall_seconds"]) for run in runs
+        )
+        assert first.equals(second) and not first.equals(other)
+    row = last_row(runs[0].workdir / "learner.csv")
+    # The limit is noticed after a call, beside which the steps for the next one are executed.
+    assert (row["actor_steps"], row["learner_steps"]) == (600, 300)
+
+
+def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
+    flags = ("--max_learner_steps=600", "--checkpoint_seconds=2", "--evaluation_steps=150")
+    with forked() as start:
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.refer", (*FLAGS, *flags), layout=ONE_PROCESS, learner=1
+        )
+        program = run.start("learner")
+        run.wait_for(
+            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 150,
+            SECONDS,
+            "an evaluation",
+        )
+        program.stop(signal.SIGKILL)
+        program.wait(SECONDS)
+        run.ends([run.start("learner")], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [150, 300, 450, 600]
+    log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
+    assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
+    rows = read_rows(run.workdir / "learner.csv")
+    assert np.isfinite(rows[list(agent.Refer.metrics)].iloc[-1]).all()
+    policy = agent.load_policy(run.workdir)
+    assert policy.learner_steps == 600
+    assert policy(np.zeros(4, np.float32)).shape == (1,)
