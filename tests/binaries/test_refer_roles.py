@@ -54,7 +54,9 @@ def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
     assert set(rows["actor"]) == set(range(actors))
     # Actions have the newest parameters when their call begins, and calls of one update.
     assert rows["parameter_age_steps"].max() == 0
-    assert rows["episode_length"].sum() <= read_rows(run.workdir / "learner.csv")["actor_steps"].max()
+    assert (
+        rows["episode_length"].sum() <= read_rows(run.workdir / "learner.csv")["actor_steps"].max()
+    )
 
 
 def test_equal_seeds_give_equal_files(tmp_path):
@@ -78,7 +80,12 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
     flags = ("--max_learner_steps=600", "--checkpoint_seconds=2", "--evaluation_steps=150")
     with forked() as start:
         run = RunByHand(
-            start, tmp_path / "run", "binaries.refer", (*FLAGS, *flags), layout=ONE_PROCESS, learner=1
+            start,
+            tmp_path / "run",
+            "binaries.refer",
+            (*FLAGS, *flags),
+            layout=ONE_PROCESS,
+            learner=1,
         )
         program = run.start("learner")
         run.wait_for(

@@ -1,0 +1,175 @@
+"""Tests of ReF-ER's agent: what it stores, draws, writes back and scales."""
+
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.replay.distributions import RankBased, Uniform
+from common.types import Batch, EpisodeBatch
+from reproductions.refer import rules
+from reproductions.refer.agent import Refer
+from reproductions.refer.settings import SETTINGS
+
+SIZES = {"hidden_size": 8, "batch_size": 16, "min_replay_size": 200, "replay_capacity": 2000}
+
+
+class Run:
+    """An agent that acts on a pendulum and learns, in turns."""
+
+    def __init__(self, setting="vracer_refer", num_environments=1, **changes):
+        config = SETTINGS.config_class(**SETTINGS.overrides[setting] | SIZES | changes)
+        self.config = config
+        self.agent = Refer(config, setting)
+        batch = BatchedEnvironment(
+            [environments.make("gym:InvertedPendulum-v4", k) for k in range(num_environments)]
+        )
+        self.spec = EnvironmentSpec.of(batch)
+        self.learner = self.agent.make_learner(self.spec, seed=1)
+        self.memory = self.agent.make_memory(self.spec, seed=1)
+        self.schedule = self.agent.schedule(in_turns=True)
+        self.updates = self.agent.replay_learner(
+            self.learner, self.memory, self.spec, 0, self.schedule
+        )
+        self.actor = self.agent.make_actor(self.spec, range(num_environments), 1, seed=2)
+        self.pull()
+        self.added = []
+        self.acting = self.agent.acting_loop(self.actor, batch, self._add, lambda *_: None)
+
+    def _add(self, added):
+        self.added += added.episodes
+        self.agent.insert(self.memory, self.actor, range(1), added, 0)
+
+    def pull(self):
+        self.actor.load(packing.pack(tuple(self.learner.actor_variables)).numpy())
+
+    def train(self, num_updates):
+        """Returns the metrics of the last call."""
+        metrics = None
+        while int(self.learner.steps) < num_updates:
+            found = self.updates.step()
+            if found is None:
+                self.pull()
+                self.acting.step()
+            metrics = found or metrics
+        return {name: float(value) for name, value in metrics.items()}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.names)
+def test_every_setting_learns_for_200_updates(setting):
+    run = Run(setting, updates_per_call=10)
+    metrics = run.train(200)
+    assert set(metrics) == set(run.agent.metrics) and np.isfinite(list(metrics.values())).all()
+    statistics = run.memory.statistics()
+    assert statistics.sampled == 200 * 16 and statistics.inserted == 200 + 190
+    assert metrics["far_policy_fraction"] == pytest.approx(
+        run.memory.count_far_policy(metrics["c_max"]) / statistics.items, abs=0.05
+    )
+    if not run.config.penalty:
+        assert metrics["beta"] == 1
+
+
+def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
+    for f in (0.2, 1.0, 4.0):
+        run = Run(steps_per_update=f)
+        for num_updates in range(1, 20):
+            run.train(num_updates)
+            executed = run.acting.steps
+            assert run.memory.statistics().inserted == executed
+            assert executed - 200 == np.ceil(round(f * (num_updates - 1), 6))
+
+
+def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
+    run = Run()
+    run.train(1)
+    stored = np.concatenate([episode.states.observation for episode in run.added])
+    mean, deviation = stored.mean(0), stored.std(0)
+    np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(run.learner.standardizer.deviation, deviation, rtol=1e-4)
+    run.train(50)
+    np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
+
+
+def test_rewards_are_scaled_when_training_starts_and_each_period():
+    run = Run(reward_scale_period=20)
+    scales = []
+    for num_updates in range(1, 60):
+        run.train(num_updates)
+        scales.append(run.memory.scale)
+    changes = 1 + np.flatnonzero(np.diff(scales))
+    assert set(changes) <= {20, 40} and len(changes) > 0
+    rewards = np.concatenate([episode.rewards for episode in run.added])
+    assert scales[0] == pytest.approx(np.sqrt(np.mean(np.square(rewards[:200]))), rel=0.1)
+
+
+def test_what_an_update_finds_is_stored():
+    run = Run()
+    run.train(1)
+    sample = run.agent.draw(run.learner, run.spec, run.memory, 16, seed=3)
+    gradients, outputs, _ = run.learner.gradients(_batch(sample))
+    run.agent.write_back(run.learner, run.memory, sample.keys, outputs)
+    stored = run.memory.stored(sample.keys)
+    for name in ("values", "rhos", "divergences", "errors"):
+        np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))
+
+
+def _batch(sample):
+    return Batch(sample.steps, np.float32(sample.masses), np.float32(sample.count))
+
+
+def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():
+    """rho is 1 and D_KL 0 for actions of the present parameters."""
+    run = Run(min_replay_size=200)
+    run.train(1)
+    run.learner.steps.assign(0)
+    run.pull()
+    begin = len(run.added)
+    while len(run.added) < begin + 3:
+        run.acting.step()
+    episode = run.added[-1]
+    states = episode.states
+    count = len(episode.rewards)
+    columns = type(states)(
+        states.observation[:count],
+        states.action[:count],
+        {name: leaf[:count] for name, leaf in states.extras.items()},
+    )
+    zeros = np.zeros(count, np.float32)
+    batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros)
+    outputs = run.learner.gradients(Batch(batch, np.ones(count, np.float32), np.float32(1))).outputs
+    np.testing.assert_allclose(outputs.rhos, 1, rtol=1e-4)
+    np.testing.assert_allclose(outputs.divergences, 0, atol=1e-6)
+    np.testing.assert_allclose(outputs.values, episode.values[:count], atol=1e-5)
+
+
+def test_what_is_drawn_by_rank():
+    config = SETTINGS.configuration
+    names = {
+        name: Refer(config(name), name).distributions()[0]["sample"] for name in SETTINGS.names
+    }
+    assert {name for name, one in names.items() if one == RankBased(0.5, 10)} == {
+        "vracer_per",
+        "ddpg_per",
+        "naf_per",
+    }
+    assert list(names.values()).count(Uniform()) == 12
+
+
+def test_the_evaluator_takes_the_means():
+    run = Run()
+    run.train(3)
+    evaluator = run.agent.make_evaluator(run.spec, 2)
+    evaluator.load(packing.pack(tuple(run.learner.actor_variables)).numpy())
+    observations = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    state = evaluator.initial_state(2)
+    first, _, extras = evaluator(observations, state)
+    second, _, _ = evaluator(observations, state)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, extras["mean"])
+
+
+def test_c_max_is_that_of_the_updates():
+    run = Run(annealing=0.01)
+    assert run.train(11)["c_max"] == pytest.approx(rules.c_max(10, 4.0, 0.01), rel=1e-5)
