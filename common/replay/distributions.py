@@ -64,6 +64,29 @@ class ContextualPriorityTree:
 
 
 @dataclasses.dataclass(frozen=True)
+class RankBased:
+    """P(k) ~ rank(k)^-exponent, where the largest priority has rank 1 (Schaul et al. 2016, 3.3).
+
+    An item counts like rank 1 until it is ranked with a known priority. Items that leave between
+    two rankings leave their ranks empty.
+
+    Attributes:
+      exponent: power of 1 / rank.
+      period: updates from one ranking to the next: how old ranks may be.
+    """
+
+    exponent: float
+    period: int = 1
+    kind = "rank_based"
+
+    def __post_init__(self):
+        if not 0 <= self.exponent <= _MAX_EXPONENT:
+            raise ValueError(f"exponent must be in [0, {_MAX_EXPONENT:g}], is {self.exponent}")
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, is {self.period}")
+
+
+@dataclasses.dataclass(frozen=True)
 class Fifo:
     """Always the item that was inserted first."""
 
@@ -71,7 +94,7 @@ class Fifo:
     exponent = 0.0
 
 
-Distribution = Uniform | Proportional | ContextualPriorityTree | Fifo
+Distribution = Uniform | Proportional | ContextualPriorityTree | RankBased | Fifo
 
 
 def prioritized(exponent: float) -> Proportional | Uniform:

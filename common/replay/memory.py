@@ -247,6 +247,7 @@ class Memory:
             suffixes=self.signature.suffixes,
             kinds=[d.kind for d in distributions.values()],
             exponents=[d.exponent for d in distributions.values()],
+            periods=[getattr(d, "period", 1) for d in distributions.values()],
             removal=self._index[removal],
             seed=seed,
         )
@@ -267,12 +268,12 @@ class Memory:
           tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
             it; the memory is unchanged.
         """
-        _check_dtype("keys", keys, tf.int64)
-        _check_dtype("priorities", priorities, tf.float32)
+        check_dtype("keys", keys, tf.int64)
+        check_dtype("priorities", priorities, tf.float32)
         if item_keys is not None:
-            _check_dtype("item_keys", item_keys, tf.int64)
+            check_dtype("item_keys", item_keys, tf.int64)
         if item_lengths is not None:
-            _check_dtype("item_lengths", item_lengths, tf.int32)
+            check_dtype("item_lengths", item_lengths, tf.int32)
         self._ops.replay_insert(
             self._handle,
             keys,
@@ -322,7 +323,7 @@ class Memory:
 
         A missing step has zeros, and empty strings in columns of `Bytes`.
         """
-        _check_dtype("keys", keys, tf.int64)
+        check_dtype("keys", keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
             found.set_shape([None])
@@ -336,8 +337,8 @@ class Memory:
           tf.errors.InvalidArgumentError: a priority is negative or not finite; no priority has
             changed.
         """
-        _check_dtype("keys", keys, tf.int64)
-        _check_dtype("priorities", priorities, tf.float32)
+        check_dtype("keys", keys, tf.int64)
+        check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
     def remove_to_fit(self) -> tf.Tensor:
@@ -367,7 +368,7 @@ class Memory:
         Raises:
           ValueError: the memory has no distribution of that name.
         """
-        _check_dtype("keys", keys, tf.int64)
+        check_dtype("keys", keys, tf.int64)
         return tuple(
             self._ops.replay_masses(self._handle, keys, distribution=self._number(distribution))
         )
@@ -390,7 +391,7 @@ class Memory:
         return self._index[distribution]
 
 
-def _check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
+def check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
     """Refuses a tensor of another dtype, and a NumPy array of another kind.
 
     TensorFlow would name the argument by its number only, and silently round float NumPy keys.

@@ -55,4 +55,16 @@ std::string CheckLengths(const int64_t* item_keys, const int32_t* lengths,
   return "";
 }
 
+std::string CheckValues(const char* name, const float* values, size_t n,
+                        float least) {
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isfinite(values[i]) && values[i] >= least) continue;
+    const bool is_low = values[i] < least && std::isfinite(values[i]);
+    return is_low ? Line(name, "[", i, "] must be at least ", least, ", is ",
+                         values[i])
+                  : Line(name, "[", i, "] must be finite, is ", values[i]);
+  }
+  return "";
+}
+
 }  // namespace replay

@@ -1,9 +1,10 @@
-// Checks of keys, lengths and priorities that come from outside.
+// Checks of keys, lengths, priorities and values that come from outside.
 #ifndef COMMON_REPLAY_CC_ARGUMENTS_H_
 #define COMMON_REPLAY_CC_ARGUMENTS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace replay {
@@ -20,6 +21,10 @@ std::string CheckPriorities(const float* priorities, size_t n);
 // 2^63 - 1.
 std::string CheckLengths(const int64_t* item_keys, const int32_t* lengths,
                          size_t n, size_t capacity);
+
+// Values must be finite, and not below `least`.
+std::string CheckValues(const char* name, const float* values, size_t n,
+                        float least = std::numeric_limits<float>::lowest());
 
 }  // namespace replay
 

@@ -5,6 +5,7 @@
 #include "contextual_tree.h"
 #include "fifo.h"
 #include "proportional.h"
+#include "rank_based.h"
 #include "uniform.h"
 #include "uniform_mix.h"
 
@@ -20,6 +21,9 @@ std::unique_ptr<Distribution> MakeUnmixed(const DistributionSpec& spec,
   }
   if (spec.kind == "contextual") {
     return std::make_unique<ContextualTree>(max_slots, spec.exponent);
+  }
+  if (spec.kind == "rank_based") {
+    return std::make_unique<RankBased>(max_slots, spec.exponent, spec.period);
   }
   return nullptr;
 }

@@ -46,12 +46,15 @@ class Distribution {
 
 // The description of a distribution.
 struct DistributionSpec {
-  // "uniform", "fifo", "proportional" or "contextual".
+  // "uniform", "fifo", "proportional", "contextual" or "rank_based".
   std::string kind;
-  // The power of the priority in "proportional" and "contextual".
+  // The power of the priority in "proportional" and "contextual", and that of
+  // 1 / rank in "rank_based".
   double exponent;
   // The share of draws that are uniform, in [0, 1].
   double uniform_mix;
+  // The updates from one ranking to the next in "rank_based".
+  int64_t period = 1;
 };
 
 // Makes a distribution; returns null if the kind is unknown.

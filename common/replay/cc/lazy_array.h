@@ -29,6 +29,11 @@ class LazyArray {
     if (data_ != nullptr) Unmap(data_, bytes_);
   }
 
+  void swap(LazyArray& other) {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
   T* data() { return data_; }

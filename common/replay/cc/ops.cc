@@ -1,4 +1,4 @@
-// Registration and documentation of the replay ops.
+// Registration and documentation of the ops on `Memory`.
 //
 // The memory knows its columns; an op on it does not. The Python face sets
 // their static shapes in graphs: a list of shapes as an attribute of each op
@@ -25,6 +25,7 @@ REGISTER_OP("ReplayMemory")
     .Attr("suffixes: list(string) >= 1")
     .Attr("kinds: list(string) >= 1")
     .Attr("exponents: list(float) >= 1")
+    .Attr("periods: list(int) >= 1")
     .Attr("removal: int >= 0")
     .Attr("seed: int = 0")
     .SetIsStateful()
@@ -42,9 +43,11 @@ shapes: The columns' shapes; [] if the dtype is string.
 max_bytes: The longest value of each column of strings; unused for others.
 prefixes: Bytes with which each value of a column of strings must begin.
 suffixes: Bytes with which each value of a column of strings must end.
-kinds: [D], the distributions' kinds: "uniform", "fifo", "proportional" or
-  "contextual".
-exponents: [D], the power of the priority in "proportional" and "contextual".
+kinds: [D], the distributions' kinds: "uniform", "fifo", "proportional",
+  "contextual" or "rank_based".
+exponents: [D], the power of the priority in "proportional" and "contextual",
+  and of 1 / rank in "rank_based".
+periods: [D], updates from one ranking to the next in "rank_based".
 removal: Index of the distribution that picks the items to remove.
 seed: Seed of sampling and removal; 0 takes one from the system.
 )doc");

@@ -1,0 +1,588 @@
+#include "episode_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace replay {
+namespace {
+
+// (2) and (4) of the notes.
+constexpr double kSmallestScale = 1e-7;
+
+// Returns the number of slots: each step may be an episode of two states. Some
+// more are for removed episodes that are still being read.
+size_t MaxSlots(size_t capacity) {
+  return 2 * capacity + capacity / 16 + 65536;
+}
+
+bool SameBits(float a, float b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+}  // namespace
+
+NearPolicy::NearPolicy(float c_max) : low(1.0 / c_max), high(c_max) {
+  if (low > 1.0 / c_max) low = std::nextafter(low, 0.0f);
+}
+
+EpisodeMemory::Episode::Episode(size_t num_steps)
+    : num_steps(num_steps),
+      rewards(num_steps + 1),
+      values(num_steps + 1),
+      rhos(num_steps + 1, 1.0f),
+      divergences(num_steps + 1),
+      errors(num_steps + 1, kUnknownPriority),
+      q_ret(num_steps + 1) {
+  rhos.back() = 0.0f;
+}
+
+EpisodeMemory::EpisodeMemory(size_t capacity, float discount,
+                             std::vector<size_t> column_bytes,
+                             const DistributionSpec& sampling, Removal removal,
+                             uint64_t seed)
+    : capacity_(capacity),
+      discount_(discount),
+      max_slots_(MaxSlots(capacity)),
+      removal_(removal),
+      column_bytes_(column_bytes),
+      rows_(max_slots_, std::move(column_bytes)),
+      places_(max_slots_),
+      distribution_(MakeDistribution(sampling, max_slots_)),
+      rng_(seed != 0 ? seed : std::random_device()()) {}
+
+EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
+                                          int64_t* key) {
+  const size_t num_steps = added.num_steps;
+  auto episode = std::make_unique<Episode>(num_steps);
+  episode->terminated = added.terminated;
+  std::copy_n(added.rewards, num_steps, episode->rewards.begin());
+  std::copy_n(added.values, num_steps + 1, episode->values.begin());
+  if (added.terminated) episode->values.back() = 0.0f;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!Reserve(num_steps, &episode->slots)) return Outcome::kNoRoom;
+  }
+  for (size_t t = 0; t <= num_steps; ++t) {
+    rows_.Write(episode->slots[t], added.columns, t);
+  }
+
+  std::vector<int64_t> keys(num_steps);
+  std::lock_guard<std::mutex> lock(mutex_);
+  reserved_ -= num_steps;
+  num_steps_ += num_steps;
+  *key = episode->key = next_key_;
+  next_key_ += num_steps;
+  for (size_t t = 0; t <= num_steps; ++t) {
+    places_[episode->slots[t]] = {episode.get(), static_cast<int32_t>(t), false};
+    if (t < num_steps) keys[t] = *key + t;
+  }
+  distribution_->Insert(episode->slots.data(), keys.data(),
+                        episode->errors.data(), num_steps);
+  const int64_t last = num_steps - 1;
+  Sweep(*episode, &last, 1);
+  if (num_far_ != kNotCounted) num_far_ += CountFar(*episode, near_);
+  episodes_.push_back(std::move(episode));
+  return Outcome::kOk;
+}
+
+EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
+                                             size_t num_batches, uint64_t seed,
+                                             const Drawn& drawn,
+                                             int64_t* count) {
+  std::optional<std::mt19937_64> own;
+  if (seed != 0) own.emplace(seed);
+  const size_t n = batch_size * num_batches;
+  std::vector<int32_t> slots(n), next_slots(n);
+  std::vector<Episode*> episodes(n);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    *count = num_steps_;
+    if (num_steps_ < batch_size) return Outcome::kTooFewSteps;
+    for (size_t begin = 0; begin < n; begin += batch_size) {
+      DrawBatch(batch_size, own ? *own : rng_, &slots[begin],
+                drawn.probabilities + begin);
+    }
+    const double total_mass = distribution_->total_mass();
+    for (size_t i = 0; i < n; ++i) {
+      const Place& place = places_[slots[i]];
+      Episode& episode = *place.episode;
+      const int64_t t = place.t;
+      const bool is_last = t == episode.num_steps - 1;
+      drawn.keys[i] = episode.key + t;
+      drawn.probabilities[i] /= total_mass;
+      drawn.rewards[i] = episode.rewards[t] * reward_factor_;
+      drawn.discounts[i] = is_last && episode.terminated ? 0.0f : discount_;
+      drawn.bootstraps[i] = is_last && !episode.terminated;
+      drawn.q_ret[i] = episode.q_ret[t];
+      next_slots[i] = episode.slots[t + 1];
+      episodes[i] = &episode;
+      ++episode.pins;
+    }
+    statistics_.sampled += n;
+  }
+  rows_.Copy(slots, drawn.columns);
+  rows_.Copy(next_slots, drawn.next_columns);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Unpin(episodes);
+  return Outcome::kOk;
+}
+
+int64_t EpisodeMemory::Refresh(const Refreshed& refreshed, float c_max,
+                               size_t num_batches) {
+  struct Updated {
+    int64_t key;
+    Episode* episode;
+  };
+  const size_t n = refreshed.n;
+  std::vector<Updated> updated;
+  std::vector<int32_t> slots;
+  std::vector<float> errors;
+  std::vector<int64_t> steps;
+  updated.reserve(n);
+  slots.reserve(n);
+  errors.reserve(n);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (c_max != c_max_) {
+    c_max_ = c_max;
+    near_ = NearPolicy(c_max);
+    num_far_ = kNotCounted;
+  }
+  const size_t batch_size = n / num_batches;
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t key = refreshed.keys[i];
+    if (Episode* const episode = Find(key)) {
+      Store(*episode, key - episode->key, refreshed, i);
+      updated.push_back({key, episode});
+      slots.push_back(episode->slots[key - episode->key]);
+      errors.push_back(refreshed.errors[i]);
+    }
+    if (i % batch_size != batch_size - 1) continue;
+    distribution_->Update(slots.data(), errors.data(), slots.size());
+    slots.clear();
+    errors.clear();
+  }
+  std::sort(updated.begin(), updated.end(),
+            [](const Updated& a, const Updated& b) { return a.key > b.key; });
+  for (size_t begin = 0, end = 0; begin < updated.size(); begin = end) {
+    Episode& episode = *updated[begin].episode;
+    steps.clear();
+    for (; end < updated.size() && updated[end].episode == &episode; ++end) {
+      steps.push_back(updated[end].key - episode.key);
+    }
+    Sweep(episode, steps.data(), steps.size());
+  }
+  if (++refreshs_ == kRecountPeriod) {
+    sum_of_divergences_ = SumDivergences();
+    refreshs_ = 0;
+  }
+  const int64_t missing = n - updated.size();
+  statistics_.updated += updated.size();
+  statistics_.missing += missing;
+  return missing;
+}
+
+void EpisodeMemory::Read(const int64_t* keys, size_t n,
+                         const Stored& stored) const {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < n; ++i) {
+    const Episode* const episode = Find(keys[i]);
+    const int64_t t = episode == nullptr ? 0 : keys[i] - episode->key;
+    const auto read = [&](const std::vector<float> Episode::*array) {
+      return episode == nullptr ? kNan : (episode->*array)[t];
+    };
+    stored.values[i] = read(&Episode::values);
+    stored.rhos[i] = read(&Episode::rhos);
+    stored.divergences[i] = read(&Episode::divergences);
+    stored.errors[i] = read(&Episode::errors);
+    stored.q_ret[i] = read(&Episode::q_ret);
+  }
+}
+
+void EpisodeMemory::Contains(const int64_t* keys, size_t n,
+                             bool* contains) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < n; ++i) contains[i] = Find(keys[i]) != nullptr;
+}
+
+double EpisodeMemory::RewardScale() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (num_steps_ == 0) return 0.0;
+  double sum = 0;
+  for (const auto& episode : episodes_) {
+    for (const double reward : episode->rewards) sum += reward * reward;
+  }
+  return std::sqrt(sum / num_steps_);
+}
+
+void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  reward_factor_ = static_cast<float>(1.0 / (scale + kSmallestScale));
+  if (!recompute) return;
+  for (const auto& episode : episodes_) {
+    episode->settled = -1;
+    const int64_t last = episode->num_steps - 1;
+    Sweep(*episode, &last, 1);
+  }
+}
+
+int64_t EpisodeMemory::CountFarPolicy(float c_max) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (c_max != c_max_) return CountFar(NearPolicy(c_max));
+  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
+  return num_far_;
+}
+
+void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
+                            double* deviation) {
+  constexpr size_t kChunk = 1024;
+  std::vector<Episode*> episodes;
+  std::vector<std::vector<int32_t>> chunks;
+  size_t num_states = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& episode : episodes_) {
+      for (const int32_t slot : episode->slots) {
+        if (num_states++ % kChunk == 0) chunks.emplace_back();
+        chunks.back().push_back(slot);
+      }
+      ++episode->pins;
+      episodes.push_back(episode.get());
+    }
+  }
+  std::vector<std::vector<char>> copies;
+  std::vector<ColumnTarget> targets(column_bytes_.size());
+  for (size_t c = 0; c < targets.size(); ++c) {
+    if (column_bytes_[c] == kVariable) {
+      targets[c].variable = [](size_t, std::string_view) {};
+      copies.emplace_back();
+    } else {
+      copies.emplace_back(kChunk * column_bytes_[c]);
+      targets[c].fixed = copies.back().data();
+    }
+  }
+  // Adds function(value, element) of all states to `sums`.
+  const auto sum = [&](double* sums, auto function) {
+    std::fill_n(sums, num_elements, 0.0);
+    for (const std::vector<int32_t>& chunk : chunks) {
+      rows_.Copy(chunk, targets);
+      const char* value = copies[column].data();
+      for (size_t i = 0; i < chunk.size(); ++i) {
+        for (size_t d = 0; d < num_elements; ++d, value += sizeof(float)) {
+          float x;
+          std::memcpy(&x, value, sizeof(x));
+          sums[d] += function(x, d);
+        }
+      }
+    }
+    for (size_t d = 0; d < num_elements && num_states > 0; ++d) {
+      sums[d] /= num_states;
+    }
+  };
+  sum(mean, [](double x, size_t) { return x; });
+  sum(deviation, [&](double x, size_t d) {
+    return (x - mean[d]) * (x - mean[d]);
+  });
+  for (size_t d = 0; d < num_elements; ++d) deviation[d] = std::sqrt(deviation[d]);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Unpin(episodes);
+}
+
+void EpisodeMemory::CountSteps(int64_t n) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  statistics_.executed += n;
+}
+
+EpisodeMemory::Statistics EpisodeMemory::statistics() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
+  Statistics statistics = statistics_;
+  statistics.steps = num_steps_;
+  statistics.episodes = episodes_.size();
+  statistics.held_bytes = rows_.held_bytes();
+  statistics.far_policy = num_far_;
+  statistics.mean_divergence =
+      num_steps_ == 0 ? 0.0 : sum_of_divergences_ / num_steps_;
+  return statistics;
+}
+
+bool EpisodeMemory::Reserve(size_t num_steps, std::vector<int32_t>* slots) {
+  // Episodes that other calls are writing cannot be removed.
+  if (reserved_ + num_steps > capacity_) return false;
+  while (num_steps_ + reserved_ + num_steps > capacity_) {
+    Remove(NextToRemove());
+  }
+  const size_t n = num_steps + 1;
+  if (free_.size() + (max_slots_ - next_unused_) < n) return false;
+  for (size_t i = 0; i < n; ++i) {
+    if (free_.empty()) {
+      slots->push_back(static_cast<int32_t>(next_unused_++));
+    } else {
+      slots->push_back(free_.back());
+      free_.pop_back();
+    }
+  }
+  reserved_ += num_steps;
+  return true;
+}
+
+EpisodeMemory::Episodes::iterator EpisodeMemory::NextToRemove() {
+  if (removal_ == Removal::kOldest) return episodes_.begin();
+  const auto score = [&](const Episode& episode) {
+    double sum = 0;
+    if (removal_ == Removal::kFarPolicy) {
+      sum = CountFar(episode, near_);
+    } else {
+      for (const float divergence : episode.divergences) sum += divergence;
+    }
+    return sum / episode.num_steps;
+  };
+  auto worst = episodes_.begin();
+  double worst_score = score(**worst);
+  for (auto episode = worst + 1; episode != episodes_.end(); ++episode) {
+    const double of_this = score(**episode);
+    if (of_this <= worst_score) continue;
+    worst = episode;
+    worst_score = of_this;
+  }
+  return worst;
+}
+
+void EpisodeMemory::Remove(Episodes::iterator place) {
+  std::unique_ptr<Episode> episode = std::move(*place);
+  episodes_.erase(place);
+  distribution_->Erase(episode->slots.data(), episode->num_steps);
+  num_steps_ -= episode->num_steps;
+  statistics_.removed += episode->num_steps;
+  if (num_far_ != kNotCounted) num_far_ -= CountFar(*episode, near_);
+  for (const float divergence : episode->divergences) {
+    sum_of_divergences_ -= divergence;
+  }
+  if (episodes_.empty()) sum_of_divergences_ = 0;
+  if (episode->pins == 0) {
+    Release(*episode);
+  } else {
+    // The last reader deletes it.
+    episode.release()->is_removed = true;
+  }
+}
+
+void EpisodeMemory::Release(const Episode& episode) {
+  // In reverse, so that the next episode's states lie one behind the other.
+  free_.insert(free_.end(), episode.slots.rbegin(), episode.slots.rend());
+}
+
+void EpisodeMemory::Unpin(const std::vector<Episode*>& episodes) {
+  for (Episode* const episode : episodes) {
+    if (--episode->pins > 0 || !episode->is_removed) continue;
+    Release(*episode);
+    delete episode;
+  }
+}
+
+EpisodeMemory::Episode* EpisodeMemory::Find(int64_t key) const {
+  auto after = std::upper_bound(
+      episodes_.begin(), episodes_.end(), key,
+      [](int64_t key, const auto& episode) { return key < episode->key; });
+  if (after == episodes_.begin()) return nullptr;
+  Episode* const episode = (after - 1)->get();
+  return key - episode->key < episode->num_steps ? episode : nullptr;
+}
+
+void EpisodeMemory::DrawBatch(size_t n, std::mt19937_64& rng, int32_t* slots,
+                              double* masses) {
+  // Drawing repeats again has the same distribution as drawing among the steps
+  // not drawn yet. After some rounds the batch is a large part of the mass.
+  constexpr int kRounds = 16;
+  size_t num_drawn = 0;
+  for (int round = 0; round < kRounds && num_drawn < n; ++round) {
+    distribution_->Sample(n - num_drawn, rng, slots + num_drawn,
+                          masses + num_drawn);
+    for (size_t i = num_drawn; i < n; ++i) {
+      Place& place = places_[slots[i]];
+      if (place.is_drawn) continue;
+      place.is_drawn = true;
+      slots[num_drawn] = slots[i];
+      masses[num_drawn++] = masses[i];
+    }
+  }
+  if (num_drawn < n) {
+    DrawRest(n - num_drawn, rng, slots + num_drawn, masses + num_drawn);
+  }
+  for (size_t i = 0; i < n; ++i) places_[slots[i]].is_drawn = false;
+}
+
+void EpisodeMemory::DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
+                             double* masses) {
+  std::vector<int32_t> rest;
+  for (const auto& episode : episodes_) {
+    for (int64_t t = 0; t < episode->num_steps; ++t) {
+      const int32_t slot = episode->slots[t];
+      if (!places_[slot].is_drawn) rest.push_back(slot);
+    }
+  }
+  std::vector<double> all_masses(rest.size());
+  distribution_->Masses(rest.data(), rest.size(), all_masses.data());
+  // The smallest of exponential times with these rates are draws in order
+  // (Efraimidis and Spirakis 2006).
+  std::exponential_distribution<double> time;
+  std::vector<std::pair<double, size_t>> times;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    times.emplace_back(time(rng) / all_masses[i], i);
+  }
+  std::partial_sort(times.begin(), times.begin() + n, times.end());
+  for (size_t i = 0; i < n; ++i) {
+    slots[i] = rest[times[i].second];
+    masses[i] = all_masses[times[i].second];
+  }
+}
+
+void EpisodeMemory::Store(Episode& episode, int64_t t,
+                          const Refreshed& refreshed, size_t i) {
+  const float rho = refreshed.rhos[i];
+  if (num_far_ != kNotCounted) {
+    num_far_ += near_.Contains(episode.rhos[t]) - near_.Contains(rho);
+  }
+  sum_of_divergences_ += static_cast<double>(refreshed.divergences[i]) -
+                         episode.divergences[t];
+  episode.values[t] = refreshed.values[i];
+  episode.rhos[t] = rho;
+  episode.divergences[t] = refreshed.divergences[i];
+  episode.errors[t] = refreshed.errors[i];
+  if (t == episode.num_steps - 1 && !episode.terminated) {
+    episode.values[t + 1] = refreshed.next_values[i];
+  }
+}
+
+void EpisodeMemory::Sweep(Episode& episode, const int64_t* updated, size_t n) {
+  if (episode.reward_factor != reward_factor_) {
+    episode.reward_factor = reward_factor_;
+    episode.settled = -1;
+  }
+  const int64_t settled = episode.settled;
+  float* const q_ret = episode.q_ret.data();
+  size_t next = 0;
+  for (int64_t last = updated[0]; last >= 0;) {
+    const int64_t first = std::max<int64_t>(0, last - (kBlock - 1));
+    const float before = q_ret[first];
+    SweepBlock(episode, first, last, q_ret);
+    last = first - 1;
+    if (!SameBits(q_ret[first], before) || last > settled) continue;
+    // From here to the next updated step all would stay as it is.
+    while (next < n && updated[next] > first) ++next;
+    last = next < n ? updated[next] - 1 : -1;
+  }
+  episode.settled = std::max(settled, updated[0]);
+}
+
+void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
+                               int64_t last, float* q_ret) const {
+  // Q_t = a_t + b_t Q_t+1: vectors of a and b, then a short chain.
+  float a[kBlock], b[kBlock];
+  const int64_t n = last - first + 1;
+  const float* const rewards = episode.rewards.data() + first;
+  const float* const values = episode.values.data() + first + 1;
+  const float* const rhos = episode.rhos.data() + first + 1;
+  const float factor = episode.reward_factor, discount = discount_;
+  for (int64_t i = 0; i < n; ++i) {
+    const float weight = rhos[i] < 1.0f ? rhos[i] : 1.0f;
+    a[i] = rewards[i] * factor + discount * (values[i] - weight * values[i]);
+    b[i] = discount * weight;
+  }
+  float q = q_ret[last + 1];
+  for (int64_t i = n - 1; i >= 0; --i) {
+    q = a[i] + b[i] * q;
+    q_ret[first + i] = q;
+  }
+}
+
+int64_t EpisodeMemory::CountFar(const Episode& episode,
+                                const NearPolicy& near) const {
+  const float* const rhos = episode.rhos.data();
+  const int32_t n = static_cast<int32_t>(episode.num_steps);
+  int32_t num_near = 0;
+  for (int32_t t = 0; t < n; ++t) num_near += near.Contains(rhos[t]);
+  return n - num_near;
+}
+
+int64_t EpisodeMemory::CountFar(const NearPolicy& near) const {
+  int64_t sum = 0;
+  for (const auto& episode : episodes_) sum += CountFar(*episode, near);
+  return sum;
+}
+
+double EpisodeMemory::SumDivergences() const {
+  double sum = 0;
+  for (const auto& episode : episodes_) {
+    for (const float divergence : episode->divergences) sum += divergence;
+  }
+  return sum;
+}
+
+std::string EpisodeMemory::CheckInvariants() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<char> is_used(next_unused_, 0);
+  size_t num_steps = 0, num_used = free_.size() + reserved_;
+  int64_t key = -1;
+  const auto use = [&](int32_t slot) {
+    return std::exchange(is_used[slot], 1) != 0;
+  };
+  for (const int32_t slot : free_) {
+    if (use(slot)) return "slot " + std::to_string(slot) + " is free twice";
+  }
+  for (const auto& episode : episodes_) {
+    const std::string wrong = CheckEpisode(*episode);
+    if (!wrong.empty()) return wrong;
+    if (episode->key <= key) return "episodes: keys out of order or shared";
+    key = episode->key + episode->num_steps - 1;
+    for (const int32_t slot : episode->slots) {
+      if (use(slot)) return "slot " + std::to_string(slot) + " is used twice";
+    }
+    num_steps += episode->num_steps;
+    num_used += episode->slots.size();
+  }
+  if (key >= next_key_) return "episodes: the next key is in use";
+  if (num_steps != num_steps_) return "episodes: steps miscounted";
+  if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
+  if (num_used > next_unused_) return "episodes: too many slots in use";
+  if (num_far_ != kNotCounted && num_far_ != CountFar(near_)) {
+    return "episodes: far steps miscounted";
+  }
+  const double sum = SumDivergences();
+  if (std::abs(sum - sum_of_divergences_) > 1e-6 * (1 + std::abs(sum))) {
+    return "episodes: wrong sum of divergences";
+  }
+  if (reserved_ > 0) return "";
+  const std::string wrong = rows_.CheckInvariants();
+  return wrong.empty() ? distribution_->CheckInvariants(num_steps_) : wrong;
+}
+
+std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
+  const int64_t n = episode.num_steps;
+  const auto refuse = [&](const char* what) {
+    return "episode " + std::to_string(episode.key) + ": " + what;
+  };
+  if (n < 1 || static_cast<int64_t>(episode.slots.size()) != n + 1) {
+    return refuse("wrong number of slots");
+  }
+  if (episode.is_removed || episode.pins < 0) return refuse("it is removed");
+  for (int64_t t = 0; t <= n; ++t) {
+    const Place& place = places_[episode.slots[t]];
+    if (place.episode != &episode || place.t != t || place.is_drawn) {
+      return refuse("slot and place disagree");
+    }
+  }
+  if (episode.rhos[n] != 0 || episode.q_ret[n] != 0 ||
+      (episode.terminated && episode.values[n] != 0)) {
+    return refuse("its end has changed");
+  }
+  std::vector<float> q_ret = episode.q_ret;
+  for (int64_t t = episode.settled; t >= 0; --t) {
+    SweepBlock(episode, t, t, q_ret.data());
+    if (!SameBits(q_ret[t], episode.q_ret[t])) return refuse("a stale Q");
+  }
+  return "";
+}
+
+}  // namespace replay

@@ -1,0 +1,244 @@
+// A store of finished episodes whose values, importance weights and returns are
+// rewritten by updates.
+#ifndef COMMON_REPLAY_CC_EPISODE_MEMORY_H_
+#define COMMON_REPLAY_CC_EPISODE_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "distribution.h"
+#include "lazy_array.h"
+#include "rows.h"
+
+namespace replay {
+
+// The importance weights rho with 1 / c_max < rho < c_max (ReF-ER, section 3).
+struct NearPolicy {
+  // The bounds are exact: the largest float at most 1 / c_max, and c_max.
+  explicit NearPolicy(float c_max);
+  bool Contains(float rho) const { return (rho > low) & (rho < high); }
+  float low, high;
+};
+
+// An episode has T steps and T + 1 states. Step t has the key of the episode
+// + t; keys grow from episode to episode and are not used again. The state of
+// each step is a row of columns. The distribution is over the steps' slots.
+//
+// For each step the memory keeps the reward, the value V, the importance weight
+// rho, the divergence D_KL, the error (the distribution's priority) and the
+// Retrace estimate
+//     Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1)),
+//     Q_T-1 = r_T-1 + discount V_T, where V_T = 0 at a true end
+// with the scaled reward r. See ReF-ER, equation 8, and equations (14) to (17) of
+// the project's notes on it.
+//
+// All methods are thread-safe. Rows are copied outside the lock: an episode that
+// is being read is pinned, and its slots are reused only when its last reader is
+// done.
+class EpisodeMemory {
+ public:
+  enum class Removal { kOldest, kFarPolicy, kDivergence };
+
+  enum class Outcome {
+    kOk,
+    kTooFewSteps,  // Fewer steps than a batch.
+    kNoRoom,       // More rows are being written or read than fit.
+  };
+
+  // `column_bytes` is that of Rows. A seed of 0 takes one from the system.
+  EpisodeMemory(size_t capacity, float discount,
+                std::vector<size_t> column_bytes,
+                const DistributionSpec& sampling, Removal removal,
+                uint64_t seed);
+
+  // A finished episode. Columns have num_steps + 1 states, values num_steps + 1
+  // elements, of which the last one counts 0 if the episode has terminated.
+  struct NewEpisode {
+    size_t num_steps;
+    std::vector<ColumnSource> columns;
+    const float* rewards;
+    const float* values;
+    bool terminated;
+  };
+
+  // Where a draw is written. All have an element for each step drawn.
+  struct Drawn {
+    int64_t* keys;
+    double* probabilities;
+    float* rewards;
+    float* discounts;
+    bool* bootstraps;
+    float* q_ret;
+    std::vector<ColumnTarget> columns, next_columns;
+  };
+
+  // What an update has computed for n steps; arrays have n elements.
+  struct Refreshed {
+    size_t n;
+    const int64_t* keys;
+    const float* values;
+    const float* rhos;
+    const float* divergences;
+    const float* errors;
+    const float* next_values;  // Count where the next state ends a cut episode.
+  };
+
+  // What is stored of steps; arrays have an element for each.
+  struct Stored {
+    float* values;
+    float* rhos;
+    float* divergences;
+    float* errors;  // kUnknownPriority for steps that no update has computed.
+    float* q_ret;
+  };
+
+  struct Statistics {
+    int64_t steps;
+    int64_t episodes;
+    int64_t held_bytes;  // Bytes of all variable values; see Rows.
+    int64_t executed;    // Steps told to CountSteps.
+    int64_t removed;     // Steps removed.
+    int64_t sampled;     // Steps drawn, counted each time.
+    int64_t updated;     // Steps refreshed, counted each time.
+    int64_t missing;     // Refreshed steps that were gone.
+    int64_t far_policy;  // Steps that are far by the c_max of the last Refresh.
+    double mean_divergence;
+  };
+
+  // Adds an episode of 1 to `capacity` steps with rho = 1 and D_KL = 0, and gets
+  // its key. Removes whole episodes until it fits.
+  Outcome Add(const NewEpisode& added, int64_t* key);
+
+  // Draws `num_batches` batches one behind the other; no step occurs twice in a
+  // batch. `count` gets the number of steps. A seed other than 0 makes a
+  // generator for this draw and leaves the memory's own as it is.
+  Outcome Sample(size_t batch_size, size_t num_batches, uint64_t seed,
+                 const Drawn& drawn, int64_t* count);
+
+  // Stores what num_batches updates of equal size have computed, in their order,
+  // then computes the Q of each episode's latest step among them and of all
+  // steps before. Returns the number of steps that are gone, which are skipped.
+  int64_t Refresh(const Refreshed& refreshed, float c_max, size_t num_batches);
+
+  // Gets what is stored of steps; writes NaN for those that are gone.
+  void Read(const int64_t* keys, size_t n, const Stored& stored) const;
+  void Contains(const int64_t* keys, size_t n, bool* contains) const;
+
+  // Returns the root of the mean squared reward, not scaled; 0 without steps.
+  double RewardScale() const;
+  // Divides rewards by scale + 1e-7 from now on. Stored Q change at the next
+  // Refresh that reaches them, or now if `recompute`.
+  void SetRewardScale(double scale, bool recompute);
+
+  // Returns the number of steps whose rho is not near the policy.
+  int64_t CountFarPolicy(float c_max) const;
+
+  // Gets mean and population standard deviation of each of the column's
+  // elements, which must be floats, over all states.
+  void Moments(size_t column, size_t num_elements, double* mean,
+               double* deviation);
+
+  void CountSteps(int64_t n);
+  Statistics statistics() const;
+  size_t capacity() const { return capacity_; }
+
+  // Returns the first violation found, or an empty string. For tests.
+  std::string CheckInvariants() const;
+
+ private:
+  // The steps whose Q are computed together. Early stops are at their ends.
+  static constexpr int64_t kBlock = 32;
+  // Refreshs after which the sum of divergences is computed anew.
+  static constexpr int64_t kRecountPeriod = 1024;
+
+  // Arrays have an element for each state. The last one of rewards, rhos,
+  // divergences, errors and q_ret is 0 and belongs to no step.
+  struct Episode {
+    explicit Episode(size_t num_steps);
+
+    int64_t num_steps;
+    int64_t key = 0;
+    bool terminated = false;
+    bool is_removed = false;
+    int32_t pins = 0;  // Readers of the rows.
+    // Q of steps 0 to `settled` follow from what is stored, with rewards
+    // multiplied by reward_factor.
+    int64_t settled = -1;
+    float reward_factor = 1.0f;
+    std::vector<int32_t> slots;
+    std::vector<float> rewards, values, rhos, divergences, errors, q_ret;
+  };
+
+  // The step, or last state, in a slot.
+  struct Place {
+    Episode* episode;
+    int32_t t;
+    bool is_drawn;  // In the batch that is being drawn.
+  };
+
+  using Episodes = std::deque<std::unique_ptr<Episode>>;
+
+  // The methods below require mutex_ to be held.
+
+  bool Reserve(size_t num_steps, std::vector<int32_t>* slots);
+  void Remove(Episodes::iterator episode);
+  Episodes::iterator NextToRemove();
+  void Release(const Episode& episode);
+  void Unpin(const std::vector<Episode*>& episodes);
+  // Returns the episode of a step, or null if it is gone.
+  Episode* Find(int64_t key) const;
+  void DrawBatch(size_t n, std::mt19937_64& rng, int32_t* slots,
+                 double* masses);
+  void DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
+                double* masses);
+  void Store(Episode& episode, int64_t t, const Refreshed& refreshed, size_t i);
+  // Computes the Q of `updated`[0] and of the steps before it. `updated` are the
+  // n steps of the episode whose values or rhos have changed, latest first.
+  void Sweep(Episode& episode, const int64_t* updated, size_t n);
+  // Computes the Q of steps first to last, at most kBlock.
+  void SweepBlock(const Episode& episode, int64_t first, int64_t last,
+                  float* q_ret) const;
+  int64_t CountFar(const Episode& episode, const NearPolicy& near) const;
+  int64_t CountFar(const NearPolicy& near) const;
+  double SumDivergences() const;
+  std::string CheckEpisode(const Episode& episode) const;
+
+  const size_t capacity_;
+  const float discount_;
+  const size_t max_slots_;
+  const Removal removal_;
+  const std::vector<size_t> column_bytes_;
+  Rows rows_;  // Accessed without mutex_, in pinned or reserved slots only.
+
+  // A sweep takes longer than waking a thread.
+  mutable std::mutex mutex_;
+  Episodes episodes_;  // In the order of keys.
+  LazyArray<Place> places_;
+  std::vector<int32_t> free_;
+  size_t next_unused_ = 0;  // Slots from here on have never been used.
+  size_t reserved_ = 0;     // Steps of episodes being written.
+  size_t num_steps_ = 0;
+  int64_t next_key_ = 0;
+  const std::unique_ptr<Distribution> distribution_;
+  std::mt19937_64 rng_;
+  float reward_factor_ = 1.0f;
+  float c_max_ = std::numeric_limits<float>::infinity();
+  NearPolicy near_{c_max_};
+  // The far steps by c_max_; kNotCounted after it has changed.
+  static constexpr int64_t kNotCounted = -1;
+  mutable int64_t num_far_ = 0;
+  double sum_of_divergences_ = 0;
+  int64_t refreshs_ = 0;  // Since that sum was computed anew.
+  Statistics statistics_ = {};
+};
+
+}  // namespace replay
+
+#endif  // COMMON_REPLAY_CC_EPISODE_MEMORY_H_

@@ -1,0 +1,326 @@
+"""A replay memory of whole episodes: the Python interface of its ops."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from common.replay import distributions, library
+from common.replay.memory import Signature, check_dtype
+from common.types import Nest
+
+_REMOVALS = ("oldest", "far_policy", "divergence")
+
+
+class EpisodeSample(NamedTuple):
+    """N steps drawn from a memory of episodes, in batches one behind the other.
+
+    Attributes:
+      keys: [N] int64.
+      probabilities: [N] float64, with which each step was drawn.
+      steps: nest of [N, ...], the states of the steps.
+      next_steps: nest of [N, ...], the states after the steps.
+      rewards: [N] float32, scaled.
+      discounts: [N] float32, the memory's discount, or 0 where the next state is a true end.
+      bootstraps: [N] bool, whether the next state is where the time was up.
+      q_ret: [N] float32, the stored Retrace estimates of the steps' action values.
+      count: int64 scalar, steps in the memory.
+    """
+
+    keys: tf.Tensor
+    probabilities: tf.Tensor
+    steps: Nest
+    next_steps: Nest
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+    count: tf.Tensor
+
+
+class StoredSteps(NamedTuple):
+    """What a memory of episodes has stored of B steps; NaN where a step is gone.
+
+    Attributes:
+      values: [B] float32, V.
+      rhos: [B] float32, importance weights.
+      divergences: [B] float32, D_KL.
+      errors: [B] float32; UNKNOWN_PRIORITY for steps that no update has computed.
+      q_ret: [B] float32, Retrace estimates.
+    """
+
+    values: tf.Tensor
+    rhos: tf.Tensor
+    divergences: tf.Tensor
+    errors: tf.Tensor
+    q_ret: tf.Tensor
+
+
+class EpisodeStatistics(NamedTuple):
+    """Counters of a memory of episodes; the first eleven are those of `memory.Statistics`.
+
+    Attributes:
+      steps: steps stored now; the last state of an episode is none.
+      items: the same, since each step can be drawn.
+      held_bytes: bytes of all strings stored now.
+      inserted: steps executed, as told to `EpisodeMemory.count_steps`.
+      duplicates: 0, as are the next two.
+      incomplete: 0.
+      unviewed: 0.
+      removed: steps removed.
+      sampled: steps drawn, counted each time.
+      updated: steps refreshed, counted each time.
+      missing: refreshed steps that were gone.
+      episodes: episodes stored now.
+      far_policy: steps that are far from the policy by the c_max of the last `refresh`.
+      mean_divergence: mean D_KL of the steps; 0 if there is none.
+    """
+
+    steps: int
+    items: int
+    held_bytes: int
+    inserted: int
+    duplicates: int
+    incomplete: int
+    unviewed: int
+    removed: int
+    sampled: int
+    updated: int
+    missing: int
+    episodes: int
+    far_policy: int
+    mean_divergence: float
+
+
+class EpisodeMemory:
+    """A store of finished episodes, of which single steps are drawn (ReF-ER, section 3).
+
+    An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
+    importance weight rho, the divergence D_KL and the error that the last update computed, and the
+    Retrace estimate (equation 8)
+        Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t),
+    where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
+    those that return tensors work inside a `tf.function`, too.
+    """
+
+    def __init__(
+        self,
+        specs: Nest,
+        capacity: int,
+        discount: float,
+        sampling: distributions.Uniform | distributions.RankBased,
+        removal: str = "oldest",
+        seed: int = 0,
+    ):
+        """Makes an empty memory.
+
+        Args:
+          specs: nest of `tf.TensorSpec` and `memory.Bytes`: the columns of a state.
+          capacity: steps that the memory never exceeds.
+          discount: gamma.
+          sampling: the distribution over the steps; the errors are its priorities.
+          removal: the episode that leaves a full memory: "oldest" (algorithm 1), "far_policy", the
+            one with the largest part of far-policy steps by the c_max of the last `refresh` (the
+            authors' code, not in the paper), or "divergence", the one with the largest mean D_KL.
+            Of equal ones the oldest leaves.
+          seed: seed of sampling; 0 takes one from the system.
+
+        Raises:
+          ValueError: an argument is outside its range, or a column of strings is not specified by
+            `Bytes`.
+        """
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, is {capacity}")
+        if not 0 <= discount <= 1:
+            raise ValueError(f"discount must be in [0, 1], is {discount}")
+        if not isinstance(sampling, distributions.Uniform | distributions.RankBased):
+            raise ValueError(f"sampling must be Uniform or RankBased, is {sampling}")
+        if removal not in _REMOVALS:
+            raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
+        self._ops = library.ops()
+        self.signature = Signature(specs)
+        self.capacity = capacity
+        self._sampled_dtypes = 2 * self.signature.dtypes
+        self._no_seed = tf.zeros([], tf.int64)
+        self._handle = self._ops.episode_memory(
+            capacity=capacity,
+            discount=discount,
+            names=self.signature.names,
+            dtypes=self.signature.dtypes,
+            shapes=self.signature.shapes,
+            max_bytes=self.signature.max_bytes,
+            prefixes=self.signature.prefixes,
+            suffixes=self.signature.suffixes,
+            kind=sampling.kind,
+            exponent=sampling.exponent,
+            period=getattr(sampling, "period", 1),
+            removal=removal,
+            seed=seed,
+        )
+
+    def add(self, steps: Nest, rewards, values, terminated) -> tf.Tensor:
+        """Adds a finished episode with rho = 1 and D_KL = 0; removes episodes until it fits.
+
+        Args:
+          steps: nest of [T + 1, ...], the states.
+          rewards: [T] float32, not scaled; `rewards[t]` came after step t.
+          values: [T + 1] float32, V of the states; the last one counts 0 at a true end.
+          terminated: bool, whether the last state is a true end, not where the time was up.
+
+        Returns:
+          The key of the episode, int64; step t has key + t.
+
+        Raises:
+          tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
+            it; the memory is unchanged.
+        """
+        check_dtype("rewards", rewards, tf.float32)
+        check_dtype("values", values, tf.float32)
+        check_dtype("terminated", terminated, tf.bool)
+        columns = self.signature.flatten(steps)
+        return self._ops.episode_add(self._handle, rewards, values, terminated, columns)
+
+    def sample(self, batch_size, seed=None, num_batches: int = 1) -> EpisodeSample:
+        """Draws batches of steps, N = num_batches * batch_size in all.
+
+        Args:
+          batch_size: steps in a batch, none of them twice; an int or an int32 scalar tensor.
+          seed: an int or an int64 scalar tensor that determines the draw, together with the
+            memory's contents. None or 0 draws with the memory's own generator.
+          num_batches: batches, which are drawn independently.
+
+        Raises:
+          tf.errors.FailedPreconditionError: the memory has fewer steps than a batch.
+        """
+        sample = self._ops.episode_sample(
+            self._handle,
+            batch_size,
+            self._no_seed if seed is None else seed,
+            dtypes=self._sampled_dtypes,
+            num_batches=num_batches,
+        )
+        if not tf.executing_eagerly():
+            size = tf.get_static_value(batch_size)
+            batch = [None if size is None else num_batches * size]
+            for vector in sample[:6]:
+                vector.set_shape(batch)
+            sample.count.set_shape([])
+            for columns in self._halves(sample.columns):
+                self.signature.set_shapes(batch, columns)
+        steps, next_steps = map(self.signature.unflatten, self._halves(sample.columns))
+        return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
+
+    def refresh(
+        self, keys, values, rhos, divergences, errors, next_values, c_max, num_batches: int = 1
+    ) -> tf.Tensor:
+        """Stores what updates have computed; returns how many of the steps are gone (int64).
+
+        Afterwards the Retrace estimates of each episode's latest step among them, and of all steps
+        before it, follow from what is stored.
+
+        Args:
+          keys: [N] int64. Of equal keys the last one counts.
+          values: [N] float32, V.
+          rhos: [N] float32, importance weights, not negative.
+          divergences: [N] float32, D_KL.
+          errors: [N] float32, not negative: the priorities of rank-based sampling.
+          next_values: [N] float32, V of the next states; they count where `bootstraps` was true.
+          c_max: float32, at least 1; `statistics` and the removal "far_policy" use the latest one.
+          num_batches: updates of equal size that the steps are from, one behind the other.
+
+        Raises:
+          tf.errors.InvalidArgumentError: an argument is wrong, and the message names it; the memory
+            is unchanged.
+        """
+        check_dtype("keys", keys, tf.int64)
+        check_dtype("values", values, tf.float32)
+        check_dtype("rhos", rhos, tf.float32)
+        check_dtype("divergences", divergences, tf.float32)
+        check_dtype("errors", errors, tf.float32)
+        check_dtype("next_values", next_values, tf.float32)
+        check_dtype("c_max", c_max, tf.float32)
+        return self._ops.episode_refresh(
+            self._handle,
+            keys,
+            values,
+            rhos,
+            divergences,
+            errors,
+            next_values,
+            c_max,
+            num_batches=num_batches,
+        )
+
+    def stored(self, keys) -> StoredSteps:
+        """Returns what is stored of steps, keys [B] int64."""
+        check_dtype("keys", keys, tf.int64)
+        return StoredSteps(*self._ops.episode_stored(self._handle, keys))
+
+    def contains(self, keys) -> tf.Tensor:
+        """Returns which of the steps, keys [B] int64, are stored, [B] bool."""
+        check_dtype("keys", keys, tf.int64)
+        return self._ops.episode_contains(self._handle, keys)
+
+    def reward_scale(self) -> tf.Tensor:
+        """Returns the root of the mean squared reward (float64); 0 for an empty memory."""
+        return self._ops.episode_reward_scale(self._handle)
+
+    def set_reward_scale(self, scale, recompute: bool) -> None:
+        """Divides rewards by scale + 1e-7 from now on (appendix B); before, they are not scaled.
+
+        Args:
+          scale: a finite scalar, not negative.
+          recompute: whether to compute all Retrace estimates anew now. Otherwise an estimate
+            changes when `refresh` computes it next.
+        """
+        self._ops.episode_set_reward_scale(
+            self._handle, tf.cast(scale, tf.float64), recompute=recompute
+        )
+
+    def count_far_policy(self, c_max) -> tf.Tensor:
+        """Returns how many stored steps have rho <= 1 / c_max or rho >= c_max (int64)."""
+        check_dtype("c_max", c_max, tf.float32)
+        return self._ops.episode_count_far_policy(self._handle, c_max)
+
+    def observation_moments(self, column: str = "observation") -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a float32 column's mean and population standard deviation over all states.
+
+        Both have the column's shape, in float64.
+
+        Args:
+          column: name of the column, with slashes as in `signature.names`.
+        """
+        return tuple(self._ops.episode_moments(self._handle, column=column))
+
+    def count_steps(self, n) -> None:
+        """Adds n (int64) to the number of executed steps, `inserted` in the statistics."""
+        self._ops.episode_count_steps(self._handle, n)
+
+    def statistics(self) -> EpisodeStatistics:
+        """Returns the counters, eagerly."""
+        counters, mean_divergence = self._ops.episode_statistics(self._handle)
+        steps, episodes, held_bytes, executed, *counts, far_policy = counters.numpy().tolist()
+        removed, sampled, updated, missing = counts
+        return EpisodeStatistics(
+            steps=steps,
+            items=steps,
+            held_bytes=held_bytes,
+            inserted=executed,
+            duplicates=0,
+            incomplete=0,
+            unviewed=0,
+            removed=removed,
+            sampled=sampled,
+            updated=updated,
+            missing=missing,
+            episodes=episodes,
+            far_policy=far_policy,
+            mean_divergence=float(mean_divergence),
+        )
+
+    def check(self) -> None:
+        """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
+        self._ops.episode_check(self._handle)
+
+    def _halves(self, columns) -> tuple:
+        count = len(self.signature.names)
+        return columns[:count], columns[count:]
