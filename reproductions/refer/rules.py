@@ -47,7 +47,7 @@ def next_beta(
     the policy, and towards 1 otherwise.
 
     Args:
-      beta: scalar in [0, 1].
+      beta: floating scalar in [0, 1].
       far_fraction: scalar, the part of the memory's steps that is far from the policy.
       tolerance: D.
       rate: eta, the annealed learning rate.
@@ -55,7 +55,7 @@ def next_beta(
     Returns:
       Scalar in [0, 1].
     """
-    return (1.0 - rate) * beta + tf.where(far_fraction > tolerance, 0.0, rate)
+    return (1.0 - rate) * beta + rate * tf.cast(far_fraction <= tolerance, beta.dtype)
 
 
 def mask(rho: tf.Tensor, c_max: tf.Tensor | float, gate: bool) -> tf.Tensor:
