@@ -17,7 +17,7 @@ from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
 from common.learning.learner import Learner
-from common.networks import control, heads, numpy_twins
+from common.networks import control, heads, mlp, numpy_twins
 from common.types import Metrics, Nest, StoredTransition
 
 
@@ -29,8 +29,8 @@ class ActorCritic(NamedTuple):
       critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
-    policy: control.ControlPolicy
-    critic: heads.Critic
+    policy: control.ControlPolicy | mlp.SoftsignMLP
+    critic: heads.Critic | snt.Module
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
@@ -98,8 +98,11 @@ class ActorCriticLearner(Learner):
         self,
         make_networks: Callable[[], ActorCritic],
         make_optimizer: Callable[[], snt.Optimizer],
-        target_period: int,
+        target_period: int | None = None,
         max_critic_gradient_norm: float | None = None,
+        *,
+        make_policy_optimizer: Callable[[], snt.Optimizer] | None = None,
+        target_rate: float | None = None,
     ):
         """Builds all variables, including the optimisers'; targets start as copies.
 
@@ -109,18 +112,29 @@ class ActorCriticLearner(Learner):
           target_period: steps between copies to the target networks.
           max_critic_gradient_norm: global norm to which the critic's gradient is clipped; None does
             not clip.
+          make_policy_optimizer: called for the policy instead, if that has another optimiser.
+          target_rate: step size of the target networks towards the online ones after each update,
+            instead of copies (Lillicrap et al. 2015).
+
+        Raises:
+          ValueError: not exactly one of `target_period` and `target_rate` is given.
         """
         super().__init__()
+        if (target_period is None) == (target_rate is None):
+            raise ValueError(
+                "Targets are either copied or moved: pass target_period or target_rate, got "
+                f"{target_period} and {target_rate}."
+            )
         self._target_period = target_period
+        self._target_rate = target_rate
         self._max_critic_gradient_norm = max_critic_gradient_norm
         self.networks = make_networks()
         self.target_networks = make_networks()
         targets.copy(self.networks.variables, self.target_networks.variables)
-        self.policy_optimizer = make_optimizer()
+        self.policy_optimizer = (make_policy_optimizer or make_optimizer)()
         self.critic_optimizer = make_optimizer()
         optimizers.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
         optimizers.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
@@ -158,9 +172,11 @@ class ActorCriticLearner(Learner):
         self.critic_optimizer.apply(gradients.critic, networks.critic.trainable_variables)
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
-        targets.copy_periodically(
-            self.steps, self._target_period, networks.variables, self.target_networks.variables
-        )
+        online, target = networks.variables, self.target_networks.variables
+        if self._target_rate is None:
+            targets.copy_periodically(self.steps, self._target_period, online, target)
+        else:
+            targets.move(online, target, self._target_rate)
 
 
 class ActorCriticEvaluator(Policy):

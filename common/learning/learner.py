@@ -36,9 +36,12 @@ class Learner(tf.Module, abc.ABC):
       target_variables: variables of the target networks, which a parameter server publishes.
     """
 
-    steps: tf.Variable
-
     target_variables: Sequence[tf.Variable] = ()
+
+    def __init__(self):
+        """Makes the counter of updates."""
+        super().__init__()
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
     @property
     @abc.abstractmethod

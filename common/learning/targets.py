@@ -21,3 +21,9 @@ def copy_periodically(
     due = tf.equal(step % period, 0)
     for s, t in zip(source, target, strict=True):
         t.assign(tf.where(due, s, t))
+
+
+def move(source: Sequence[tf.Variable], target: Sequence[tf.Variable], rate: float) -> None:
+    """Moves `target` towards `source`: t <- (1 - rate) t + rate s (DDPG's soft update)."""
+    for s, t in zip(source, target, strict=True):
+        t.assign((1.0 - rate) * t + rate * s)

@@ -13,7 +13,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, packing
+from common.networks import control, heads, mlp, packing
 
 
 class _LayerTwin(NamedTuple):
@@ -89,11 +89,23 @@ class CriticTwin(_Twin):
         return outputs[:, 0] if self._is_scalar else outputs
 
 
-def twin(module: control.ControlPolicy | heads.Critic) -> Any:
-    """Returns the `PolicyTwin` or `CriticTwin` of a module, with a copy of its parameters.
+class MLPTwin(_Twin):
+    """NumPy twin of a `SoftsignMLP`."""
+
+    def __init__(self, network: mlp.SoftsignMLP):
+        super().__init__(network, network.layers)
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Returns outputs in a new array: [B, D] float32 -> [B, output_size] float32."""
+        return self._run(inputs)
+
+
+def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP) -> Any:
+    """Returns the `PolicyTwin`, `CriticTwin` or `MLPTwin` of a module, with copied parameters.
 
     Args:
-      module: a policy, or a critic with a `ControlCriticTorso`. Its variables must exist.
+      module: a policy, a critic with a `ControlCriticTorso`, or a softsign MLP. Its variables must
+        exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -103,9 +115,11 @@ def twin(module: control.ControlPolicy | heads.Critic) -> Any:
         return PolicyTwin(module)
     if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
+    if isinstance(module, mlp.SoftsignMLP):
+        return MLPTwin(module)
     raise TypeError(
-        f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, or a Critic with a "
-        "ControlCriticTorso."
+        f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a Critic with a "
+        "ControlCriticTorso, or a SoftsignMLP."
     )
 
 
@@ -161,4 +175,15 @@ def _elu(inputs: np.ndarray) -> np.ndarray:
     return inputs
 
 
-_ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {tf.tanh: _tanh, tf.nn.elu: _elu}
+def _softsign(inputs: np.ndarray) -> np.ndarray:
+    scale = np.abs(inputs)
+    scale += 1
+    inputs /= scale
+    return inputs
+
+
+_ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {
+    tf.tanh: _tanh,
+    tf.nn.elu: _elu,
+    tf.nn.softsign: _softsign,
+}

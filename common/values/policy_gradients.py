@@ -52,14 +52,32 @@ def dpg_loss(
       The batch mean of `deterministic_policy_gradient_loss`, the mean value of the actions, and the
       share of their elements that are saturated.
     """
+    q, dqda = value_and_action_gradient(action, value)
+    loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip)
+    return tf.reduce_mean(loss), tf.reduce_mean(q), saturated_share(action)
+
+
+def value_and_action_gradient(
+    action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns a critic's values [B] of actions [B, A] and their gradients dqda [B, A].
+
+    No gradient flows through the result into the policy.
+
+    Args:
+      action: [B, A] floating, the policy's actions.
+      value: the critic at the states of these actions, [B, A] -> values [B].
+    """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         fixed = tf.stop_gradient(action)
         tape.watch(fixed)
         q = value(fixed)
-    dqda = tape.gradient(q, fixed)
-    loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip)
-    saturated = tf.reduce_mean(tf.cast(tf.abs(action) > SATURATED, action.dtype))
-    return tf.reduce_mean(loss), tf.reduce_mean(q), saturated
+    return q, tape.gradient(q, fixed)
+
+
+def saturated_share(action: tf.Tensor) -> tf.Tensor:
+    """Returns the share of saturated elements of canonical actions, a scalar."""
+    return tf.reduce_mean(tf.cast(tf.abs(action) > SATURATED, action.dtype))
 
 
 def leave_one_out_beta(mu_a: tf.Tensor, c: float) -> tf.Tensor:

@@ -154,7 +154,6 @@ class ReactorLearner(Learner):
         self.optimizer = networks_lib.make_optimizer(config)
         targets.copy(self.actor_variables, self.target_variables)
         optimizers.create_variables(self.optimizer, self.actor_variables)
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
     @property
     def actor_variables(self) -> tuple:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise
+from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise, truncated_normal
 
 
 def test_the_noise_is_standard_normal_times_sigma():
@@ -41,6 +41,46 @@ def test_sigma_0_changes_nothing():
 def test_a_bad_sigma_is_refused(sigma):
     with pytest.raises(ValueError, match="sigma"):
         GaussianNoise(sigma, seed=0)
+
+
+def test_truncated_normals_are_drawn_again_not_clipped():
+    samples = truncated_normal(np.random.default_rng(0), (1_000, 1_000), 3.0)
+    assert samples.dtype == np.float32 and samples.shape == (1_000, 1_000)
+    assert 2.99 < np.abs(samples).max() <= 3
+    assert not np.any(np.abs(samples) == 3)
+    # 0.9866 of the truncated normal; 0.9894 if what is beyond were drawn uniformly.
+    assert samples.std(dtype=np.float64) == pytest.approx(0.9866, abs=0.0012)
+    assert np.mean(np.abs(samples) > 2.5) == pytest.approx((0.012419 - 0.002700) / 0.9973, rel=0.05)
+
+
+def test_truncated_normals_within_a_narrow_bound():
+    samples = truncated_normal(np.random.default_rng(0), (10_000,), 0.1)
+    assert np.abs(samples).max() <= 0.1
+    assert samples.std() == pytest.approx(0.1 / np.sqrt(3), rel=0.02)  # all but uniform
+
+
+def test_a_bound_truncates_gaussian_noise_in_standard_deviations():
+    action = np.full((50_000, 2), 0.1, np.float32)
+    samples, _ = GaussianNoise(0.2, seed=0, clip=False, bound=1.5)(action)
+    assert 0.299 < np.abs(samples - 0.1).max() <= 0.3 + 1e-6
+    expected = action + np.float32(0.2) * truncated_normal(
+        np.random.default_rng(0), action.shape, 1.5
+    )
+    np.testing.assert_allclose(samples, expected, rtol=1e-6)
+
+
+def test_without_a_bound_gaussian_noise_is_as_it_was():
+    samples, _ = GaussianNoise(0.3, seed=3, clip=False)(np.zeros((100, 2), np.float32))
+    plain = np.random.default_rng(3).standard_normal((100, 2), np.float32) * np.float32(0.3)
+    np.testing.assert_array_equal(samples, plain)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, float("nan")])
+def test_a_bad_bound_is_refused(bound):
+    with pytest.raises(ValueError, match="bound"):
+        GaussianNoise(0.3, seed=0, bound=bound)
+    with pytest.raises(ValueError, match="bound"):
+        truncated_normal(np.random.default_rng(0), (1,), bound)
 
 
 def run_ou(sigma, theta, steps, rows=2_000, seed=0):

@@ -45,8 +45,23 @@ def test_periodic_copy_is_hard_and_exactly_at_multiples(jit_compile):
     np.testing.assert_array_equal(source[0], np.full([2, 3], 10, np.float32))
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_soft_updates_approach_by_the_rate(jit_compile):
+    source, target = _variables(1.0), _variables(0.0)
+    move = tf.function(lambda: targets.move(source, target, 0.25), jit_compile=jit_compile)
+    for expected in (0.25, 0.4375):
+        move()
+        np.testing.assert_allclose(target[0], np.full([2, 3], expected), rtol=1e-6)
+        np.testing.assert_allclose(target[1], np.full([4], 10 * expected), rtol=1e-6)
+    np.testing.assert_array_equal(source[0], np.ones([2, 3], np.float32))
+    targets.move(source, target, 1.0)
+    np.testing.assert_array_equal(target[1], source[1])
+
+
 def test_other_numbers_of_variables_are_an_error():
     with pytest.raises(ValueError):
         targets.copy(_variables(1.0), _variables(0.0)[:1])
+    with pytest.raises(ValueError):
+        targets.move(_variables(1.0), _variables(0.0)[:1], 0.1)
     with pytest.raises(ValueError):
         targets.copy_periodically(tf.constant(0), 1, _variables(1.0)[:1], _variables(0.0))

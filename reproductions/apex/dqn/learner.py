@@ -64,7 +64,6 @@ class DQNLearner(Learner):
         theta = self.network.trainable_variables
         targets.copy(theta, self.target_network.trainable_variables)
         optimizers.create_variables(self.optimizer, theta)
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
     @property
     def actor_variables(self) -> tuple:

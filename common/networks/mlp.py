@@ -1,0 +1,62 @@
+"""Multilayer perceptron with softsign layers, as in ReF-ER (Novati & Koumoutsakos 2019)."""
+
+from collections.abc import Callable, Sequence
+import math
+
+import sonnet as snt
+import tensorflow as tf
+
+Layer = Callable[[tf.Tensor], tf.Tensor]
+
+OUTPUT_SCALE = 0.1
+"""Output weights begin within 0.1 / sqrt(inputs) (appendix A), so that outputs begin near zero."""
+
+
+class SoftsignMLP(snt.Module):
+    """Softsign layers and a linear output (ReF-ER, appendix A).
+
+    Hidden weights begin uniformly within +-g, g = sqrt(6 / (inputs + outputs)). The paper prints
+    6 / sqrt(inputs + outputs), but the source that it cites (Glorot & Bengio 2010) and the authors'
+    program have the root over the whole fraction. Biases are not in the paper: as in the authors'
+    program, hidden ones begin within the same +-g and those of the output at 0.
+
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        output_size: int,
+        activation: Layer | None = None,
+    ):
+        """Builds the layers and their variables.
+
+        Args:
+          input_size: D, length of an input.
+          hidden_sizes: units of each hidden layer.
+          output_size: length of an output.
+          activation: of the output; None leaves it linear.
+        """
+        super().__init__()
+        self.layers: list[Layer] = []
+        size = input_size
+        for depth, units in enumerate(hidden_sizes):
+            bound = math.sqrt(6 / (size + units))
+            uniform = snt.initializers.RandomUniform(-bound, bound)
+            linear = snt.Linear(units, w_init=uniform, b_init=uniform, name=f"hidden_{depth}")
+            self.layers += [linear, tf.nn.softsign]
+            size = units
+        bound = OUTPUT_SCALE / math.sqrt(size)
+        near_zero = snt.initializers.RandomUniform(-bound, bound)
+        self.layers.append(snt.Linear(output_size, w_init=near_zero, name="output"))
+        if activation is not None:
+            self.layers.append(activation)
+        self(tf.zeros([1, input_size]))
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns outputs: [B, D] -> [B, output_size] float32."""
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs

@@ -1,0 +1,192 @@
+"""Policies of V-RACER, NAF and DDPG for actors and evaluators, run as NumPy twins."""
+
+import abc
+from typing import NamedTuple
+
+import numpy as np
+
+from common.acting.noise import OrnsteinUhlenbeckNoise, truncated_normal
+from common.acting.policy import Policy
+from common.networks import mlp, numpy_twins
+from common.networks.standardizer import EPSILON
+from common.types import Nest
+from reproductions.refer import networks
+from reproductions.refer.config import ReferConfig
+
+
+class PolicyOutputs(NamedTuple):
+    """A policy N(m, Sigma) at K states, and their values; all float32.
+
+    Attributes:
+      value: [K], V; zeros from DDPG.
+      mean: [K, A], m.
+      variance: [A], the diagonal of Sigma.
+    """
+
+    value: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+class PolicyNetwork(abc.ABC):
+    """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
+
+    Attributes:
+      num_parameters: length of the vector that `load` takes.
+    """
+
+    def __init__(self, network: mlp.SoftsignMLP, action_size: int, sigma: float):
+        """Makes the twin.
+
+        Args:
+          network: whose outputs are to be read.
+          action_size: A.
+          sigma: standard deviation of the policy, unless the parameters have it.
+        """
+        self._mlp = numpy_twins.twin(network)
+        self._action_size = action_size
+        self._variance = np.full(action_size, sigma**2, np.float32)
+        self.num_parameters = self._mlp.num_parameters
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads the network's variables, [P] float32 in the order of the learner."""
+        self._mlp.load(flat)
+
+    @abc.abstractmethod
+    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
+        """Returns the policy and the values at observations [K, D] float32."""
+
+
+class NafPolicyNetwork(PolicyNetwork):
+    """NumPy twin of NAF's V and m."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.NafNetwork(config, observation_size, action_size)
+        super().__init__(network.mlp, action_size, config.sigma)
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
+        """Returns the policy and the values; see base class."""
+        outputs = self._mlp(observation)
+        mean = outputs[:, 1 : 1 + self._action_size]
+        return PolicyOutputs(outputs[:, 0], mean, self._variance)
+
+
+class VracerPolicyNetwork(PolicyNetwork):
+    """NumPy twin of V-RACER's V, m and Sigma."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.VracerNetwork(config, observation_size, action_size)
+        super().__init__(network.mlp, action_size, config.initial_variance**0.5)
+        self.num_parameters += action_size
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads the network's variables; see base class."""
+        super().load(flat[: -self._action_size])
+        self._variance = np.logaddexp(np.float32(0), flat[-self._action_size :])  # softplus
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
+        """Returns the policy and the values; see base class."""
+        outputs = self._mlp(observation)
+        return PolicyOutputs(outputs[:, 0], outputs[:, 1:], self._variance)
+
+
+class DdpgPolicyNetwork(PolicyNetwork):
+    """NumPy twin of DDPG's policy."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.make_ddpg_networks(config, observation_size, action_size).policy
+        super().__init__(network, action_size, config.sigma)
+
+    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
+        """Returns the policy and values of 0; see base class."""
+        mean = self._mlp(observation)
+        return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance)
+
+
+_NETWORKS: dict[str, type[PolicyNetwork]] = {
+    "vracer": VracerPolicyNetwork,
+    "naf": NafPolicyNetwork,
+    "ddpg": DdpgPolicyNetwork,
+}
+
+
+class ReferPolicy(Policy):
+    """The policy of an agent: actors draw actions from it, evaluators take its mean.
+
+    Actions are not clipped. Gaussian noise is truncated (appendix A). With Ornstein-Uhlenbeck noise
+    the extras have the policy without it, N(m, sigma^2 I), and the noise is the recurrent state.
+    """
+
+    def __init__(
+        self,
+        config: ReferConfig,
+        observation_size: int,
+        action_size: int,
+        seed: int = 0,
+        explores: bool = True,
+    ):
+        """Builds the policy; `load` gives it the learner's parameters.
+
+        Args:
+          config: hyperparameters.
+          observation_size: D.
+          action_size: A.
+          seed: of the noise.
+          explores: whether actions have noise; an evaluator's have none.
+        """
+        self._sizes = observation_size, action_size
+        self._network = _NETWORKS[config.agent](config, observation_size, action_size)
+        self._explores = explores
+        self._mean = np.zeros(observation_size, np.float32)
+        self._deviation = np.ones(observation_size, np.float32)
+        self._bound = config.noise_bound
+        self._generator = np.random.default_rng(seed)
+        self._ou: OrnsteinUhlenbeckNoise | None = None
+        if explores and config.agent != "vracer" and config.noise == "ou":
+            self._ou = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed, clip=False)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `ReferLearner.actor_variables`, [P] float32.
+
+        Raises:
+          ValueError: the length is wrong; the old parameters stay.
+        """
+        size, _ = self._sizes
+        expected = 2 * size + self._network.num_parameters
+        if flat.shape != (expected,):
+            raise ValueError(
+                f"The policy has {expected} parameters, moments of the observations included, but "
+                f"the vector has shape {flat.shape}: it comes from networks of other sizes."
+            )
+        self._mean, self._deviation = flat[:size].copy(), flat[size : 2 * size].copy()
+        self._network.load(flat[2 * size :])
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the noise before an episode; () if it has no memory."""
+        if self._ou is None:
+            return ()
+        return self._ou.initial_state((num_environments, self._sizes[1]))
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, D] float32.
+
+        Returns:
+          action: [K, A] float32.
+          state: of the noise.
+          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K].
+        """
+        value, mean, variance = self._network(
+            (observation - self._mean) / (self._deviation + np.float32(EPSILON))
+        )
+        extras = {
+            "mean": mean,
+            "variance": np.broadcast_to(variance, mean.shape),
+            "value": value,
+        }
+        if not self._explores:
+            return mean.copy(), state, extras
+        if self._ou is not None:
+            action, state = self._ou(mean, state)
+            return action, state, extras
+        noise = truncated_normal(self._generator, mean.shape, self._bound)
+        return mean + np.sqrt(variance) * noise, state, extras

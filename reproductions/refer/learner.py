@@ -1,0 +1,389 @@
+"""Learners of V-RACER, NAF and DDPG with each kind of replay (Novati & Koumoutsakos 2019).
+
+The losses are in `vracer`, `naf` and `ddpg`, the rules of ReF-ER in `rules`.
+"""
+
+import abc
+from collections.abc import Sequence
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from common.agents.actor_critic import ActorCriticGradients, ActorCriticLearner
+from common.learning import optimizers, targets
+from common.learning.learner import Gradients, Learner
+from common.networks.standardizer import Standardizer
+from common.types import Batch, EpisodeBatch, Metrics
+from common.values import policy_gradients, prioritization
+from reproductions.refer import ddpg, naf, networks, rules, vracer
+from reproductions.refer.config import ReferConfig
+
+_SHARED_METRICS = (
+    "kl_divergence",
+    "far_policy_fraction",
+    "beta",
+    "c_max",
+    "learning_rate",
+    "reward_scale",
+)
+METRICS = {
+    "vracer": (*_SHARED_METRICS, "policy_loss", "value_loss", "mean_variance", "gradient_norm"),
+    "naf": (*_SHARED_METRICS, "critic_loss", "mean_q", "gradient_norm"),
+    "ddpg": (
+        *_SHARED_METRICS,
+        "critic_loss",
+        "mean_q",
+        "saturated_actions",
+        "critic_gradient_norm",
+        "policy_gradient_norm",
+    ),
+}
+"""Metrics of an agent's updates and their columns in learner.csv."""
+
+
+class Refresh(NamedTuple):
+    """The values of B steps that the memory stores anew, all float32 [B].
+
+    Attributes:
+      values: V of the states; zeros from DDPG.
+      rhos: importance weights.
+      divergences: D_KL of the policies, in nats.
+      errors: squared errors, for the ranks of prioritised replay.
+      next_values: V of the next states, correct where `EpisodeBatch.bootstraps`; zeros from DDPG.
+    """
+
+    values: tf.Tensor
+    rhos: tf.Tensor
+    divergences: tf.Tensor
+    errors: tf.Tensor
+    next_values: tf.Tensor
+
+
+class ReferLearner(Learner):
+    """Base of the three learners: standardised observations, the rules' state, annealed rates.
+
+    All methods take batches whose `steps` are an `EpisodeBatch`, and `Gradients.outputs` is a
+    `Refresh`.
+
+    Attributes:
+      standardizer: of observations; the agent sets its moments before the first update.
+      replay_state: float32 [3] variable that the agent assigns before each call: the far-policy
+        fraction of the memory, its mean D_KL, and the reward scale.
+      beta: float32 variable; 1 without rule 2.
+      learning_rate: float32 variable, annealed, that optimisers use and with which beta moves.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, **of_base: Any):
+        """Makes all that the three learners share.
+
+        Args:
+          config: hyperparameters.
+          observation_size: D.
+          **of_base: arguments of the next base class, if a learner has a second one.
+        """
+        self._config = config
+        self.learning_rate = _rate(config.learning_rate)
+        super().__init__(**of_base)
+        self.standardizer = Standardizer(observation_size)
+        self.replay_state = tf.Variable([0.0, 0.0, 1.0], trainable=False, name="replay_state")
+        beta = config.initial_beta if config.penalty else 1.0
+        self.beta = tf.Variable(beta, trainable=False, name="beta")
+        self._log_bound = math.log(config.max_importance_weight)
+
+    @property
+    @abc.abstractmethod
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the networks that act."""
+
+    @property
+    def actor_variables(self) -> tuple[tf.Variable, ...]:
+        """Moments of the standardisation, then variables of the networks that act."""
+        return (self.standardizer.mean, self.standardizer.deviation, *self.policy_variables)
+
+    @abc.abstractmethod
+    def make_step(self, gradients: Any) -> None:
+        """Makes a step of optimisers and target networks and counts it."""
+
+    def apply(self, gradients: Any) -> None:
+        """Makes a step with annealed rates, then one of beta (eqs 12, 13); see base class."""
+        config, step = self._config, self.steps.read_value()
+        rate = rules.annealed(config.learning_rate, step, config.annealing)
+        self.anneal(step)
+        self.make_step(gradients)
+        if config.penalty:
+            far_fraction = self.replay_state[0]
+            self.beta.assign(rules.next_beta(self.beta, far_fraction, config.penalty_d, rate))
+
+    def anneal(self, step: tf.Tensor) -> None:
+        """Sets the learning rates of the step that follows `step` updates."""
+        config = self._config
+        self.learning_rate.assign(rules.annealed(config.learning_rate, step, config.annealing))
+
+    def c_max(self) -> tf.Tensor:
+        """Returns the present bound of importance weights near the policy (eq 13)."""
+        return rules.c_max(self.steps, self._config.penalty_c, self._config.annealing)
+
+    def weights(self, batch: Batch) -> tf.Tensor | float:
+        """Returns the importance weights of prioritised replay, [B], at most 1; 1 if uniform.
+
+        They are (p_min / p)^b with the least probability of the batch. b rises from its start to 1
+        with A t. Not in the paper; the authors' program.
+        """
+        config = self._config
+        if config.sampling == "uniform":
+            return 1.0
+        start = config.importance_exponent
+        progress = tf.minimum(1.0, config.annealing * tf.cast(self.steps, tf.float32))
+        return prioritization.normalize_by_max(
+            prioritization.importance_weights(
+                batch.probabilities, batch.size, start + (1.0 - start) * progress
+            )
+        )
+
+    def shared_metrics(self) -> Metrics:
+        """Returns the metrics of all three, of the state before the step."""
+        config = self._config
+        return {
+            "kl_divergence": self.replay_state[1],
+            "far_policy_fraction": self.replay_state[0],
+            "beta": self.beta.read_value(),
+            "c_max": self.c_max(),
+            "learning_rate": rules.annealed(config.learning_rate, self.steps, config.annealing),
+            "reward_scale": self.replay_state[2],
+        }
+
+
+class VracerLearner(ReferLearner):
+    """V-RACER: one network and Adam (section 4).
+
+    Attributes:
+      network: value and policy.
+      optimizer: of all its parameters.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        self.network = networks.VracerNetwork(config, observation_size, action_size)
+        self.optimizer = _make_adam(config, self.learning_rate)
+        optimizers.create_variables(self.optimizer, self.network.parameters)
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the network."""
+        return self.network.parameters
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, network, steps = self._config, self.network, batch.steps
+        observation = self.standardizer(steps.states.observation)
+        behaviour = steps.states.extras
+        with tf.GradientTape() as tape:
+            value, mean = network(observation)
+            losses = vracer.loss(
+                value,
+                mean,
+                network.variance,
+                steps.states.action,
+                behaviour["mean"],
+                behaviour["variance"],
+                steps.q_ret,
+                self.beta,
+                self.c_max(),
+                config.clipping,
+                self._log_bound,
+                config.divergence,
+            )
+            loss = tf.reduce_mean(self.weights(batch) * losses.loss)
+        gradients = tape.gradient(loss, network.parameters)
+        refresh = Refresh(
+            value,
+            losses.rho,
+            losses.divergence,
+            tf.square(steps.q_ret - value),
+            self._next_values(steps),
+        )
+        metrics = {
+            **self.shared_metrics(),
+            "policy_loss": tf.reduce_mean(losses.policy_loss),
+            "value_loss": tf.reduce_mean(losses.value_loss),
+            "mean_variance": tf.reduce_mean(network.variance),
+            "gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of Adam."""
+        self.optimizer.apply(gradients, self.network.parameters)
+        self.steps.assign_add(1)
+
+    def _next_values(self, steps: EpisodeBatch) -> tf.Tensor:
+        """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
+        return tf.cond(
+            tf.reduce_any(steps.bootstraps),
+            lambda: self.network(self.standardizer(steps.next_states.observation)).value,
+            lambda: tf.zeros_like(steps.q_ret),
+        )
+
+
+class NafLearner(ReferLearner):
+    """NAF: a network, its target and Adam (section 2).
+
+    Attributes:
+      network: value, best action and matrix.
+      target_network: its slow copy, whose values bootstrap.
+      optimizer: of all parameters of `network`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        self.network = networks.NafNetwork(config, observation_size, action_size)
+        self.target_network = networks.NafNetwork(config, observation_size, action_size)
+        targets.copy(self.network.parameters, self.target_network.parameters)
+        self.optimizer = _make_adam(config, self.learning_rate)
+        optimizers.create_variables(self.optimizer, self.network.parameters)
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the online network."""
+        return self.network.parameters
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, network, steps = self._config, self.network, batch.steps
+        observation = self.standardizer(steps.states.observation)
+        next_value = self.target_network.value(self.standardizer(steps.next_states.observation))
+        target = steps.rewards + steps.discounts * next_value
+        with tf.GradientTape() as tape:
+            outputs = network(observation)
+            losses = naf.loss(
+                *outputs,
+                steps.states.action,
+                steps.states.extras["mean"],
+                target,
+                self.beta,
+                self.c_max(),
+                config.clipping,
+                config.sigma,
+                self._log_bound,
+            )
+            loss = tf.reduce_mean(self.weights(batch) * losses.loss)
+        gradients = tape.gradient(loss, network.parameters)
+        errors = tf.square(losses.q - target)
+        refresh = Refresh(outputs.value, losses.rho, losses.divergence, errors, next_value)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": 0.5 * tf.reduce_mean(errors),
+            "mean_q": tf.reduce_mean(losses.q),
+            "gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of Adam, then one of the target network."""
+        parameters = self.network.parameters
+        self.optimizer.apply(gradients, parameters)
+        targets.move(parameters, self.target_network.parameters, self._config.target_rate)
+        self.steps.assign_add(1)
+
+
+class DdpgLearner(ReferLearner, ActorCriticLearner):
+    """DDPG: policy and critic with their targets, and an Adam each (section 2, algorithm 4).
+
+    Attributes:
+      policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        self.policy_learning_rate = _rate(config.policy_learning_rate)
+        super().__init__(
+            config,
+            observation_size,
+            make_networks=lambda: networks.make_ddpg_networks(
+                config, observation_size, action_size
+            ),
+            make_optimizer=lambda: _make_adam(config, self.learning_rate),
+            make_policy_optimizer=lambda: _make_adam(config, self.policy_learning_rate),
+            target_rate=config.target_rate,
+        )
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the online policy; acting needs no critic."""
+        return self.networks.policy.trainable_variables
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, online, target = self._config, self.networks, self.target_networks
+        steps: EpisodeBatch = batch.steps
+        action, behaviour_mean = steps.states.action, steps.states.extras["mean"]
+        observation = self.standardizer(steps.states.observation)
+        next_observation = self.standardizer(steps.next_states.observation)
+        bootstrap = target.critic(next_observation, target.policy(next_observation))
+        y = steps.rewards + steps.discounts * bootstrap
+        mean = online.policy(observation)
+        rho = ddpg.importance_weight(
+            action, mean, behaviour_mean, config.sigma, self._log_bound
+        )
+        rule_1 = (self.c_max(), config.clipping)
+        weights = self.weights(batch)
+
+        def critic_loss():
+            q = online.critic(observation, action)
+            loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
+            decay = tf.add_n([tf.nn.l2_loss(v) for v in online.critic.trainable_variables])
+            return loss + config.critic_decay * decay, tf.square(q - y)
+
+        def policy_loss():
+            mean = online.policy(observation)
+            q, dqda = policy_gradients.value_and_action_gradient(
+                mean, lambda action: online.critic(observation, action)
+            )
+            losses = ddpg.policy_loss(
+                mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
+            )
+            saturated = policy_gradients.saturated_share(mean)
+            return tf.reduce_mean(weights * losses), tf.reduce_mean(q), saturated
+
+        gradients = self.gradients_of(critic_loss, policy_loss)
+        zeros = tf.zeros_like(rho)
+        kl = ddpg.divergence(mean, behaviour_mean, config.sigma)
+        refresh = Refresh(zeros, rho, kl, gradients.errors, zeros)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": gradients.critic_loss,
+            "mean_q": gradients.mean_q,
+            "saturated_actions": gradients.saturated_actions,
+            "critic_gradient_norm": gradients.critic_gradient_norm,
+            "policy_gradient_norm": gradients.policy_gradient_norm,
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def anneal(self, step: tf.Tensor) -> None:
+        """Sets both learning rates; see base class."""
+        super().anneal(step)
+        config = self._config
+        rate = rules.annealed(config.policy_learning_rate, step, config.annealing)
+        self.policy_learning_rate.assign(rate)
+
+    def make_step(self, gradients: ActorCriticGradients) -> None:
+        """Makes a step of both Adams, then one of the target networks."""
+        ActorCriticLearner.apply(self, gradients)
+
+
+_LEARNERS = {"vracer": VracerLearner, "naf": NafLearner, "ddpg": DdpgLearner}
+
+
+def make_learner(config: ReferConfig, observation_size: int, action_size: int) -> ReferLearner:
+    """Builds the learner of `config.agent` for flat observations and continuous actions."""
+    return _LEARNERS[config.agent](config, observation_size, action_size)
+
+
+def _rate(initial: float) -> tf.Variable:
+    return tf.Variable(initial, trainable=False, name="learning_rate")
+
+
+def _make_adam(config: ReferConfig, learning_rate: tf.Variable) -> optimizers.Adam:
+    return optimizers.Adam(
+        learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
+    )

@@ -1,0 +1,125 @@
+"""Networks of V-RACER, NAF and DDPG (Novati & Koumoutsakos 2019, sections 2 and 4, appendix A).
+
+They take standardised observations. Actions are in canonical units, without bounds for V-RACER and
+NAF.
+"""
+
+import math
+from typing import NamedTuple
+
+import sonnet as snt
+import tensorflow as tf
+
+from common.agents.actor_critic import ActorCritic
+from common.networks.mlp import SoftsignMLP
+from common.values import quadratic
+from reproductions.refer.config import ReferConfig
+
+
+class VracerOutputs(NamedTuple):
+    """Outputs of a `VracerNetwork`.
+
+    Attributes:
+      value: [B], V.
+      mean: [B, A], m of the policy.
+    """
+
+    value: tf.Tensor
+    mean: tf.Tensor
+
+
+class VracerNetwork(snt.Module):
+    """V-RACER's value and policy N(m(s), Sigma) in one MLP (section 4).
+
+    The diagonal of Sigma is the softplus of parameters that all states share (appendix A).
+
+    Attributes:
+      mlp: standardised observations [B, D] -> [B, 1 + A], values and means.
+      raw_variance: float32 [A] variable.
+      parameters: variables of `mlp`, then `raw_variance`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__()
+        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1 + action_size)
+        raw = math.log(math.expm1(config.initial_variance))
+        self.raw_variance = tf.Variable(tf.fill([action_size], raw), name="raw_variance")
+        self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
+
+    def __call__(self, observation: tf.Tensor) -> VracerOutputs:
+        """Returns values and means of standardised observations [B, D]."""
+        outputs = self.mlp(observation)
+        return VracerOutputs(outputs[:, 0], outputs[:, 1:])
+
+    @property
+    def variance(self) -> tf.Tensor:
+        """The diagonal of Sigma, [A]."""
+        return tf.nn.softplus(self.raw_variance)
+
+
+class NafOutputs(NamedTuple):
+    """Outputs of a `NafNetwork`.
+
+    Attributes:
+      value: [B], V.
+      mean: [B, A], m, the best action.
+      lower: [B, A, A], L.
+    """
+
+    value: tf.Tensor
+    mean: tf.Tensor
+    lower: tf.Tensor
+
+
+class NafNetwork(snt.Module):
+    """NAF's value, best action and matrix in one MLP (section 2, eq 4).
+
+    Attributes:
+      mlp: standardised observations [B, D] -> [B, 1 + A + A (A + 1) / 2].
+      parameters: variables of `mlp`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__()
+        self._action_size = action_size
+        output_size = 1 + action_size + action_size * (action_size + 1) // 2
+        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, output_size)
+        self.parameters = self.mlp.trainable_variables
+
+    def __call__(self, observation: tf.Tensor) -> NafOutputs:
+        """Returns values, means and matrices of standardised observations [B, D]."""
+        size = self._action_size
+        outputs = self.mlp(observation)
+        lower = quadratic.lower_triangular(outputs[:, 1 + size :], size)
+        return NafOutputs(outputs[:, 0], outputs[:, 1 : 1 + size], lower)
+
+    def value(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the values [B] alone."""
+        return self.mlp(observation)[:, 0]
+
+
+class ValueOfAction(snt.Module):
+    """DDPG's critic: an MLP of the observation and the action.
+
+    Attributes:
+      mlp: [B, D + A] -> [B, 1].
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__()
+        self.mlp = SoftsignMLP(observation_size + action_size, [config.hidden_size] * 2, 1)
+
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Returns values: standardised observations [B, D], actions [B, A] -> [B]."""
+        return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
+
+
+def make_ddpg_networks(
+    config: ReferConfig, observation_size: int, action_size: int
+) -> ActorCritic:
+    """Builds DDPG's policy, whose means are in (-1, 1), and its critic."""
+    sizes = [config.hidden_size] * 2
+    return ActorCritic(
+        SoftsignMLP(observation_size, sizes, action_size, tf.tanh),
+        ValueOfAction(config, observation_size, action_size),
+    )

@@ -1,0 +1,56 @@
+"""Random batches of steps of episodes for the tests of ReF-ER's learners."""
+
+import numpy as np
+import tensorflow as tf
+
+from common.replay.memory import Sample
+from common.types import Batch, EpisodeBatch, StoredState
+
+D, A, B = 3, 2, 6  # sizes of observations and actions, batch
+SIZE = 40  # steps in the memory
+
+
+def make_steps(seed=0, size=B, bootstraps=True):
+    """A step before a true end, one before a time limit (unless told), the others within."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape, scale=1.0):
+        return tf.constant(rng.normal(scale=scale, size=(size, *shape)), tf.float32)
+
+    def states():
+        mean = normal(A, scale=0.3)
+        extras = {
+            "mean": mean,
+            "variance": tf.constant(rng.uniform(0.1, 0.4, (size, A)), tf.float32),
+        }
+        return StoredState(normal(D, scale=3.0), mean + normal(A, scale=0.3), extras)
+
+    discounts = np.full(size, 0.9, np.float32)
+    discounts[0] = 0.0
+    cut = np.zeros(size, bool)
+    cut[1] = bootstraps
+    return EpisodeBatch(
+        states(), states(), normal(), tf.constant(discounts), tf.constant(cut), normal()
+    )
+
+
+def make_batch(seed=0, **arguments):
+    """With unequal probabilities."""
+    steps = make_steps(seed, **arguments)
+    p = np.random.default_rng(seed).uniform(0.2, 2, len(steps.rewards)) / SIZE
+    return Batch(steps, tf.constant(p, tf.float32), tf.constant(float(SIZE)))
+
+
+def sample_of(batches):
+    """Several batches as a memory's draw, the first in front."""
+    steps = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *[b.steps for b in batches])
+    p = tf.cast(tf.concat([b.probabilities for b in batches], 0), tf.float64)
+    n = len(p)
+    return Sample(
+        tf.range(n, dtype=tf.int64),
+        p,
+        tf.constant(1.0, tf.float64),
+        tf.constant(SIZE, tf.int64),
+        tf.ones([n], tf.int32),
+        steps,
+    )

@@ -1,0 +1,377 @@
+"""The three learners: what their updates are made of, in NumPy (float64), and the rules' state."""
+
+from episode_batches import A, B, D, SIZE, make_batch, sample_of
+from float64_networks import assert_all_equal, numeric_gradient, values_of
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from common.learning.update_loop import UpdateLoop
+from common.values import quadratic
+from reproductions.refer import ddpg, naf, rules, vracer
+from reproductions.refer import learner as learner_lib
+from reproductions.refer.settings import SETTINGS
+
+AGENTS = ("vracer", "naf", "ddpg")
+MEAN, DEVIATION = np.array([0.5, -1.0, 0.0]), np.array([2.0, 0.7, 3.0])
+STEPS = 1_000_000  # updates done, so that annealing has an effect
+
+
+def make_learner(setting, seed=0, **values):
+    """A learner in the middle of its training, with networks that all differ."""
+    config = SETTINGS.make(setting, **{"hidden_size": 5, "batch_size": B, **values})
+    learner = learner_lib.make_learner(config, D, A)
+    rng = np.random.default_rng(seed)
+    for variable in learner.trainable_variables:
+        variable.assign(rng.normal(scale=0.5, size=variable.shape))
+    learner.standardizer.set(MEAN, DEVIATION)
+    learner.steps.assign(STEPS)
+    learner.replay_state.assign([0.2, 1.5, 3.0])
+    return config, learner
+
+
+class Float64:
+    """The MLPs of a learner in float64, on raw observations."""
+
+    def __init__(self, learner):
+        self._values = {v.ref(): v.numpy().astype(np.float64) for v in learner.variables}
+
+    def of(self, variable):
+        return self._values[variable.ref()]
+
+    def run(self, mlp, *inputs):
+        h = np.concatenate(inputs, axis=-1)
+        for layer in mlp.layers:
+            if isinstance(layer, snt.Linear):
+                h = h @ self.of(layer.w) + self.of(layer.b)
+            elif layer is tf.nn.softsign:
+                h = h / (1 + np.abs(h))
+            else:
+                assert layer is tf.tanh
+                h = np.tanh(h)
+        return h
+
+
+def standardized(observation):
+    return (observation.numpy().astype(np.float64) - MEAN) / (DEVIATION + 1e-7)
+
+
+def chained(outputs, gradients, array):
+    """Gradient in `array`: those in the outputs times the outputs' finite differences."""
+
+    def total():
+        return sum(np.sum(g * o) for o, g in zip(outputs(), gradients))
+
+    return numeric_gradient(total, array)
+
+
+def output_gradients(function, outputs):
+    """Gradients of the mean of `function(*outputs)`, float64, in its outputs."""
+    outputs = [tf.constant(output) for output in outputs]
+    with tf.GradientTape() as tape:
+        tape.watch(outputs)
+        loss = tf.reduce_mean(function(*outputs))
+    return [g.numpy() for g in tape.gradient(loss, outputs)]
+
+
+def stored(batch):
+    """Action, behaviour mean, behaviour variance, float64."""
+    states = batch.steps.states
+    columns = states.action, states.extras["mean"], states.extras["variance"]
+    return [tf.cast(column, tf.float64) for column in columns]
+
+
+def weights_of(config, batch):
+    """(p_min / p)^b of prioritised replay."""
+    p = batch.probabilities.numpy().astype(np.float64)
+    b = config.importance_exponent
+    b += (1 - b) * min(1, config.annealing * STEPS)
+    return (p.min() / p) ** (b if config.sampling == "rank" else 0)
+
+
+def of_state(config, learner):
+    """beta, c_max, whether rule 1 is on."""
+    return float(learner.beta), 1 + 4 / (1 + config.annealing * STEPS), config.clipping
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "vracer_per", "vracer_refer2"])
+def test_vracers_gradients(setting):
+    config, learner = make_learner(setting)
+    batch = make_batch()
+    x, networks = standardized(batch.steps.states.observation), Float64(learner)
+    action, mu, mu_variance = stored(batch)
+    q_ret = tf.cast(batch.steps.q_ret, tf.float64)
+
+    def outputs():
+        h = networks.run(learner.network.mlp, x)
+        variance = np.log1p(np.exp(networks.of(learner.network.raw_variance)))
+        return h[:, 0], h[:, 1:], variance
+
+    def loss(*outputs):
+        return vracer.loss(
+            *outputs, action, mu, mu_variance, q_ret, *of_state(config, learner), np.log(1e3)
+        )
+
+    gradients = output_gradients(
+        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
+    )
+    result = learner.gradients(batch)
+    assert len(result.gradients) == 7
+    for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
+        expected = chained(outputs, gradients, networks.of(variable))
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-5)
+    refresh, expected = result.outputs, loss(*outputs())
+    value = outputs()[0]
+    np.testing.assert_allclose(refresh.values, value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(refresh.rhos, expected.rho, rtol=1e-4)
+    np.testing.assert_allclose(refresh.divergences, expected.divergence, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(refresh.errors, (q_ret - value) ** 2, rtol=1e-3, atol=1e-5)
+    next_x = standardized(batch.steps.next_states.observation)
+    np.testing.assert_allclose(
+        refresh.next_values, networks.run(learner.network.mlp, next_x)[:, 0], rtol=1e-4, atol=1e-5
+    )
+    without = learner.gradients(make_batch(bootstraps=False))
+    np.testing.assert_array_equal(without.outputs.next_values, np.zeros(B))
+
+
+@pytest.mark.parametrize("setting", ["naf_refer", "naf_per"])
+def test_nafs_gradients(setting):
+    config, learner = make_learner(setting, max_importance_weight=20.0)
+    batch = make_batch()
+    x, networks = standardized(batch.steps.states.observation), Float64(learner)
+    action, mu, _ = stored(batch)
+    next_x = standardized(batch.steps.next_states.observation)
+    next_value = networks.run(learner.target_network.mlp, next_x)[:, 0]
+    target = batch.steps.rewards.numpy() + batch.steps.discounts.numpy() * next_value
+    assert target[0] == batch.steps.rewards[0]  # a true end
+
+    def outputs():
+        h = networks.run(learner.network.mlp, x)
+        lower = quadratic.lower_triangular(tf.constant(h[:, 1 + A :]), A).numpy()
+        return h[:, 0], h[:, 1 : 1 + A], lower
+
+    def loss(*outputs):
+        state = of_state(config, learner)
+        return naf.loss(*outputs, action, mu, tf.constant(target), *state, 0.2, np.log(20))
+
+    gradients = output_gradients(
+        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
+    )
+    result = learner.gradients(batch)
+    for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
+        expected = chained(outputs, gradients, networks.of(variable))
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=5e-5)
+    refresh, expected = result.outputs, loss(*outputs())
+    np.testing.assert_allclose(refresh.values, outputs()[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(refresh.rhos, expected.rho, rtol=1e-3)
+    np.testing.assert_allclose(refresh.divergences, expected.divergence, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(refresh.errors, (expected.q - target) ** 2, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(refresh.next_values, next_value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["ddpg_refer", "ddpg_per"])
+def test_ddpgs_gradients(setting):
+    config, learner = make_learner(setting)
+    batch = make_batch()
+    x, networks = standardized(batch.steps.states.observation), Float64(learner)
+    action, mu, _ = stored(batch)
+    online, slow = learner.networks, learner.target_networks
+    next_x = standardized(batch.steps.next_states.observation)
+    next_action = networks.run(slow.policy, next_x)
+    bootstrap = networks.run(slow.critic.mlp, next_x, next_action)[:, 0]
+    target = batch.steps.rewards.numpy() + batch.steps.discounts.numpy() * bootstrap
+    beta, c_max, gate = of_state(config, learner)
+    mean = networks.run(online.policy, x)
+    rho = ddpg.importance_weight(action, tf.constant(mean), mu, 0.2, np.log(1e3))
+    weights = weights_of(config, batch)
+
+    def q():
+        return (networks.run(online.critic.mlp, x, action.numpy())[:, 0],)
+
+    result = learner.gradients(batch)
+    gradients = output_gradients(
+        lambda q: weights * ddpg.critic_loss(q, tf.constant(target), rho, c_max, gate), q()
+    )
+    for gradient, variable in zip(result.gradients.critic, online.critic.trainable_variables):
+        array = networks.of(variable)
+        expected = chained(q, gradients, array) + 1e-4 * array  # coupled
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-5)
+
+    action_gradients = numeric_gradient(
+        lambda: np.sum(networks.run(online.critic.mlp, x, mean)), mean
+    )
+    gradients = output_gradients(
+        lambda m: weights
+        * ddpg.policy_loss(m, tf.constant(action_gradients), mu, rho, beta, c_max, gate, 0.2),
+        [mean],
+    )
+    for gradient, variable in zip(result.gradients.policy, online.policy.trainable_variables):
+        expected = chained(lambda: (networks.run(online.policy, x),), gradients, networks.of(variable))
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-5)
+
+    refresh = result.outputs
+    np.testing.assert_allclose(refresh.rhos, rho, rtol=1e-3)
+    kl = ddpg.divergence(tf.constant(mean), mu, 0.2)
+    np.testing.assert_allclose(refresh.divergences, kl, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(refresh.errors, (q()[0] - target) ** 2, rtol=1e-3, atol=1e-5)
+    for zeros in (refresh.values, refresh.next_values):
+        np.testing.assert_array_equal(zeros, np.zeros(B))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
+    config, learner = make_learner(f"{agent}_refer", learning_rate=1e-3, policy_learning_rate=1e-4)
+    variables = learner.policy_variables
+    before, beta = values_of(variables), float(learner.beta)
+    slow = {"vracer": [], "naf": "target_network", "ddpg": "target_networks"}[agent]
+    if slow:
+        slow = getattr(learner, slow)
+        slow = slow.parameters if agent == "naf" else slow.variables
+        online = learner.network.parameters if agent == "naf" else learner.networks.variables
+        old = values_of(slow)
+    _, metrics = learner.update(make_batch())
+    assert int(learner.steps) == STEPS + 1
+    # Adam's first step is the learning rate, annealed, times the sign of the gradient.
+    rate = (1e-4 if agent == "ddpg" else 1e-3) / (1 + 5e-7 * STEPS)
+    change = np.concatenate([np.abs(v - b).ravel() for v, b in zip(variables, before)])
+    assert change.max() <= 1.001 * rate
+    np.testing.assert_allclose(np.median(change), rate, rtol=1e-2)
+    # Of the replay 0.2 are far, more than D = 0.1; beta moves with the critic's rate.
+    rate = 1e-3 / (1 + 5e-7 * STEPS)
+    np.testing.assert_allclose(learner.beta, (1 - rate) * beta, rtol=1e-6)
+    for s, o, v in zip(slow, old if slow else (), online if slow else ()):
+        np.testing.assert_allclose(s, 0.99 * o + 0.01 * v.numpy(), rtol=1e-5, atol=1e-7)
+    expected = {
+        "kl_divergence": 1.5,
+        "far_policy_fraction": 0.2,
+        "beta": config.initial_beta,
+        "c_max": 1 + 4 / 1.5,
+        "learning_rate": rate,
+        "reward_scale": 3.0,
+    }
+    assert tuple(metrics) == learner_lib.METRICS[agent]
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_actors_get_the_moments_and_the_networks_that_act(agent):
+    _, learner = make_learner(f"{agent}_refer")
+    mean, deviation, *variables = learner.actor_variables
+    assert mean is learner.standardizer.mean and deviation is learner.standardizer.deviation
+    assert variables == list(learner.policy_variables)
+    before = values_of(variables)
+    learner.update(make_batch())
+    assert all(np.any(v.numpy() != b) for v, b in zip(variables, before))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_without_rule_2_beta_is_1(agent):
+    for setting in ("er", "refer1"):
+        _, learner = make_learner(f"{agent}_{setting}")
+        learner.update(make_batch())
+        assert float(learner.beta) == 1
+
+
+def test_targets_begin_as_copies():
+    for agent in ("naf", "ddpg"):
+        config = SETTINGS.make(f"{agent}_er", hidden_size=4)
+        learner = learner_lib.make_learner(config, D, A)
+        pairs = (
+            (learner.network.parameters, learner.target_network.parameters)
+            if agent == "naf"
+            else (learner.networks.variables, learner.target_networks.variables)
+        )
+        assert_all_equal(*map(values_of, pairs))
+
+
+def test_optimisers_have_the_configured_constants():
+    _, learner = make_learner(
+        "vracer_refer", adam_beta1=0.5, adam_beta2=0.75, adam_epsilon=0.01, annealing=0.0
+    )
+    batch = make_batch()
+    (gradient, *_), before = learner.gradients(batch).gradients, learner.network.parameters[0].numpy()
+    learner.update(batch)
+    expected = before - 1e-4 * gradient / (np.abs(gradient) + 0.01)
+    np.testing.assert_allclose(learner.network.parameters[0], expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "naf_per", "ddpg_refer"])
+def test_several_updates_under_xla_are_those_of_as_many_calls(setting):
+    """As the learner's process runs them; one batch has no episode that was cut."""
+    (_, together), (_, apart) = (make_learner(setting, learning_rate=1e-2) for _ in range(2))
+    batches = [make_batch(seed, bootstraps=seed != 1) for seed in range(3)]
+    outputs, metrics = UpdateLoop(together.update, 3, B, jit_compile=True)(sample_of(batches))
+    parts = [apart.update(batch) for batch in batches]
+    for name in learner_lib.Refresh._fields:
+        expected = np.concatenate([getattr(part, name) for part, _ in parts])
+        assert getattr(outputs, name).shape == (3 * B,)
+        np.testing.assert_allclose(
+            getattr(outputs, name), expected, rtol=1e-3, atol=1e-5, err_msg=name
+        )
+    for t, a in zip(together.variables, apart.variables, strict=True):
+        np.testing.assert_allclose(t, a, rtol=1e-3, atol=1e-5)
+    for name in metrics:
+        expected = np.mean([m[name] for _, m in parts])
+        np.testing.assert_allclose(metrics[name], expected, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("setting", list(SETTINGS))
+def test_every_setting_makes_updates(setting):
+    config = SETTINGS.make(setting, hidden_size=4, batch_size=B)
+    learner = learner_lib.make_learner(config, D, A)
+    update = tf.function(learner.update)
+    for seed in range(3):
+        refresh, metrics = update(make_batch(seed))
+    assert tuple(sorted(metrics)) == tuple(sorted(learner_lib.METRICS[config.agent]))
+    for value in (*metrics.values(), *refresh, *learner.variables):
+        assert np.all(np.isfinite(value))
+
+
+OPTIMUM = np.array([0.5, -0.3], np.float32)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
+    """An action ends the episode, with a reward of minus its squared distance from the optimum."""
+    config = SETTINGS.make(
+        f"{agent}_refer",
+        hidden_size=8,
+        batch_size=64,
+        learning_rate=1e-2,
+        policy_learning_rate=3e-3,
+        initial_beta=1.0,
+    )
+    learner = learner_lib.make_learner(config, D, A)
+    update = tf.function(learner.update)
+    rng = np.random.default_rng(0)
+    batch = make_batch(size=64, bootstraps=False)
+    states = batch.steps.states._replace(observation=tf.zeros([64, D]))
+
+    def policy():
+        if agent == "ddpg":
+            return learner.networks.policy(tf.zeros([1, D])).numpy(), np.full(A, 0.04, np.float32)
+        outputs = learner.network(tf.zeros([1, D]))
+        variance = np.full(A, 0.04, np.float32)
+        if agent == "vracer":
+            variance = learner.network.variance.numpy()
+        return outputs.mean.numpy(), variance
+
+    for _ in range(400):
+        mean, variance = policy()
+        action = mean + np.sqrt(variance) * rng.standard_normal((64, A), np.float32)
+        rewards = tf.constant(-np.sum((action - OPTIMUM) ** 2, axis=-1))
+        extras = {
+            "mean": tf.constant(np.tile(mean, (64, 1))),
+            "variance": tf.constant(np.tile(variance, (64, 1))),
+        }
+        steps = batch.steps._replace(
+            states=states._replace(action=tf.constant(action), extras=extras),
+            rewards=rewards,
+            q_ret=rewards,
+            discounts=tf.zeros([64]),
+        )
+        update(batch._replace(steps=steps))
+    mean, _ = policy()
+    np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)
