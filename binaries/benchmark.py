@@ -36,6 +36,7 @@ _SUITES = (
     "image_actor",
     "sequence_actor",
     "parameter_server",
+    "episodes",
 )
 _LONG_SUITES = ("cluster", "workers")
 """Only by name."""
@@ -43,7 +44,7 @@ _SUITES_WITH_PEERS = ("replay", "image_replay")
 _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
 """Of Ape-X DQN."""
 _SUITES_OF_WORKERS = ("sequence_learner", "sequence_actor", "parameter_server", "workers")
-"""Of Reactor; the others are of D4PG."""
+"""Of Reactor; episodes is of ReF-ER, the others are of D4PG."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -114,6 +115,8 @@ def _program(suite: str):
         return BenchmarkedProgram("binaries.apex_dqn", _make_apex_dqn)
     if suite in _SUITES_OF_WORKERS:
         return BenchmarkedProgram("binaries.reactor", _make_reactor)
+    if suite == "episodes":
+        return BenchmarkedProgram("binaries.refer", _make_refer)
     return BenchmarkedProgram("binaries.d4pg", _make_d4pg)
 
 
@@ -136,6 +139,13 @@ def _make_reactor(**config):
     from reproductions.reactor.config import ReactorConfig
 
     return Reactor(ReactorConfig(**config))
+
+
+def _make_refer(**config):
+    from reproductions.refer.agent import Refer
+    from reproductions.refer.config import ReferConfig
+
+    return Refer(ReferConfig(**config))
 
 
 def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:

@@ -1,20 +1,20 @@
 """The process of a run without distribution, which acts, learns and evaluates (DDPG, ReF-ER)."""
 
 from collections.abc import Callable
-from concurrent import futures
+
+from absl import logging
 
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterService
 from common.learning.bookkeeping import Bookkeeping
+from common.learning.concurrent_loop import ConcurrentLoop
 from common.learning.replay_learner import Loop
 from common.replay.accounts import Accounts
-from common.replay.memory import Sample
 from common.reporting import csv_rows
 from common.roles import keeper
 from common.roles.evaluation import Evaluation
 from common.roles.in_process_actors import InProcessActors
 from common.roles.run_context import RunContext
-from common.types import Metrics, Nest
 
 
 def run(context: RunContext) -> None:
@@ -39,7 +39,7 @@ def run(context: RunContext) -> None:
             actors.step()
 
     if agent.acts_beside_updates:
-        loop = _ActingBeside(loop, lambda: actors.pull(), act_until_due)
+        loop = ConcurrentLoop(loop, lambda: actors.pull(), act_until_due)
     updates = agent.replay_learner(learner, memory, spec, context.seed, schedule, loop=loop)
     incarnation = int(Accounts().next_incarnation())
     bookkeeping = keeper.make_bookkeeping(
@@ -51,6 +51,8 @@ def run(context: RunContext) -> None:
         poll_seconds=0.0,
     )
     bookkeeping.counters.count_unreported()
+    if bookkeeping.steps:
+        logging.info("the memory is empty: it is filled with %d steps", agent.min_replay_size)
     actors = InProcessActors(context, memory, incarnation, bookkeeping)
 
     def act() -> None:
@@ -62,39 +64,6 @@ def run(context: RunContext) -> None:
         context, bookkeeping, updates, act, memory.statistics, _evaluate(context, bookkeeping)
     )
     server.close()
-
-
-class _ActingBeside:
-    """The updates of a call, with the actors acting until the next call may be made.
-
-    The actors act in another thread, with the parameters of before the call. What they insert comes
-    after the call's draw and before its write-back, so that equal seeds give equal runs.
-    """
-
-    def __init__(self, loop: Loop, pull: Callable[[], None], act_until_due: Callable[[], None]):
-        self._loop = loop
-        self._pull = pull
-        self._act_until_due = act_until_due
-        self._thread = futures.ThreadPoolExecutor(1, "act")
-
-    @property
-    def num_updates(self) -> int:
-        """Updates per call."""
-        return self._loop.num_updates
-
-    @property
-    def num_samples(self) -> int:
-        """Items that a call learns from."""
-        return self._loop.num_samples
-
-    def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
-        """Makes the updates of a sample; returns their outputs and their mean metrics."""
-        self._pull()
-        acting = self._thread.submit(self._act_until_due)
-        try:
-            return self._loop(sample)
-        finally:
-            acting.result()
 
 
 def _evaluate(context: RunContext, bookkeeping: Bookkeeping) -> Callable[[bool], None]:

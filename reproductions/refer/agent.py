@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import os
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from common.agents import trained
@@ -27,13 +26,13 @@ class Refer(EpisodeAgent):
     """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
 
     paper = "refer"
-    metrics = learner_lib.METRICS
     jit_compile = True
     publish_period = 1000  # for the evaluator; the actors act beside the learner
 
     def __init__(self, config: ReferConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting)
-        self._is_prepared = False
+        self.metrics = learner_lib.METRICS[config.agent]
+        self._reward_scale: tf.Tensor | None = None
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are flat and actions are continuous."""
@@ -85,12 +84,10 @@ class Refer(EpisodeAgent):
     ) -> Sample:
         """Tells the learner about the memory, and draws (appendix B, equation 12)."""
         step = int(learner.steps)
-        self._scale(learner, memory, step)
-        config = self._config
-        c_max = rules.c_max(step, config.penalty_c, config.annealing)
+        scale = self._scale(learner, memory, step)
         statistics = memory.statistics()
-        far = memory.count_far_policy(c_max) / max(1, statistics.items)
-        learner.replay_state.assign([far, statistics.mean_divergence, memory.scale])
+        far = statistics.far_policy / statistics.items
+        learner.replay_state.assign([far, statistics.mean_divergence, scale])
         return super().draw(learner, spec, memory, num_samples, seed)
 
     def write_back(
@@ -101,24 +98,24 @@ class Refer(EpisodeAgent):
         outputs: learner_lib.Refresh,
     ) -> None:
         """Stores what the updates found about their steps (equations 14 to 17)."""
-        config = self._config
-        c_max = rules.c_max(int(learner.steps), config.penalty_c, config.annealing)
-        memory.refresh(item_keys, *outputs, c_max)
+        c_max = rules.c_max(learner.steps, self._config.penalty_c, self._config.annealing)
+        memory.refresh(item_keys, *outputs, c_max, num_batches=self.updates_per_call)
 
     def _scale(
         self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int
-    ) -> None:
-        """Sets the scales of observations and rewards if it is time (appendix B).
+    ) -> tf.Tensor:
+        """Returns the reward scale; sets it and that of observations if it is time (appendix B).
 
         A resumed run has the scale of its observations from the checkpoint, and a new memory.
         """
-        if step == 0 and not self._is_prepared:
+        is_new = self._reward_scale is None
+        if is_new and step == 0:
             learner.standardizer.set(*memory.observation_moments())
         period = self._config.reward_scale_period
-        is_due = step // period != (step - self.updates_per_call) // period
-        if is_due or not self._is_prepared:
-            memory.set_reward_scale(memory.reward_scale(), recompute=not self._is_prepared)
-        self._is_prepared = True
+        if is_new or step // period != (step - self.updates_per_call) // period:
+            self._reward_scale = memory.reward_scale()
+            memory.set_reward_scale(self._reward_scale, recompute=is_new)
+        return self._reward_scale
 
 
 def from_config(values: Mapping[str, Any]) -> Refer:

@@ -251,18 +251,8 @@ _PREFILL = Change(
 )
 SCALES = (
     PAPER_SCALE,
-    Scale(
-        "workstation",
-        "an hour or two a run",
-        Budget(actor_steps=3_000_000),
-        (_PREFILL,),
-    ),
-    Scale(
-        "two_cores",
-        "minutes a run, for two cores",
-        Budget(actor_steps=200_000),
-        (_PREFILL,),
-    ),
+    Scale("workstation", "an hour or two a run", Budget(actor_steps=3_000_000), (_PREFILL,)),
+    Scale("two_cores", "minutes a run, for two cores", Budget(actor_steps=200_000), (_PREFILL,)),
     Scale(
         "small",
         "easy tasks, minutes a run on one core: a fiftieth of the steps",
