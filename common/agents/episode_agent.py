@@ -11,7 +11,7 @@ from common.acting.policy import Adder
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
-from common.replay.distributions import Distribution
+from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory
 from common.replay.memory import Sample
 from common.replay.schedule import Schedule
@@ -46,7 +46,7 @@ class EpisodeAgent(ReplayAgent):
         """See base class."""
 
     @abc.abstractmethod
-    def distributions(self) -> tuple[Mapping[str, Distribution], str]:
+    def distributions(self) -> tuple[Mapping[str, Uniform | RankBased], str]:
         """Returns the distribution "sample", and which episodes a full memory removes.
 
         See `EpisodeMemory` for the second.

@@ -152,7 +152,7 @@ class ReplayAgent(Agent):
     def count_steps(self, added: Nest) -> int:
         """Returns the number of actor steps that an adder's result accounts for."""
 
-    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Memory:
+    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Any:
         """Builds the memory, or one of `num_shards` shards of it.
 
         The capacity is a soft limit if the learner removes the excess (`removal_period`).
