@@ -1,0 +1,141 @@
+"""The README of ReF-ER says what the code says."""
+
+import math
+import re
+
+from reproduction_readme import Readme
+
+from common.environments import make
+from common.environments.spec import EnvironmentSpec
+from common.replay.footprint import episode_bytes_per_step
+from reproductions.refer import config as config_lib
+from reproductions.refer import experiments, learner, networks, rules, settings
+
+README = Readme("refer")
+PITFALLS = "Pitfalls, and how each is handled"
+
+
+def numbers_of_equations(text):
+    """The numbers in parentheses with which the list of equations begins its lines."""
+    found = re.findall(r"^- \(([\d, ]+)\) ", text, re.M)
+    return [int(number) for numbers in found for number in numbers.split(", ")]
+
+
+def columns(text):
+    """The names in the first cells of a table's rows."""
+    cells = re.findall(r"^\| (`.+?) \| .+ \|$", text, re.M)
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def test_table_of_hyperparameters_is_the_configuration():
+    README.check_hyperparameters(config_lib.ReferConfig)
+
+
+def test_flags_in_the_text_exist():
+    README.check_flags(config_lib.ReferConfig, settings.SETTINGS.names)
+
+
+def test_every_setting_is_in_the_text():
+    for name in settings.SETTINGS.names:
+        assert re.search(rf"[`=]{re.escape(name)}[` ]", README.section("Run")), name
+
+
+def test_every_task_of_the_paper_is_in_the_text():
+    section = README.section("Run")
+    for task in experiments.TASKS:
+        name = task.removeprefix("gym:").removesuffix("-v4")
+        assert f"`{name}`" in section or f"`{task}`" in section, name
+
+
+def test_the_table_of_scales_is_that_of_the_experiments():
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| ([\d,]+) \|$", README.section("Run"), re.M)
+    assert [name for name, _, _ in rows] == [scale.name for scale in experiments.SCALES]
+    paper = config_lib.ReferConfig().min_replay_size
+    for (_, steps, prefill), scale in zip(rows, experiments.SCALES, strict=True):
+        budget = scale.budget or experiments.EXPERIMENTS[0].budget
+        words = f"{budget.actor_steps:,}" if budget.actor_steps else "one minute"
+        assert steps == words and (words != "one minute" or budget.minutes == 1)
+        changed = {change.name: change.flag.partition("=")[2] for change in scale.changes}
+        assert prefill == f"{int(changed.get('config.min_replay_size', paper)):,}", scale.name
+
+
+def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
+    tasks = {
+        one.name: len(one.at("small").environments)
+        for one in experiments.EXPERIMENTS
+        if "small" in one.substitutes
+    }
+    assert {name for name, number in tasks.items() if number == 6} == {"figure 1", "figure 2"}
+    assert set(tasks.values()) == {4, 6}
+
+
+def test_every_equation_has_a_number_once():
+    section = README.section("Equations and where they are")
+    assert numbers_of_equations(section) == [2, 3, 4, 5, 6, 8, *range(9, 17), *range(24, 38)]
+    rows = re.findall(r"^\| .+? \| ([\d, ]*)\| `", section, re.M)
+    placed = {int(number) for row in rows for number in re.findall(r"\d+", row)}
+    assert placed == set(numbers_of_equations(section))
+
+
+def test_every_place_in_the_maps_exists():
+    assert README.check_places("Equations and where they are") > 40
+
+
+def test_every_file_in_the_list_exists():
+    README.check_files()
+
+
+def test_every_test_that_is_named_exists():
+    README.check_tests()
+
+
+def test_every_pitfall_is_there_with_a_test():
+    assert README.numbers(PITFALLS) == list(range(1, 25))
+    pitfalls = re.split(r"^\d+\. ", README.section(PITFALLS), flags=re.M)[1:]
+    assert [text for text in pitfalls if not re.search(r"tests/[\w/]+\.py::\w+", text)] == []
+
+
+def test_every_column_is_in_the_table():
+    section = README.section("Columns of learner.csv")
+    shared, vracer, naf, ddpg = map(
+        columns, re.split(r"^(?:those|and those) of ", section, flags=re.M)
+    )
+    assert list(learner.METRICS["vracer"]) == [*shared, *vracer]
+    assert list(learner.METRICS["naf"]) == [*shared, *naf, "gradient_norm"]
+    assert list(learner.METRICS["ddpg"]) == [*shared, *ddpg]
+
+
+def test_the_arithmetic():
+    config = config_lib.ReferConfig()
+    section = README.section("Layout").split("### Arithmetic\n", 1)[1]
+    cheetah, humanoid = (
+        EnvironmentSpec.of(make(f"gym:{name}-v4", 0)) for name in ("HalfCheetah", "Humanoid")
+    )
+    steps = [episode_bytes_per_step(config, spec, None) for spec in (cheetah, humanoid)]
+    memories = [config.replay_capacity * step / 1e9 for step in steps]
+    network = networks.VracerNetwork(config, cheetah.observation_size, cheetah.action_size)
+    size = sum(variable.shape.num_elements() for variable in network.parameters)
+    whole = (experiments.EXPERIMENTS[0].budget.actor_steps - config.min_replay_size) // 1
+    small = 200_000 - 16_384
+    c_max = [
+        float(rules.c_max(step, config.penalty_c, config.annealing)) for step in (0, whole, small)
+    ]
+    rate = float(rules.annealed(config.learning_rate, whole, config.annealing))
+    batches = [settings.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]
+    bounds = [2 * actions / config.sigma**2 for actions in (humanoid.action_size, 6)]
+    for text in (
+        f"4 ({cheetah.observation_size} + 3 x {cheetah.action_size}) + 64 = {steps[0]} bytes",
+        f"HalfCheetah {memories[0]:.2f} GB, Humanoid {memories[1]:.2f} GB ({steps[1]:,} bytes",
+        f"| parameters of V-RACER | {size:,} on HalfCheetah |",
+        f"| {config.samples_per_insert:.0f} of V-RACER and NAF, "
+        f"{batches[1].samples_per_insert:.0f} of DDPG: B / F |",
+        f"{whole:,} updates, at whose end c_max is {c_max[1]:.2f} instead of {c_max[0]:.0f}, "
+        f"and the learning rate {rate:.1e} instead of 1e-4",
+        f"{small:,} updates, at whose end c_max is {c_max[2]:.2f} ",
+        f"Humanoid {bounds[0]:.0f}, Walker2d {bounds[1]:.0f} ",
+    ):
+        assert text in section, text
+    assert f"has {whole:,} updates" in README.section("Deviations, and where text and facts part")
+    assert batches[0].samples_per_insert == config.samples_per_insert
+    left = (1 - config.learning_rate) ** 30_000
+    assert math.isclose(left, 1 / 20, rel_tol=0.01), "a twentieth of beta_0"
