@@ -53,9 +53,7 @@ def test_targets_may_follow_by_a_rate_after_each_update():
 
 
 def test_the_policy_may_have_another_optimiser():
-    learner = make_learner(
-        target_period=1, make_policy_optimizer=lambda: snt.optimizers.SGD(0.0)
-    )
+    learner = make_learner(target_period=1, make_policy_optimizer=lambda: snt.optimizers.SGD(0.0))
     before = [v.numpy() for v in learner.networks.variables]
     learner.update(None)
     num_policy = len(learner.networks.policy.trainable_variables)

@@ -10,8 +10,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
+from common.types import StoredState
 from common.values import quadratic
-from reproductions.refer import ddpg, naf, rules, vracer
+from reproductions.refer import ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.settings import SETTINGS
 
@@ -119,9 +120,7 @@ def test_vracers_gradients(setting):
             *outputs, action, mu, mu_variance, q_ret, *of_state(config, learner), np.log(1e3)
         )
 
-    gradients = output_gradients(
-        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
-    )
+    gradients = output_gradients(lambda *o: weights_of(config, batch) * loss(*o).loss, outputs())
     result = learner.gradients(batch)
     assert len(result.gradients) == 7
     for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
@@ -161,9 +160,7 @@ def test_nafs_gradients(setting):
         state = of_state(config, learner)
         return naf.loss(*outputs, action, mu, tf.constant(target), *state, 0.2, np.log(20))
 
-    gradients = output_gradients(
-        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
-    )
+    gradients = output_gradients(lambda *o: weights_of(config, batch) * loss(*o).loss, outputs())
     result = learner.gradients(batch)
     for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
         expected = chained(outputs, gradients, networks.of(variable))
@@ -208,12 +205,16 @@ def test_ddpgs_gradients(setting):
         lambda: np.sum(networks.run(online.critic.mlp, x, mean)), mean
     )
     gradients = output_gradients(
-        lambda m: weights
-        * ddpg.policy_loss(m, tf.constant(action_gradients), mu, rho, beta, c_max, gate, 0.2),
+        lambda m: (
+            weights
+            * ddpg.policy_loss(m, tf.constant(action_gradients), mu, rho, beta, c_max, gate, 0.2)
+        ),
         [mean],
     )
     for gradient, variable in zip(result.gradients.policy, online.policy.trainable_variables):
-        expected = chained(lambda: (networks.run(online.policy, x),), gradients, networks.of(variable))
+        expected = chained(
+            lambda: (networks.run(online.policy, x),), gradients, networks.of(variable)
+        )
         np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-5)
 
     refresh = result.outputs
@@ -297,7 +298,10 @@ def test_optimisers_have_the_configured_constants():
         "vracer_refer", adam_beta1=0.5, adam_beta2=0.75, adam_epsilon=0.01, annealing=0.0
     )
     batch = make_batch()
-    (gradient, *_), before = learner.gradients(batch).gradients, learner.network.parameters[0].numpy()
+    (gradient, *_), before = (
+        learner.gradients(batch).gradients,
+        learner.network.parameters[0].numpy(),
+    )
     learner.update(batch)
     expected = before - 1e-4 * gradient / (np.abs(gradient) + 0.01)
     np.testing.assert_allclose(learner.network.parameters[0], expected, rtol=1e-5, atol=1e-8)
@@ -349,34 +353,32 @@ def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
         sigma=0.6,
     )
     learner = learner_lib.make_learner(config, D, A)
-    update = tf.function(learner.update)
-    rng = np.random.default_rng(0)
-    batch = make_batch(size=64, bootstraps=False)
-    states = batch.steps.states._replace(observation=tf.zeros([64, D]))
+    batch, one = make_batch(size=64, bootstraps=False), tf.zeros([1, D])
 
     def policy():
-        variance = np.full(A, 0.36, np.float32)
+        variance = tf.fill([A], 0.36)
         if agent == "ddpg":
-            return learner.networks.policy(tf.zeros([1, D])).numpy(), variance
-        outputs = learner.network(tf.zeros([1, D]))
+            return learner.networks.policy(one), variance
         if agent == "vracer":
-            variance = learner.network.variance.numpy()
-        return outputs.mean.numpy(), variance
+            variance = learner.network.variance
+        return learner.network(one).mean, variance
 
-    for _ in range(400):
-        mean, variance = policy()
-        action = mean + np.sqrt(variance) * rng.standard_normal((64, A), np.float32)
-        rewards = tf.constant(-np.sum((action - OPTIMUM) ** 2, axis=-1))
-        extras = {
-            "mean": tf.constant(np.tile(mean, (64, 1))),
-            "variance": tf.constant(np.tile(variance, (64, 1))),
-        }
-        steps = batch.steps._replace(
-            states=states._replace(action=tf.constant(action), extras=extras),
-            rewards=rewards,
-            q_ret=rewards,
-            discounts=tf.zeros([64]),
-        )
-        update(batch._replace(steps=steps))
+    @tf.function
+    def train(num_updates):
+        for i in tf.range(num_updates):
+            mean, variance = policy()
+            noise = tf.random.stateless_normal([64, A], [0, i])
+            action = mean + tf.sqrt(variance) * noise
+            rewards = -tf.reduce_sum(tf.square(action - OPTIMUM), axis=-1)
+            extras = {"mean": tf.tile(mean, [64, 1]), "variance": tf.ones([64, 1]) * variance}
+            steps = batch.steps._replace(
+                states=StoredState(tf.zeros([64, D]), action, extras),
+                rewards=rewards,
+                q_ret=rewards,
+                discounts=tf.zeros([64]),
+            )
+            learner.update(batch._replace(steps=steps))
+
+    train(1000)
     mean, _ = policy()
     np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)
