@@ -379,6 +379,6 @@ def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
             )
             learner.update(batch._replace(steps=steps))
 
-    train(1000)
+    train(600)
     mean, _ = policy()
     np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)
