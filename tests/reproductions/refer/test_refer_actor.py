@@ -23,7 +23,7 @@ def make_pair(setting, explores=True, seed=0, **values):
     learner = learner_lib.make_learner(config, D, A)
     rng = np.random.default_rng(1)
     for variable in learner.trainable_variables:
-        variable.assign_add(rng.normal(scale=0.3, size=variable.shape))
+        variable.assign(rng.normal(scale=0.3, size=variable.shape))
     learner.standardizer.set(np.array([1.0, -3.0, 0.0]), np.array([2.0, 0.5, 0.0]))
     policy = ReferPolicy(config, D, A, seed, explores)
     policy.load(packing.pack(learner.actor_variables).numpy())
@@ -89,7 +89,7 @@ def test_actions_have_truncated_noise_of_the_policys_variance_without_clipping(a
 
 @pytest.mark.parametrize("agent", ["naf", "ddpg"])
 def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(agent):
-    learner, policy = make_pair(f"{agent}_er")
+    learner, policy = make_pair(f"{agent}_er", noise="ou")
     observation = observations()
     _, mean, _ = networks_outputs(agent, learner, observation)
     state = policy.initial_state(K)

@@ -307,6 +307,19 @@ def test_optimisers_have_the_configured_constants():
     np.testing.assert_allclose(learner.network.parameters[0], expected, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tmp_path):
+    (_, saved), (_, fresh) = (make_learner(f"{agent}_refer", seed) for seed in range(2))
+    saved.update(make_batch())
+    saved.standardizer.set(np.ones(D), np.full(D, 4.0))
+    path = tf.train.Checkpoint(learner=saved).write(str(tmp_path / "checkpoint"))
+    tf.train.Checkpoint(learner=fresh).read(path).assert_consumed()
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
+    assert float(fresh.beta) != fresh._config.initial_beta
+    saved.update(make_batch(1)), fresh.update(make_batch(1))
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
+
+
 @pytest.mark.parametrize("setting", ["vracer_refer", "naf_per", "ddpg_refer"])
 def test_several_updates_under_xla_are_those_of_as_many_calls(setting):
     """As the learner's process runs them; one batch has no episode that was cut."""
@@ -346,12 +359,13 @@ def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
     """An action ends the episode, with a reward of minus its squared distance from the optimum."""
     config = make_config(
         f"{agent}_refer",
-        hidden_size=8,
+        hidden_size=16,
         learning_rate=1e-2,
         policy_learning_rate=3e-3,
         initial_beta=1.0,
         sigma=0.6,
     )
+    tf.random.set_seed(0)
     learner = learner_lib.make_learner(config, D, A)
     batch, one = make_batch(size=64, bootstraps=False), tf.zeros([1, D])
 
@@ -379,6 +393,6 @@ def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
             )
             learner.update(batch._replace(steps=steps))
 
-    train(600)
+    train(900)
     mean, _ = policy()
     np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)
