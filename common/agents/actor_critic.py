@@ -173,9 +173,9 @@ class ActorCriticLearner(Learner):
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         online, target = networks.variables, self.target_networks.variables
-        if self._target_rate is None:
+        if self._target_period is not None:
             targets.copy_periodically(self.steps, self._target_period, online, target)
-        else:
+        if self._target_rate is not None:
             targets.move(online, target, self._target_rate)
 
 

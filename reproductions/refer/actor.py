@@ -178,11 +178,7 @@ class ReferPolicy(Policy):
         value, mean, variance = self._network(
             (observation - self._mean) / (self._deviation + np.float32(EPSILON))
         )
-        extras = {
-            "mean": mean,
-            "variance": np.broadcast_to(variance, mean.shape),
-            "value": value,
-        }
+        extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
         if not self._explores:
             return mean.copy(), state, extras
         if self._ou is not None:

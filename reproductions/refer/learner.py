@@ -322,9 +322,7 @@ class DdpgLearner(ReferLearner, ActorCriticLearner):
         bootstrap = target.critic(next_observation, target.policy(next_observation))
         y = steps.rewards + steps.discounts * bootstrap
         mean = online.policy(observation)
-        rho = ddpg.importance_weight(
-            action, mean, behaviour_mean, config.sigma, self._log_bound
-        )
+        rho = ddpg.importance_weight(action, mean, behaviour_mean, config.sigma, self._log_bound)
         rule_1 = (self.c_max(), config.clipping)
         weights = self.weights(batch)
 
@@ -384,6 +382,4 @@ def _rate(initial: float) -> tf.Variable:
 
 
 def _make_adam(config: ReferConfig, learning_rate: tf.Variable) -> optimizers.Adam:
-    return optimizers.Adam(
-        learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
-    )
+    return optimizers.Adam(learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)

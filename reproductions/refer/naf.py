@@ -63,9 +63,7 @@ def loss(
     action, behaviour_mean, target = map(tf.stop_gradient, (action, behaviour_mean, target))
     variance = tf.constant(sigma**2, mean.dtype)
     fixed = tf.stop_gradient(mean)
-    rho = gaussian.importance_weight(
-        action, fixed, variance, behaviour_mean, variance, log_bound
-    )
+    rho = gaussian.importance_weight(action, fixed, variance, behaviour_mean, variance, log_bound)
     kl = gaussian.kl_divergence(behaviour_mean, variance, mean, variance)
     # The value of m, with beta times its gradient.
     scaled = fixed + beta * (mean - fixed)

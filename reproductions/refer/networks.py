@@ -114,9 +114,7 @@ class ValueOfAction(snt.Module):
         return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
 
 
-def make_ddpg_networks(
-    config: ReferConfig, observation_size: int, action_size: int
-) -> ActorCritic:
+def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:
     """Builds DDPG's policy, whose means are in (-1, 1), and its critic."""
     sizes = [config.hidden_size] * 2
     return ActorCritic(

@@ -30,6 +30,7 @@ def test_an_mlp_has_softsign_layers_and_a_linear_output():
 
 
 def test_hidden_parameters_begin_uniformly_within_glorots_bound():
+    tf.random.set_seed(0)
     network = SoftsignMLP(D, HIDDEN, OUT)
     *hidden, output = linears(network)
     for layer, inputs, units in zip(hidden, (D, 300), HIDDEN):

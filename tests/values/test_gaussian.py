@@ -63,9 +63,7 @@ def test_the_divergence_is_that_of_tensorflow_probability():
         tfp.distributions.MultivariateNormalDiag(mean, tf.sqrt(variance))
         for mean, variance in (parameters[:2], parameters[2:])
     )
-    np.testing.assert_allclose(
-        gaussian.kl_divergence(*parameters), p.kl_divergence(q), rtol=1e-10
-    )
+    np.testing.assert_allclose(gaussian.kl_divergence(*parameters), p.kl_divergence(q), rtol=1e-10)
 
 
 @pytest.mark.parametrize("offset, expected", [(30.0, math.exp(-7)), (-30.0, math.exp(7))])

@@ -1,6 +1,8 @@
 """The three learners: what their updates are made of, in NumPy (float64), and the rules' state."""
 
-from episode_batches import A, B, D, SIZE, make_batch, sample_of
+import dataclasses
+
+from episode_batches import A, B, D, make_batch, sample_of
 from float64_networks import assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
+from common.types import StoredState
 from common.values import quadratic
-from reproductions.refer import ddpg, naf, rules, vracer
+from reproductions.refer import ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.settings import SETTINGS
 
@@ -18,9 +21,13 @@ MEAN, DEVIATION = np.array([0.5, -1.0, 0.0]), np.array([2.0, 0.7, 3.0])
 STEPS = 1_000_000  # updates done, so that annealing has an effect
 
 
+def make_config(setting, **values):
+    return dataclasses.replace(SETTINGS.configuration(setting), **values)
+
+
 def make_learner(setting, seed=0, **values):
     """A learner in the middle of its training, with networks that all differ."""
-    config = SETTINGS.make(setting, **{"hidden_size": 5, "batch_size": B, **values})
+    config = make_config(setting, **{"hidden_size": 5, **values})
     learner = learner_lib.make_learner(config, D, A)
     rng = np.random.default_rng(seed)
     for variable in learner.trainable_variables:
@@ -113,9 +120,7 @@ def test_vracers_gradients(setting):
             *outputs, action, mu, mu_variance, q_ret, *of_state(config, learner), np.log(1e3)
         )
 
-    gradients = output_gradients(
-        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
-    )
+    gradients = output_gradients(lambda *o: weights_of(config, batch) * loss(*o).loss, outputs())
     result = learner.gradients(batch)
     assert len(result.gradients) == 7
     for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
@@ -155,9 +160,7 @@ def test_nafs_gradients(setting):
         state = of_state(config, learner)
         return naf.loss(*outputs, action, mu, tf.constant(target), *state, 0.2, np.log(20))
 
-    gradients = output_gradients(
-        lambda *o: weights_of(config, batch) * loss(*o).loss, outputs()
-    )
+    gradients = output_gradients(lambda *o: weights_of(config, batch) * loss(*o).loss, outputs())
     result = learner.gradients(batch)
     for gradient, variable in zip(result.gradients, learner.network.parameters, strict=True):
         expected = chained(outputs, gradients, networks.of(variable))
@@ -202,12 +205,16 @@ def test_ddpgs_gradients(setting):
         lambda: np.sum(networks.run(online.critic.mlp, x, mean)), mean
     )
     gradients = output_gradients(
-        lambda m: weights
-        * ddpg.policy_loss(m, tf.constant(action_gradients), mu, rho, beta, c_max, gate, 0.2),
+        lambda m: (
+            weights
+            * ddpg.policy_loss(m, tf.constant(action_gradients), mu, rho, beta, c_max, gate, 0.2)
+        ),
         [mean],
     )
     for gradient, variable in zip(result.gradients.policy, online.policy.trainable_variables):
-        expected = chained(lambda: (networks.run(online.policy, x),), gradients, networks.of(variable))
+        expected = chained(
+            lambda: (networks.run(online.policy, x),), gradients, networks.of(variable)
+        )
         np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-5)
 
     refresh = result.outputs
@@ -276,7 +283,7 @@ def test_without_rule_2_beta_is_1(agent):
 
 def test_targets_begin_as_copies():
     for agent in ("naf", "ddpg"):
-        config = SETTINGS.make(f"{agent}_er", hidden_size=4)
+        config = make_config(f"{agent}_er", hidden_size=4)
         learner = learner_lib.make_learner(config, D, A)
         pairs = (
             (learner.network.parameters, learner.target_network.parameters)
@@ -291,10 +298,26 @@ def test_optimisers_have_the_configured_constants():
         "vracer_refer", adam_beta1=0.5, adam_beta2=0.75, adam_epsilon=0.01, annealing=0.0
     )
     batch = make_batch()
-    (gradient, *_), before = learner.gradients(batch).gradients, learner.network.parameters[0].numpy()
+    (gradient, *_), before = (
+        learner.gradients(batch).gradients,
+        learner.network.parameters[0].numpy(),
+    )
     learner.update(batch)
     expected = before - 1e-4 * gradient / (np.abs(gradient) + 0.01)
     np.testing.assert_allclose(learner.network.parameters[0], expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tmp_path):
+    (_, saved), (_, fresh) = (make_learner(f"{agent}_refer", seed) for seed in range(2))
+    saved.update(make_batch())
+    saved.standardizer.set(np.ones(D), np.full(D, 4.0))
+    path = tf.train.Checkpoint(learner=saved).write(str(tmp_path / "checkpoint"))
+    tf.train.Checkpoint(learner=fresh).read(path).assert_consumed()
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
+    assert float(fresh.beta) != fresh._config.initial_beta
+    saved.update(make_batch(1)), fresh.update(make_batch(1))
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
 
 
 @pytest.mark.parametrize("setting", ["vracer_refer", "naf_per", "ddpg_refer"])
@@ -317,14 +340,13 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(setting):
         np.testing.assert_allclose(metrics[name], expected, rtol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("setting", list(SETTINGS))
+@pytest.mark.parametrize("setting", SETTINGS.names)
 def test_every_setting_makes_updates(setting):
-    config = SETTINGS.make(setting, hidden_size=4, batch_size=B)
+    config = make_config(setting, hidden_size=4)
     learner = learner_lib.make_learner(config, D, A)
-    update = tf.function(learner.update)
     for seed in range(3):
-        refresh, metrics = update(make_batch(seed))
-    assert tuple(sorted(metrics)) == tuple(sorted(learner_lib.METRICS[config.agent]))
+        refresh, metrics = learner.update(make_batch(seed))
+    assert tuple(metrics) == learner_lib.METRICS[config.agent]
     for value in (*metrics.values(), *refresh, *learner.variables):
         assert np.all(np.isfinite(value))
 
@@ -335,43 +357,42 @@ OPTIMUM = np.array([0.5, -0.3], np.float32)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
     """An action ends the episode, with a reward of minus its squared distance from the optimum."""
-    config = SETTINGS.make(
+    config = make_config(
         f"{agent}_refer",
-        hidden_size=8,
-        batch_size=64,
+        hidden_size=16,
         learning_rate=1e-2,
         policy_learning_rate=3e-3,
         initial_beta=1.0,
+        sigma=0.6,
     )
+    tf.random.set_seed(0)
     learner = learner_lib.make_learner(config, D, A)
-    update = tf.function(learner.update)
-    rng = np.random.default_rng(0)
-    batch = make_batch(size=64, bootstraps=False)
-    states = batch.steps.states._replace(observation=tf.zeros([64, D]))
+    batch, one = make_batch(size=64, bootstraps=False), tf.zeros([1, D])
 
     def policy():
+        variance = tf.fill([A], 0.36)
         if agent == "ddpg":
-            return learner.networks.policy(tf.zeros([1, D])).numpy(), np.full(A, 0.04, np.float32)
-        outputs = learner.network(tf.zeros([1, D]))
-        variance = np.full(A, 0.04, np.float32)
+            return learner.networks.policy(one), variance
         if agent == "vracer":
-            variance = learner.network.variance.numpy()
-        return outputs.mean.numpy(), variance
+            variance = learner.network.variance
+        return learner.network(one).mean, variance
 
-    for _ in range(400):
-        mean, variance = policy()
-        action = mean + np.sqrt(variance) * rng.standard_normal((64, A), np.float32)
-        rewards = tf.constant(-np.sum((action - OPTIMUM) ** 2, axis=-1))
-        extras = {
-            "mean": tf.constant(np.tile(mean, (64, 1))),
-            "variance": tf.constant(np.tile(variance, (64, 1))),
-        }
-        steps = batch.steps._replace(
-            states=states._replace(action=tf.constant(action), extras=extras),
-            rewards=rewards,
-            q_ret=rewards,
-            discounts=tf.zeros([64]),
-        )
-        update(batch._replace(steps=steps))
+    @tf.function
+    def train(num_updates):
+        for i in tf.range(num_updates):
+            mean, variance = policy()
+            noise = tf.random.stateless_normal([64, A], [0, i])
+            action = mean + tf.sqrt(variance) * noise
+            rewards = -tf.reduce_sum(tf.square(action - OPTIMUM), axis=-1)
+            extras = {"mean": tf.tile(mean, [64, 1]), "variance": tf.ones([64, 1]) * variance}
+            steps = batch.steps._replace(
+                states=StoredState(tf.zeros([64, D]), action, extras),
+                rewards=rewards,
+                q_ret=rewards,
+                discounts=tf.zeros([64]),
+            )
+            learner.update(batch._replace(steps=steps))
+
+    train(900)
     mean, _ = policy()
     np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)

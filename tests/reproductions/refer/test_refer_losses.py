@@ -67,7 +67,7 @@ def numeric_gradients(function, arrays):
 
 
 def gradients_of(function, watched):
-    """Gradients of the sum of `function()`, an attribute `loss` or a tensor, None if unconnected."""
+    """Gradients of the sum of `function()`."""
     with tf.GradientTape() as tape:
         tape.watch(watched)
         total = tf.reduce_sum(function())
@@ -223,18 +223,14 @@ def test_ddpgs_losses_and_gradients(gate):
     value, y = tf.constant(q), tf.constant(target)
     critic = ddpg.critic_loss(value, y, rho, C_MAX, gate)
     np.testing.assert_allclose(critic, near * 0.5 * (q - target) ** 2, rtol=1e-9)
-    gradients = gradients_of(
-        lambda: ddpg.critic_loss(value, y, rho, C_MAX, gate), [value, y, rho]
-    )
+    gradients = gradients_of(lambda: ddpg.critic_loss(value, y, rho, C_MAX, gate), [value, y, rho])
     np.testing.assert_allclose(gradients[0], near * (q - target), rtol=1e-9)  # without beta
     assert gradients[1:] == [None, None]
 
     gradient_of_q, behaviour = tf.constant(dqda), tf.constant(mu)
 
     def policy_loss():
-        return ddpg.policy_loss(
-            online, gradient_of_q, behaviour, rho, BETA, C_MAX, gate, SIGMA
-        )
+        return ddpg.policy_loss(online, gradient_of_q, behaviour, rho, BETA, C_MAX, gate, SIGMA)
 
     def losses(mean):
         kl = np.sum((mean - mu) ** 2, axis=-1) / (2 * SIGMA**2)
