@@ -24,6 +24,8 @@ FLAGS = (
 )
 SECONDS = 150
 """Patience with a busy machine."""
+_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
+"""Columns of times, or of numbers made from the time."""
 
 
 def finished(start, workdir, *flags):
@@ -68,7 +70,8 @@ def test_equal_seeds_give_equal_files(tmp_path):
         ]
     for name in ("evaluator.csv", "acting.csv"):
         first, second, other = (
-            read_rows(run.workdir / name).drop(columns=["wall_seconds"]) for run in runs
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for run in runs
         )
         assert first.equals(second) and not first.equals(other)
     row = last_row(runs[0].workdir / "learner.csv")
@@ -101,7 +104,7 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
     assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
     rows = read_rows(run.workdir / "learner.csv")
-    assert np.isfinite(rows[list(agent.Refer.metrics)].iloc[-1]).all()
+    assert np.isfinite(rows[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
     policy = agent.load_policy(run.workdir)
     assert policy.learner_steps == 600
     assert policy(np.zeros(4, np.float32)).shape == (1,)
