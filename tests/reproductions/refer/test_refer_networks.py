@@ -1,4 +1,4 @@
-"""Tests of the policies of ReF-ER's networks: what their widths mean."""
+"""Tests of ReF-ER's networks: their outputs, and what the widths of their policies mean."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,8 @@ import tensorflow as tf
 from common.values import gaussian
 from reproductions.refer import ddpg, networks
 from reproductions.refer.config import ReferConfig
+
+D, A, B = 11, 17, 5
 
 
 def test_the_initial_variance_is_a_variance_of_all_states():
@@ -37,3 +39,39 @@ def test_a_small_change_of_many_means_is_far_from_the_policy():
 
     assert far_share(1) < 0.01
     assert far_share(17) > 0.5
+
+
+def observations():
+    return tf.random.stateless_normal([B, D], [1, 2])
+
+
+def test_vracers_outputs_are_a_value_and_means_near_zero():
+    network = networks.VracerNetwork(ReferConfig(), D, A)
+    value, mean = network(observations())
+    assert value.shape == [B] and mean.shape == [B, A]
+    assert np.abs(mean).max() < 1.2  # |h| < 1, so at most 0.1 sqrt(128)
+    outputs = network.mlp(observations())
+    np.testing.assert_array_equal(tf.concat([value[:, tf.newaxis], mean], -1), outputs)
+    assert len(network.parameters) == len(network.trainable_variables) == 7
+
+
+def test_nafs_network_has_153_numbers_for_a_matrix_of_17_actions():
+    network = networks.NafNetwork(ReferConfig(), D, A)
+    value, mean, lower = network(observations())
+    assert network.mlp(observations()).shape == [B, 1 + 17 + 153]
+    assert value.shape == [B] and mean.shape == [B, A] and lower.shape == [B, A, A]
+    np.testing.assert_array_equal(network.value(observations()), value)
+    np.testing.assert_array_equal(lower, np.tril(lower))
+    assert np.all(tf.linalg.diag_part(lower).numpy() > 0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_ddpgs_means_are_within_1_and_its_critic_takes_any_action(scale):
+    policy, critic = networks.make_ddpg_networks(ReferConfig(), D, A)
+    for variable in policy.trainable_variables:
+        variable.assign(scale * variable)
+    mean = policy(observations())
+    assert mean.shape == [B, A] and np.abs(mean).max() <= 1
+    assert critic(observations(), 3 * mean).shape == [B]
+    joined = critic.mlp(tf.concat([observations(), mean], axis=-1))
+    np.testing.assert_array_equal(critic(observations(), mean), joined[:, 0])
