@@ -40,8 +40,9 @@ class RankTwin:
         for key in keys:
             del self.errors[key]
         self.ranking = [None if key in keys else key for key in self.ranking]
-        # The memory does not look for those that have left, either.
-        self.rank(2 * self.ranking.count(None) > len(self.ranking))
+        masses = (np.arange(len(self.ranking)) + 1.0) ** -self.exponent
+        left = np.array([key is None for key in self.ranking], bool)
+        self.rank(2 * masses[left].sum() > masses.sum())
 
     def rank(self, is_time):
         if is_time:

@@ -69,8 +69,8 @@ void RankBased::Erase(const int32_t* slots, size_t n) {
     left_.push_back(place);
     mass_of_left_ += masses_[place];
   }
-  // Keeps draws from meeting too many places without an item.
-  if (2 * left_.size() > num_ranked_) RankAnew();
+  // Keeps draws from meeting more places without an item than with one.
+  if (2 * mass_of_left_ > cumulative_[num_ranked_]) RankAnew();
 }
 
 bool RankBased::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
@@ -80,6 +80,7 @@ bool RankBased::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
   const double* const cumulative = cumulative_.data() + 1;
   std::uniform_real_distribution<double> point(
       0.0, unranked + cumulative_[num_ranked_]);
+  const double total = total_mass();
   // The draws to make; those of items that have left are made again.
   std::vector<size_t> draws(n);
   std::iota(draws.begin(), draws.end(), 0);
@@ -102,7 +103,7 @@ bool RankBased::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
       // Rounding can put the point after the last place.
       const size_t place = std::min(places[i], num_ranked_ - 1);
       slots[draw] = SlotOf(ranking_[place]);
-      masses[draw] = masses_[place];
+      masses[draw] = std::min(masses_[place], total);
       if (HasLeft(ranking_[place])) draws[again++] = draw;
     }
     draws.resize(again);
@@ -116,8 +117,12 @@ void RankBased::Masses(const int32_t* slots, size_t n, double* masses) const {
     ranked.push_back(MakeRanked(items_[slots[i]].ranked, slots[i]));
   }
   const std::vector<size_t> places = Find(ranked);
+  // Rounding must not put the mass of an only item above the total.
+  const double total = total_mass();
   for (size_t i = 0; i < n; ++i) {
-    masses[i] = items_[slots[i]].place == kRanked ? masses_[places[i]] : 1.0;
+    masses[i] = items_[slots[i]].place == kRanked
+                    ? std::min(masses_[places[i]], total)
+                    : 1.0;
   }
 }
 

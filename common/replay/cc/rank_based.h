@@ -16,8 +16,8 @@ namespace replay {
 // P(k) = p_k / sum_i p_i with p = rank ^ -exponent, where the largest priority
 // has rank 1 (Schaul et al. 2016, section 3.3). An item has p = 1 until it takes
 // part in a ranking with a known priority. Items are ranked after every `period`
-// calls of Update; in between they keep their p, and those that leave take
-// theirs with them.
+// calls of Update, and when half of the mass has left; in between they keep
+// their p, and those that leave take theirs with them.
 //
 // A ranking merges what has changed into the one before, whose other items are
 // copied in runs. With n ranked items and m changed ones it costs O(m log n) and

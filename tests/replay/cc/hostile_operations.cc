@@ -614,7 +614,7 @@ class EpisodeCaller {
     return keys;
   }
 
-  // Divergences among them, whose sum would lose small ones beside kLargest.
+  // Not kLargest: the sum of divergences would lose the others beside it.
   std::vector<float> Floats(size_t n) {
     const float choices[] = {0.0f, -0.0f, 1.0f, 0.3f, -2.0f, 1e4f, kSmallest};
     std::vector<float> floats;
@@ -667,10 +667,12 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
   uint64_t seed = 0;
   for (size_t done = 0; done < operations; done += kOperationsOfMemory) {
     const size_t capacities[] = {1, 2, 30, 100};
-    attack(1, kOperationsOfMemory, capacities[seed % 4], ++seed);
+    ++seed;
+    attack(1, kOperationsOfMemory, capacities[seed % 4], seed);
   }
   for (int i = 0; i < 4; ++i) {
-    attack(kThreads, operations_of_each / 4, 100, seed += 7);
+    seed += 7;
+    attack(kThreads, operations_of_each / 4, 100, seed);
   }
   const auto print = [](const char* name, int64_t count) {
     std::printf(" %s %lld,", name, static_cast<long long>(count));
