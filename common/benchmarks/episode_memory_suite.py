@@ -52,10 +52,10 @@ def measure(program: BenchmarkedProgram, sizes: EpisodeMemorySizes, repeats: int
     """Returns the rows of the episode_memory suite; the program does not matter.
 
     A draw and a refresh are beside those of rank-based sampling, whose refresh includes a ranking
-    every ten updates. In "episode_memory/refresh" all values and importance weights change, and a sweep
-    stops where the Retrace estimates do not; the weights are log-normal. The row "_full" has a
-    new reward scale before each refresh, so that every sweep reaches the start of its episode. In
-    "_unchanged" nothing changes.
+    every ten updates. In the row "refresh" all values and importance weights change, and a sweep
+    stops where the Retrace estimates do not; the weights are log-normal. In "refresh_full" each
+    refresh follows a new reward scale, so that every sweep reaches the start of its episode. In
+    "refresh_unchanged" nothing changes.
     """
     del program
     uniform = _Episodes(sizes, Uniform())
@@ -79,7 +79,13 @@ def measure(program: BenchmarkedProgram, sizes: EpisodeMemorySizes, repeats: int
     uniform.memory.check()
     ranked.memory.check()
     return [
-        Row("episode_memory/sample", medians["sample"], "us", "rank-based", medians["sample by rank"]),
+        Row(
+            "episode_memory/sample",
+            medians["sample"],
+            "us",
+            "rank-based",
+            medians["sample by rank"],
+        ),
         Row(name, medians["refresh"], "us", "rank-based", medians["refresh by rank"]),
         Row(f"{name}_full", medians["full"], "us", "early stop", medians["refresh"]),
         Row(f"{name}_unchanged", medians["unchanged"], "us", "early stop", medians["refresh"]),
