@@ -29,6 +29,7 @@ from common.reporting.command_line import Parser, check_writable, exit_with, fai
 _SUITES = (
     "replay",
     "image_replay",
+    "episode_memory",
     "learner",
     "image_learner",
     "sequence_learner",

@@ -8,6 +8,7 @@ import tensorflow as tf
 from common.benchmarks import (
     actor_suite,
     cluster_suite,
+    episode_memory_suite,
     image_actor_suite,
     image_learner_suite,
     image_replay_suite,
@@ -80,6 +81,21 @@ def test_replay():
     )
     assert rows[1].value < 3
     assert max(rows[2].value, rows[3].value) < rows[4].value
+
+
+def test_episode_memory():
+    sizes = episode_memory_suite.EpisodeMemorySizes(capacity=2000, length=50, calls=10)
+    check(
+        episode_memory_suite.measure(program(), sizes, repeats=1),
+        [
+            "episode_memory/sample",
+            "episode_memory/refresh",
+            "episode_memory/refresh_full",
+            "episode_memory/refresh_unchanged",
+            "episode_memory/count_far_policy",
+            "episode_memory/add",
+        ],
+    )
 
 
 def test_replay_with_peers():

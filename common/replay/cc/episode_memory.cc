@@ -485,10 +485,12 @@ void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
   const float* const values = episode.values.data() + first + 1;
   const float* const rhos = episode.rhos.data() + first + 1;
   const float factor = episode.reward_factor, discount = discount_;
+  // The weights come first: otherwise the compiler branches on rho < 1, which
+  // cannot be predicted.
+  for (int64_t i = 0; i < n; ++i) b[i] = std::min(rhos[i], 1.0f);
   for (int64_t i = 0; i < n; ++i) {
-    const float weight = rhos[i] < 1.0f ? rhos[i] : 1.0f;
-    a[i] = rewards[i] * factor + discount * (values[i] - weight * values[i]);
-    b[i] = discount * weight;
+    a[i] = rewards[i] * factor + discount * (values[i] - b[i] * values[i]);
+    b[i] *= discount;
   }
   float q = q_ret[last + 1];
   for (int64_t i = n - 1; i >= 0; --i) {

@@ -2,15 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 namespace replay {
+namespace {
+
+// Returns, for each i below n, how many of `count` sorted elements come before
+// i: is_before(element, i). All searches go on together and without branches, so
+// that their cache misses overlap.
+template <typename IsBefore>
+std::vector<size_t> Search(size_t count, size_t n, IsBefore is_before) {
+  std::vector<size_t> found(n, 0);
+  for (size_t length = count; length > 0;) {
+    const size_t half = (length + 1) / 2;
+    for (size_t i = 0; i < n; ++i) {
+      found[i] += is_before(found[i] + half - 1, i) ? half : 0;
+    }
+    length -= half;
+  }
+  return found;
+}
+
+}  // namespace
 
 RankBased::RankBased(size_t max_slots, double exponent, int64_t period)
     : exponent_(exponent),
       period_(period),
       items_(max_slots),
       unranked_(max_slots),
-      ranks_(max_slots),
+      ranking_(max_slots),
       next_(max_slots),
       masses_(max_slots),
       cumulative_(max_slots + 1) {}
@@ -33,20 +54,23 @@ void RankBased::Update(const int32_t* slots, const float* priorities,
 }
 
 void RankBased::Erase(const int32_t* slots, size_t n) {
+  std::vector<Ranked> leaving;
   for (size_t i = 0; i < n; ++i) {
     Item& item = items_[slots[i]];
     item.has_changed = false;
-    if (item.place != kRanked) {
+    if (item.place == kRanked) {
+      leaving.push_back(MakeRanked(item.ranked, slots[i]));
+    } else {
       RemoveUnranked(slots[i]);
-      continue;
     }
-    const size_t rank = FindRank(slots[i]);
-    ranks_[rank].slot = ~slots[i];
-    left_.push_back(rank);
-    mass_of_left_ += masses_[rank];
   }
-  // Keeps draws from meeting too many ranks without an item.
-  if (2 * left_.size() > num_ranked_) RankAnew();
+  for (const size_t place : Find(leaving)) {
+    ranking_[place] |= 1;
+    left_.push_back(place);
+    mass_of_left_ += masses_[place];
+  }
+  // Keeps draws from meeting more places without an item than with one.
+  if (2 * mass_of_left_ > cumulative_[num_ranked_]) RankAnew();
 }
 
 bool RankBased::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
@@ -56,30 +80,49 @@ bool RankBased::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
   const double* const cumulative = cumulative_.data() + 1;
   std::uniform_real_distribution<double> point(
       0.0, unranked + cumulative_[num_ranked_]);
-  for (size_t i = 0; i < n; ++i) {
-    do {
-      const double at = point(rng);
-      if (at < unranked) {
-        slots[i] = unranked_[static_cast<size_t>(at)];
-        masses[i] = 1.0;
+  const double total = total_mass();
+  // The draws to make; those of items that have left are made again.
+  std::vector<size_t> draws(n);
+  std::iota(draws.begin(), draws.end(), 0);
+  std::vector<double> points;
+  while (!draws.empty()) {
+    points.clear();
+    for (size_t i = 0; i < draws.size(); ++i) points.push_back(point(rng));
+    const std::vector<size_t> places =
+        Search(num_ranked_, draws.size(), [&](size_t place, size_t i) {
+          return cumulative[place] <= points[i] - unranked;
+        });
+    size_t again = 0;
+    for (size_t i = 0; i < draws.size(); ++i) {
+      const size_t draw = draws[i];
+      if (points[i] < unranked) {
+        slots[draw] = unranked_[static_cast<size_t>(points[i])];
+        masses[draw] = 1.0;
         continue;
       }
-      // Rounding can put the point after the last rank.
-      const size_t rank = std::min<size_t>(
-          std::upper_bound(cumulative, cumulative + num_ranked_,
-                           at - unranked) - cumulative,
-          num_ranked_ - 1);
-      slots[i] = ranks_[rank].slot;
-      masses[i] = masses_[rank];
-    } while (slots[i] < 0);
+      // Rounding can put the point after the last place.
+      const size_t place = std::min(places[i], num_ranked_ - 1);
+      slots[draw] = SlotOf(ranking_[place]);
+      masses[draw] = std::min(masses_[place], total);
+      if (HasLeft(ranking_[place])) draws[again++] = draw;
+    }
+    draws.resize(again);
   }
   return true;
 }
 
 void RankBased::Masses(const int32_t* slots, size_t n, double* masses) const {
+  std::vector<Ranked> ranked;
   for (size_t i = 0; i < n; ++i) {
-    masses[i] = items_[slots[i]].place == kRanked ? masses_[FindRank(slots[i])]
-                                                  : 1.0;
+    ranked.push_back(MakeRanked(items_[slots[i]].ranked, slots[i]));
+  }
+  const std::vector<size_t> places = Find(ranked);
+  // Rounding must not put the mass of an only item above the total.
+  const double total = total_mass();
+  for (size_t i = 0; i < n; ++i) {
+    masses[i] = items_[slots[i]].place == kRanked
+                    ? std::min(masses_[places[i]], total)
+                    : 1.0;
   }
 }
 
@@ -87,10 +130,19 @@ double RankBased::total_mass() const {
   return static_cast<double>(num_unranked_) + mass_of_ranked();
 }
 
-size_t RankBased::FindRank(int32_t slot) const {
-  const Rank* const ranks = ranks_.data();
-  return std::lower_bound(ranks, ranks + num_ranked_,
-                          Rank{items_[slot].ranked, slot}, Before) - ranks;
+RankBased::Ranked RankBased::MakeRanked(float priority, int32_t slot) {
+  // The bits of floats that are not negative are in the order of the floats.
+  priority += 0.0f;  // Makes 0 of -0.
+  uint32_t bits;
+  std::memcpy(&bits, &priority, sizeof(bits));
+  return static_cast<uint64_t>(~bits) << 32 | static_cast<uint32_t>(slot) << 1;
+}
+
+std::vector<size_t> RankBased::Find(const std::vector<Ranked>& wanted) const {
+  const Ranked* const ranking = ranking_.data();
+  return Search(num_ranked_, wanted.size(), [&](size_t place, size_t i) {
+    return ranking[place] < wanted[i];
+  });
 }
 
 void RankBased::Change(int32_t slot, float priority) {
@@ -113,46 +165,47 @@ void RankBased::RemoveUnranked(int32_t slot) {
 }
 
 void RankBased::RankAnew() {
-  std::vector<Rank> entering;
-  std::vector<size_t> leaving = std::move(left_);
+  std::vector<Ranked> entering, reranked;
   for (const int32_t slot : changed_) {
     Item& item = items_[slot];
-    // The slot is empty, or was so, and occurs again.
+    // Erased since, or met before.
     if (!item.has_changed) continue;
     item.has_changed = false;
     const bool is_known = item.priority != kUnknownPriority;
     if (item.place == kRanked) {
-      leaving.push_back(FindRank(slot));
+      reranked.push_back(MakeRanked(item.ranked, slot));
       if (!is_known) AddUnranked(slot);
     } else if (is_known) {
       RemoveUnranked(slot);
     }
     item.ranked = item.priority;
-    if (is_known) entering.push_back({item.priority, slot});
+    if (is_known) entering.push_back(MakeRanked(item.priority, slot));
   }
+  std::vector<size_t> leaving = Find(reranked);
+  leaving.insert(leaving.end(), left_.begin(), left_.end());
   std::sort(leaving.begin(), leaving.end());
-  std::sort(entering.begin(), entering.end(), Before);
+  std::sort(entering.begin(), entering.end());
+  const std::vector<size_t> enters_at = Find(entering);
 
-  const Rank* const ranks = ranks_.data();
-  const Rank* from = ranks;
-  Rank* to = next_.data();
+  size_t from = 0;
+  Ranked* to = next_.data();
   auto leaves = leaving.begin();
-  const auto copy_until = [&](const Rank* end) {
-    for (; leaves != leaving.end() && ranks + *leaves < end; ++leaves) {
-      to = std::copy(from, ranks + *leaves, to);
-      from = ranks + *leaves + 1;
+  const auto copy_until = [&](size_t end) {
+    const Ranked* const ranking = ranking_.data();
+    for (; leaves != leaving.end() && *leaves < end; ++leaves) {
+      to = std::copy(ranking + from, ranking + *leaves, to);
+      from = *leaves + 1;
     }
-    to = std::copy(from, end, to);
+    to = std::copy(ranking + from, ranking + end, to);
     from = end;
   };
-  const Rank* const end = ranks + num_ranked_;
-  for (const Rank& rank : entering) {
-    copy_until(std::lower_bound(from, end, rank, Before));
-    *to++ = rank;
+  for (size_t i = 0; i < entering.size(); ++i) {
+    copy_until(enters_at[i]);
+    *to++ = entering[i];
   }
-  copy_until(end);
+  copy_until(num_ranked_);
   num_ranked_ = to - next_.data();
-  ranks_.swap(next_);
+  ranking_.swap(next_);
   for (; num_masses_ < num_ranked_; ++num_masses_) {
     const double mass = std::pow(num_masses_ + 1.0, -exponent_);
     masses_[num_masses_] = mass;
@@ -176,21 +229,21 @@ std::string RankBased::CheckInvariants(size_t count) const {
   size_t num_left = 0;
   double mass = 0;
   for (size_t i = 0; i < num_ranked_; ++i) {
-    if (i > 0 && !Before(ranks_[i - 1], ranks_[i])) {
-      return "rank_based: rank " + std::to_string(i) + " is out of order";
+    if (i > 0 && ranking_[i - 1] >= ranking_[i]) {
+      return "rank_based: place " + std::to_string(i) + " is out of order";
     }
-    const int32_t slot = ranks_[i].slot;
-    if (slot < 0) {
+    if (HasLeft(ranking_[i])) {
       ++num_left;
       continue;
     }
     mass += masses_[i];
+    const int32_t slot = SlotOf(ranking_[i]);
     if (items_[slot].place != kRanked ||
-        items_[slot].ranked != ranks_[i].priority) {
-      return "rank_based: slot and rank disagree at " + std::to_string(i);
+        MakeRanked(items_[slot].ranked, slot) != ranking_[i]) {
+      return "rank_based: slot and ranking disagree at " + std::to_string(i);
     }
   }
-  if (num_left != left_.size()) return "rank_based: ranks that left miscounted";
+  if (num_left != left_.size()) return "rank_based: items that left miscounted";
   if (std::abs(mass - mass_of_ranked()) > 1e-9 * (1 + mass)) {
     return "rank_based: wrong mass";
   }

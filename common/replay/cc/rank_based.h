@@ -16,12 +16,12 @@ namespace replay {
 // P(k) = p_k / sum_i p_i with p = rank ^ -exponent, where the largest priority
 // has rank 1 (Schaul et al. 2016, section 3.3). An item has p = 1 until it takes
 // part in a ranking with a known priority. Items are ranked after every `period`
-// calls of Update; in between they keep their p, and those that leave take
-// theirs with them.
+// calls of Update, and when half of the mass has left; in between they keep
+// their p, and those that leave take theirs with them.
 //
 // A ranking merges what has changed into the one before, whose other items are
 // copied in runs. With n ranked items and m changed ones it costs O(m log n) and
-// copying; a draw O(log n), Insert O(1) and Erase O(log n) for each item.
+// copying. Insert is O(1) for each item, Erase and a draw are O(log n).
 class RankBased : public Distribution {
  public:
   RankBased(size_t max_slots, double exponent, int64_t period);
@@ -48,21 +48,18 @@ class RankBased : public Distribution {
     bool has_changed;
   };
 
-  // A rank. The slot of an item that has left is inverted, and no item.
-  struct Rank {
-    float priority;
-    int32_t slot;
-  };
-
-  static bool Before(const Rank& a, const Rank& b) {
-    if (a.priority != b.priority) return a.priority > b.priority;
-    return SlotOf(a) < SlotOf(b);
+  // An item of the ranking, as a number by which it is sorted: the largest
+  // priority first, then the smallest slot. The last bit says that the item has
+  // left since.
+  using Ranked = uint64_t;
+  static Ranked MakeRanked(float priority, int32_t slot);
+  static int32_t SlotOf(Ranked ranked) {
+    return static_cast<int32_t>(static_cast<uint32_t>(ranked) >> 1);
   }
-  static int32_t SlotOf(const Rank& rank) {
-    return rank.slot < 0 ? ~rank.slot : rank.slot;
-  }
+  static bool HasLeft(Ranked ranked) { return ranked & 1; }
 
-  size_t FindRank(int32_t slot) const;
+  // Returns how many items of the ranking come before each of `wanted`.
+  std::vector<size_t> Find(const std::vector<Ranked>& wanted) const;
   void Change(int32_t slot, float priority);
   void AddUnranked(int32_t slot);
   void RemoveUnranked(int32_t slot);
@@ -78,14 +75,14 @@ class RankBased : public Distribution {
   LazyArray<Item> items_;  // By slot.
   LazyArray<int32_t> unranked_;
   size_t num_unranked_ = 0;
-  LazyArray<Rank> ranks_, next_;
+  LazyArray<Ranked> ranking_, next_;
   size_t num_ranked_ = 0;  // Those that have left included.
-  std::vector<size_t> left_;  // Ranks of items that have left since the ranking.
+  std::vector<size_t> left_;  // Places in the ranking whose items have left.
   double mass_of_left_ = 0;
-  std::vector<int32_t> changed_;  // Slots; in use again or empty perhaps.
+  std::vector<int32_t> changed_;  // Slots; some may have been erased since.
   int64_t updates_ = 0;           // Since the ranking.
   LazyArray<double> masses_;      // By rank, from 0.
-  LazyArray<double> cumulative_;  // The masses of all ranks below.
+  LazyArray<double> cumulative_;  // The sum of the masses of the ranks below.
   size_t num_masses_ = 0;
 };
 

@@ -1,12 +1,13 @@
-// Hostile operations on the C++ core of the replay memory, for the sanitizers.
+// Hostile operations on the C++ core of the replay memories, for the sanitizers.
 //
 //   hostile_operations [operations] [operations of each thread]
 //
 // `make sanitize` builds and runs it. In the first part one thread calls many
 // memories of all kinds, with fixed seeds. In the second part four threads call
 // the same memory at once. Both check the answers: a copied step has the values
-// of its key, counters fit together, and Memory::CheckInvariants finds nothing.
-// Exits with code 1 at the first violation; else prints the counts in one line.
+// of its key, counters fit together, and CheckInvariants finds nothing. Exits
+// with code 1 at the first violation; else prints the counts in a line for
+// `Memory` and one for `EpisodeMemory`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "episode_memory.h"
 #include "memory.h"
 
 namespace replay {
@@ -62,6 +64,13 @@ class Values {
   void Set(size_t i, int64_t key) {
     std::memcpy(&fixed_[i * kFixedBytes], Fixed(key).data(), kFixedBytes);
     variable_[i] = Variable(key);
+  }
+
+  // Returns the key of row i, which has a fixed column.
+  int64_t KeyOf(size_t i) const {
+    int64_t key;
+    std::memcpy(&key, &fixed_[i * kFixedBytes], sizeof(key));
+    return key;
   }
 
   void RequireStep(size_t i, int64_t key) const {
@@ -142,7 +151,7 @@ struct Setup {
   bool can_remove_all() const {
     const DistributionSpec& spec = distributions[removal];
     return spec.exponent <= 0 || spec.uniform_mix > 0 ||
-           spec.kind == "contextual";
+           spec.kind == "contextual" || spec.kind == "rank_based";
   }
 };
 
@@ -417,7 +426,8 @@ void AttackAll(size_t operations, size_t operations_of_each) {
       {"contextual", 1.0, 0.1},   {"proportional", -7.0, 0.0},
       {"proportional", 0.0, 0.0}, {"proportional", 0.6, 0.0},
       {"proportional", 7.0, 0.0}, {"proportional", 7.0, 0.1},
-      {"contextual", -7.0, 0.0},  {"contextual", 7.0, 0.0}};
+      {"contextual", -7.0, 0.0},  {"contextual", 7.0, 0.0},
+      {"rank_based", 0.5, 0.0, 3}, {"rank_based", 7.0, 0.0}};
   const std::vector<std::vector<size_t>> columns = {
       {Values::kFixedBytes, kVariable, 0, Values::kFixedBytes},
       {kVariable, Values::kFixedBytes},
@@ -459,6 +469,224 @@ void AttackAll(size_t operations, size_t operations_of_each) {
   std::printf(" no room %lld\n", static_cast<long long>(no_room));
 }
 
+// A caller of random operations on a memory of episodes. The values of a state
+// are those of a key, and those of the next state belong to the next key.
+class EpisodeCaller {
+ public:
+  // `alone`: no other thread calls the memory.
+  EpisodeCaller(const std::vector<size_t>& column_bytes, EpisodeMemory& memory,
+                bool alone, uint64_t seed)
+      : column_bytes_(column_bytes),
+        memory_(memory),
+        alone_(alone),
+        rng_(seed) {}
+
+  void Call(size_t operations) {
+    for (size_t i = 0; i < operations; ++i) {
+      const size_t kind = Below(1000);
+      if (kind < 300) {
+        Add();
+      } else if (kind < 550) {
+        Sample();
+      } else if (kind < 900) {
+        Refresh();
+      } else if (kind < 940) {
+        Read();
+      } else if (kind < 960) {
+        memory_.SetRewardScale(Below(3), Below(2) == 0);
+      } else if (kind < 975) {
+        Require(std::isfinite(memory_.RewardScale()), "the scale is finite");
+      } else if (kind < 990) {
+        Require(memory_.CountFarPolicy(1.0f + Below(3)) >= 0,
+                "a count is not negative");
+      } else if (kind < 998) {
+        double mean[1], deviation[1];
+        memory_.Moments(0, column_bytes_[0] == Values::kFixedBytes, mean,
+                        deviation);
+      } else {
+        Check();
+      }
+    }
+  }
+
+  void Check() {
+    const std::string wrong = memory_.CheckInvariants();
+    Require(wrong.empty(), wrong.c_str());
+    const EpisodeMemory::Statistics statistics = memory_.statistics();
+    Require(0 <= statistics.far_policy &&
+                statistics.far_policy <= statistics.steps &&
+                statistics.episodes <= statistics.steps &&
+                statistics.steps <= static_cast<int64_t>(memory_.capacity()),
+            "the counters fit together");
+  }
+
+ private:
+  void Add() {
+    const size_t capacity = memory_.capacity();
+    const size_t num_steps = Below(5) == 0 ? capacity : 1 + Below(capacity);
+    const std::vector<float> rewards = Floats(num_steps),
+                             values = Floats(num_steps + 1);
+    Values states(column_bytes_, num_steps + 1);
+    const int64_t first = Below(1000);
+    for (size_t t = 0; t <= num_steps; ++t) states.Set(t, first + t);
+    int64_t key;
+    const EpisodeMemory::Outcome outcome =
+        memory_.Add({num_steps, states.Sources(), rewards.data(),
+                     values.data(), Below(2) == 0},
+                    &key);
+    no_room += outcome == EpisodeMemory::Outcome::kNoRoom;
+    Require(outcome == EpisodeMemory::Outcome::kOk || !alone_,
+            "there is room for an episode as long as the memory");
+  }
+
+  void Sample() {
+    const size_t batch_size = 1 + Below(memory_.capacity());
+    const size_t num_batches = 1 + Below(3), n = batch_size * num_batches;
+    std::vector<int64_t> keys(n);
+    std::vector<double> probabilities(n);
+    std::vector<float> rewards(n), discounts(n), q_ret(n);
+    const auto bootstraps = std::make_unique<bool[]>(n);
+    Values states(column_bytes_, n), next_states(column_bytes_, n);
+    int64_t count;
+    const EpisodeMemory::Outcome outcome = memory_.Sample(
+        batch_size, num_batches, Below(3),
+        {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
+         bootstraps.get(), q_ret.data(), states.Targets(),
+         next_states.Targets()},
+        &count);
+    if (outcome != EpisodeMemory::Outcome::kOk) {
+      ++nothing_to_sample;
+      return;
+    }
+    for (size_t b = 0; b < n; b += batch_size) {
+      std::sort(keys.begin() + b, keys.begin() + b + batch_size);
+      const auto end = keys.begin() + b + batch_size;
+      Require(std::adjacent_find(keys.begin() + b, end) == end,
+              "no step occurs twice in a batch");
+    }
+    for (size_t i = 0; i < n; ++i) {
+      Require(probabilities[i] > 0 && probabilities[i] <= 1 + 1e-9,
+              "drawn steps have a probability");
+      if (column_bytes_[0] != Values::kFixedBytes) continue;
+      next_states.RequireStep(i, states.KeyOf(i) + 1);
+    }
+  }
+
+  void Refresh() {
+    const size_t num_batches = 1 + Below(3), n = num_batches * Below(20);
+    const std::vector<int64_t> keys = Keys(n);
+    std::vector<float> rhos = Floats(n), errors = Floats(n);
+    for (float& rho : rhos) rho = std::abs(rho);
+    for (float& error : errors) error = std::abs(error);
+    const std::vector<float> values = Floats(n), divergences = Floats(n);
+    const int64_t missing = memory_.Refresh(
+        {n, keys.data(), values.data(), rhos.data(), divergences.data(),
+         errors.data(), values.data()},
+        1.0f + Below(2), num_batches);
+    Require(0 <= missing && missing <= static_cast<int64_t>(n),
+            "no more keys are missing than were given");
+  }
+
+  void Read() {
+    const std::vector<int64_t> keys = Keys(Below(20));
+    const size_t n = keys.size();
+    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n);
+    memory_.Read(keys.data(), n,
+                 {values.data(), rhos.data(), divergences.data(),
+                  errors.data(), q_ret.data()});
+    const auto contains = std::make_unique<bool[]>(n);
+    memory_.Contains(keys.data(), n, contains.get());
+    for (size_t i = 0; i < n; ++i) {
+      Require(!alone_ || contains[i] != std::isnan(rhos[i]),
+              "what is stored can be read");
+    }
+  }
+
+  std::vector<int64_t> Keys(size_t n) {
+    const EpisodeMemory::Statistics statistics = memory_.statistics();
+    const int64_t next = statistics.steps + statistics.removed;
+    std::vector<int64_t> keys;
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t back = Below(2 * memory_.capacity());
+      keys.push_back(Below(20) == 0 ? kLastKey
+                                    : std::max<int64_t>(0, next + 3 - back));
+    }
+    return keys;
+  }
+
+  // Not kLargest: the sum of divergences would lose the others beside it.
+  std::vector<float> Floats(size_t n) {
+    const float choices[] = {0.0f, -0.0f, 1.0f, 0.3f, -2.0f, 1e4f, kSmallest};
+    std::vector<float> floats;
+    for (size_t i = 0; i < n; ++i) floats.push_back(choices[Below(7)]);
+    return floats;
+  }
+
+  size_t Below(size_t n) { return rng_() % n; }
+
+  const std::vector<size_t>& column_bytes_;
+  EpisodeMemory& memory_;
+  const bool alone_;
+  std::mt19937_64 rng_;
+};
+
+void AttackEpisodes(size_t operations, size_t operations_of_each) {
+  constexpr size_t kOperationsOfMemory = 500, kThreads = 4;
+  const std::vector<std::vector<size_t>> columns = {
+      {Values::kFixedBytes, kVariable, 0, Values::kFixedBytes},
+      {kVariable, Values::kFixedBytes},
+      {0}};
+  const std::vector<DistributionSpec> samplings = {
+      {"uniform", 0.0, 0.0},
+      {"rank_based", 0.5, 0.0, 10},
+      {"rank_based", 7.0, 0.0, 1}};
+  const EpisodeMemory::Removal removals[] = {
+      EpisodeMemory::Removal::kOldest, EpisodeMemory::Removal::kFarPolicy,
+      EpisodeMemory::Removal::kDivergence};
+  EpisodeMemory::Statistics totals = {};
+  no_room = nothing_to_sample = 0;
+  const auto attack = [&](size_t num_threads, size_t calls, size_t capacity,
+                          uint64_t seed) {
+    const std::vector<size_t>& bytes = columns[seed % columns.size()];
+    EpisodeMemory memory(capacity, 0.9f, bytes, samplings[seed / 3 % 3],
+                         removals[seed / 9 % 3], seed);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < num_threads; ++i) {
+      threads.emplace_back([&, i] {
+        EpisodeCaller(bytes, memory, num_threads == 1, seed + i).Call(calls);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EpisodeCaller(bytes, memory, true, seed).Check();
+    const EpisodeMemory::Statistics statistics = memory.statistics();
+    totals.removed += statistics.removed;
+    totals.sampled += statistics.sampled;
+    totals.updated += statistics.updated;
+    totals.missing += statistics.missing;
+  };
+  uint64_t seed = 0;
+  for (size_t done = 0; done < operations; done += kOperationsOfMemory) {
+    const size_t capacities[] = {1, 2, 30, 100};
+    ++seed;
+    attack(1, kOperationsOfMemory, capacities[seed % 4], seed);
+  }
+  for (int i = 0; i < 4; ++i) {
+    seed += 7;
+    attack(kThreads, operations_of_each / 4, 100, seed);
+  }
+  const auto print = [](const char* name, int64_t count) {
+    std::printf(" %s %lld,", name, static_cast<long long>(count));
+  };
+  std::printf("of episodes: %zu alone, %zu in each of %zu threads;",
+              operations, operations_of_each, kThreads);
+  print("removed", totals.removed);
+  print("sampled", totals.sampled);
+  print("updated", totals.updated);
+  print("missing", totals.missing);
+  print("nothing to sample", nothing_to_sample);
+  std::printf(" no room %lld\n", static_cast<long long>(no_room));
+}
+
 }  // namespace
 }  // namespace replay
 
@@ -468,4 +696,5 @@ int main(int argc, char** argv) {
     return argc > i ? std::strtoull(argv[i], nullptr, 10) : otherwise;
   };
   replay::AttackAll(argument(1, 200000), argument(2, 15000));
+  replay::AttackEpisodes(argument(1, 200000) / 4, argument(2, 15000) / 4);
 }

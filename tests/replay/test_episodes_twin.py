@@ -1,0 +1,318 @@
+"""Compares the memory of episodes with a brute-force twin in NumPy."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.replay.distributions import RankBased, Uniform
+from common.replay.episodes import EpisodeMemory
+from common.replay.memory import Bytes
+
+SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(20)}
+DISCOUNT = 0.9
+CALLS = 700
+
+
+class RankTwin:
+    """Rank-based probabilities, of ranks in a list."""
+
+    def __init__(self, exponent, period):
+        self.exponent, self.period = float(np.float32(exponent)), period
+        self.errors = {}  # of all items; None: unknown
+        self.ranking = []  # items, and None for those that have left
+        self.changed = {}  # a set, also of items that have left
+        self.updates = 0
+
+    def insert(self, keys):
+        self.errors |= dict.fromkeys(keys)
+        self.rank(len(self.changed) > 2 * (len(self.unranked()) + len(self.ranking)))
+
+    def update(self, keys, errors):
+        for key, error in zip(keys, errors):
+            self.errors[key] = error
+            self.changed[key] = True
+        self.updates += 1
+        self.rank(self.updates >= self.period)
+
+    def erase(self, keys):
+        for key in keys:
+            del self.errors[key]
+        self.ranking = [None if key in keys else key for key in self.ranking]
+        masses = (np.arange(len(self.ranking)) + 1.0) ** -self.exponent
+        left = np.array([key is None for key in self.ranking], bool)
+        self.rank(2 * masses[left].sum() > masses.sum())
+
+    def rank(self, is_time):
+        if is_time:
+            known = [key for key, error in self.errors.items() if error is not None]
+            self.ranking = sorted(known, key=lambda key: -self.errors[key])
+            self.changed, self.updates = {}, 0
+
+    def unranked(self):
+        return set(self.errors) - set(self.ranking)
+
+    def probabilities(self):
+        masses = dict.fromkeys(self.unranked(), 1.0)
+        for j, key in enumerate(self.ranking):
+            if key is not None:
+                masses[key] = (j + 1.0) ** -self.exponent
+        total = sum(masses.values())
+        return {key: mass / total for key, mass in masses.items()}
+
+
+class UniformTwin:
+    def __init__(self):
+        self.keys = set()
+
+    def insert(self, keys):
+        self.keys |= set(keys)
+
+    def update(self, keys, errors):
+        pass
+
+    def erase(self, keys):
+        self.keys -= set(keys)
+
+    def probabilities(self):
+        return dict.fromkeys(self.keys, 1 / len(self.keys))
+
+
+class Twin:
+    """Episodes of arrays in a list; every sweep is a full one over all earlier steps."""
+
+    def __init__(self, capacity, removal, sampling):
+        self.capacity, self.removal, self.sampling = capacity, removal, sampling
+        self.episodes = []
+        self.episode_of = {}  # by the key of the step
+        self.next_key = self.removed = 0
+        self.scale, self.c_max = None, np.inf
+
+    def add(self, rows, rewards, values, terminated):
+        n = len(rewards)
+        while self.num_steps() + n > self.capacity:
+            self.remove()
+        episode = types.SimpleNamespace(
+            key=self.next_key,
+            size=n,
+            rows=rows,
+            rewards=rewards,
+            values=np.append(values[:-1], 0.0 if terminated else values[-1]),
+            terminated=terminated,
+            rhos=np.ones(n),
+            divergences=np.zeros(n),
+            errors=np.full(n, -1.0),
+            q_ret=np.zeros(n),
+        )
+        self.next_key += n
+        self.sweep(episode, n - 1)
+        self.episodes.append(episode)
+        self.episode_of |= dict.fromkeys(range(episode.key, episode.key + n), episode)
+        self.sampling.insert(range(episode.key, episode.key + n))
+        return episode.key
+
+    def remove(self):
+        scores = {
+            "oldest": lambda episode: 0,
+            "far_policy": lambda episode: np.mean(self.is_far(episode.rhos, self.c_max)),
+            "divergence": lambda episode: np.mean(episode.divergences),
+        }
+        episode = self.episodes.pop(int(np.argmax([*map(scores[self.removal], self.episodes)])))
+        keys = range(episode.key, episode.key + episode.size)
+        for key in keys:
+            del self.episode_of[key]
+        self.sampling.erase(keys)
+        self.removed += episode.size
+
+    def sweep(self, episode, latest):
+        for t in range(latest, -1, -1):
+            following = episode.values[t + 1]
+            if t + 1 < episode.size:
+                weight = min(1.0, episode.rhos[t + 1])
+                following += weight * (episode.q_ret[t + 1] - following)
+            episode.q_ret[t] = self.scaled(episode.rewards[t]) + DISCOUNT * following
+
+    def refresh(self, batches, c_max):
+        self.c_max = c_max
+        latest, missing = {}, 0
+        for batch in batches:
+            keys = []
+            for key, value, rho, divergence, _, next_value in zip(*batch):
+                episode = self.find(key)
+                if episode is None:
+                    missing += 1
+                    continue
+                t = key - episode.key
+                episode.values[t], episode.rhos[t] = value, rho
+                episode.divergences[t] = divergence
+                if t == episode.size - 1 and not episode.terminated:
+                    episode.values[t + 1] = next_value
+                latest[episode.key] = max(t, latest.get(episode.key, 0))
+                keys.append(key)
+            errors = [error for key, error in zip(batch[0], batch[4]) if self.find(key)]
+            for key, error in zip(keys, errors):
+                episode = self.find(key)
+                episode.errors[key - episode.key] = error
+            self.sampling.update(keys, errors)
+        for key, t in latest.items():
+            self.sweep(self.find(key), t)
+        return missing
+
+    def set_scale(self, scale, recompute):
+        self.scale = scale
+        for episode in self.episodes if recompute else ():
+            self.sweep(episode, episode.size - 1)
+
+    def scaled(self, reward):
+        return reward if self.scale is None else reward / (self.scale + 1e-7)
+
+    @staticmethod
+    def is_far(rhos, c_max):
+        return (rhos <= 1 / c_max) | (rhos >= c_max)
+
+    def find(self, key):
+        return self.episode_of.get(int(key))
+
+    def num_steps(self):
+        return sum(episode.size for episode in self.episodes)
+
+    def all(self, name):
+        return np.concatenate([getattr(episode, name) for episode in self.episodes])
+
+
+class Pair:
+    """A memory and its twin, which get the same calls and are compared."""
+
+    def __init__(self, capacity, removal, sampling, seed):
+        is_uniform = isinstance(sampling, Uniform)
+        twin = UniformTwin() if is_uniform else RankTwin(sampling.exponent, sampling.period)
+        self.memory = EpisodeMemory(SPECS, capacity, DISCOUNT, sampling, removal, seed)
+        self.twin = Twin(capacity, removal, twin)
+        self.rng = np.random.default_rng(seed)
+        self.executed = self.sampled = self.updated = self.missing = 0
+
+    def floats(self, n, scale=1.0):
+        return (scale * self.rng.normal(size=n)).astype(np.float32)
+
+    def add(self):
+        n = int(self.rng.choice([1, 2, 5, 40, 40, 70, self.twin.capacity]))
+        text = np.empty(n + 1, object)
+        text[:] = [bytes([65 + t % 26]) * (t % 21) for t in range(n + 1)]
+        rows = {"observation": self.floats([n + 1, 2]), "text": text}
+        arguments = rows, self.floats(n), self.floats(n + 1), bool(self.rng.integers(2))
+        assert int(self.memory.add(*arguments)) == self.twin.add(*arguments)
+        self.memory.count_steps(n + 3)
+        self.executed += n + 3
+
+    def sample(self):
+        count = self.twin.num_steps()
+        size = int(self.rng.choice([1, min(3, count), min(40, count), count]))
+        num_batches = int(self.rng.integers(1, 4))
+        sample = self.memory.sample(size, num_batches=num_batches)
+        self.sampled += size * num_batches
+        keys = sample.keys.numpy()
+        for batch in keys.reshape(num_batches, size):
+            assert len(set(batch.tolist())) == size
+        probabilities = self.twin.sampling.probabilities()
+        np.testing.assert_allclose(
+            sample.probabilities, [probabilities[key] for key in keys.tolist()], rtol=1e-9
+        )
+        assert sample.count == count == len(probabilities)
+        episodes = [self.twin.find(key) for key in keys]
+        steps = [(e, key - e.key) for e, key in zip(episodes, keys)]
+        ends = np.array([t == e.size - 1 for e, t in steps])
+        terminated = np.array([e.terminated for e in episodes])
+        np.testing.assert_allclose(
+            sample.rewards, [self.twin.scaled(e.rewards[t]) for e, t in steps], rtol=1e-5
+        )
+        np.testing.assert_array_equal(
+            sample.discounts, np.where(ends & terminated, 0, np.float32(DISCOUNT))
+        )
+        np.testing.assert_array_equal(sample.bootstraps, ends & ~terminated)
+        self.assert_close(sample.q_ret, [e.q_ret[t] for e, t in steps])
+        for nest, offset in ((sample.steps, 0), (sample.next_steps, 1)):
+            for name, column in nest.items():
+                expected = [e.rows[name][t + offset] for e, t in steps]
+                assert column.numpy().tolist() == np.array(expected).tolist()
+
+    def refresh(self):
+        """Refreshes steps that are stored, repeated, gone and not there yet."""
+        twin = self.twin
+        size, num_batches = int(self.rng.integers(1, 30)), int(self.rng.integers(1, 4))
+        n = size * num_batches
+        oldest = min(episode.key for episode in twin.episodes)
+        keys = self.rng.integers(max(0, oldest - 5), twin.next_key + 3, n)
+        keys[self.rng.random(n) < 0.2] = keys[0]
+        rhos = np.exp(self.floats(n)).astype(np.float32)
+        rhos[self.rng.random(n) < 0.1] = self.rng.choice([0.0, 0.25, 4.0])
+        errors = self.rng.random(n).astype(np.float32)
+        arguments = keys, self.floats(n), rhos, np.abs(self.floats(n)), errors, self.floats(n)
+        c_max = np.float32(self.rng.choice([4.0, 4.0, 2.0, 1.5]))
+        missing = self.memory.refresh(*arguments, c_max, num_batches=num_batches)
+        batches = list(zip(*(np.split(argument, num_batches) for argument in arguments)))
+        assert missing == twin.refresh(
+            [[array.tolist() for array in batch] for batch in batches], float(c_max)
+        )
+        self.updated += n - int(missing)
+        self.missing += int(missing)
+
+    def rescale(self):
+        scale = self.rng.choice([float(self.memory.reward_scale()), 0.5, 1.0, 3.0])
+        recompute = bool(self.rng.integers(2))
+        self.memory.set_reward_scale(scale, recompute)
+        self.twin.set_scale(scale, recompute)
+
+    def compare(self):
+        self.memory.check()
+        twin = self.twin
+        keys = np.arange(max(0, twin.next_key - 3 * twin.capacity), twin.next_key + 4)
+        there = [twin.find(key) is not None for key in keys]
+        assert self.memory.contains(keys).numpy().tolist() == there
+        stored = self.memory.stored(keys)
+        for name in ("values", "rhos", "divergences", "errors", "q_ret"):
+            column = getattr(stored, name).numpy()
+            assert np.isnan(column[~np.array(there)]).all()
+            expected = [getattr(e, name)[: e.size] for e in twin.episodes if e.key >= keys[0]]
+            self.assert_close(column[there], np.concatenate(expected))
+        assert self.memory.count_far_policy(3.0) == twin.is_far(twin.all("rhos"), 3.0).sum()
+        scale = np.sqrt(np.mean(twin.all("rewards").astype(float) ** 2))
+        np.testing.assert_allclose(self.memory.reward_scale(), scale, rtol=1e-12)
+        observations = np.concatenate([e.rows["observation"] for e in twin.episodes]).astype(float)
+        mean, deviation = self.memory.observation_moments()
+        np.testing.assert_allclose(mean, observations.mean(0), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(deviation, observations.std(0), rtol=1e-9)
+        statistics = self.memory.statistics()
+        assert statistics._replace(mean_divergence=0, held_bytes=0) == (
+            *(twin.num_steps(), twin.num_steps(), 0, self.executed, 0, 0, 0, twin.removed),
+            *(self.sampled, self.updated, self.missing, len(twin.episodes)),
+            *(twin.is_far(twin.all("rhos"), twin.c_max).sum(), 0),
+        )
+        divergence = np.mean(twin.all("divergences"))
+        np.testing.assert_allclose(statistics.mean_divergence, divergence, rtol=1e-9)
+
+    @staticmethod
+    def assert_close(stored, expected):
+        np.testing.assert_allclose(stored, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "removal, sampling",
+    [
+        ("oldest", Uniform()),
+        ("far_policy", Uniform()),
+        ("divergence", RankBased(0.5, 10)),
+        ("oldest", RankBased(0.7, 1)),
+        ("far_policy", RankBased(2.0, 40)),
+    ],
+)
+def test_random_calls_agree_with_the_twin(removal, sampling):
+    pair = Pair(100, removal, sampling, seed=3)
+    calls = [pair.add] + 3 * [pair.sample] + 4 * [pair.refresh] + [pair.rescale]
+    pair.add()
+    for turn in range(CALLS):
+        pair.rng.choice(calls)()
+        if turn % 5 == 0:
+            pair.compare()
+    pair.compare()
+    assert pair.twin.removed > 5 * pair.twin.capacity and pair.missing > 100  # else it is weak
