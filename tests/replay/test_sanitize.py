@@ -42,6 +42,7 @@ def test_hostile_operations_leave_the_memories_whole(program):
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert len(lines) == 2
-    for line, num_counts in zip(lines, (11, 6)):
+    # The last count of the second line, calls that found no room, depends on the threads' timing.
+    for line, num_counts in zip((lines[0], lines[1].rpartition(",")[0]), (11, 5)):
         counts = re.findall(r"([a-z][a-z ]*) (\d+)", line.partition(";")[2])
         assert len(counts) == num_counts and all(int(count) for _, count in counts), line
