@@ -10,12 +10,14 @@ from common.acting.episode_adder import EpisodeAdder
 from common.acting.policy import Adder
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
+from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
+from common.learning.replay_learner import Loop
 from common.replay.distributions import RankBased, Uniform
-from common.replay.episodes import EpisodeMemory
+from common.replay.episodes import EpisodeMemory, EpisodeSample
 from common.replay.memory import Sample
 from common.replay.schedule import Schedule
-from common.types import EpisodeBatch, Episodes, StoredState
+from common.types import EpisodeBatch, Episodes, Metrics, Nest, StoredState
 
 
 class EpisodeAgent(ReplayAgent):
@@ -27,8 +29,6 @@ class EpisodeAgent(ReplayAgent):
     Attributes:
       discount: gamma, per step.
     """
-
-    acts_beside_updates = True
 
     def __init__(self, config: Any, setting: str):
         """Copies the fields that configurations of episode agents have in common.
@@ -91,30 +91,81 @@ class EpisodeAgent(ReplayAgent):
         call = self.batch_size * self.updates_per_call
         return Schedule(self.min_replay_size, self.samples_per_insert, float(call))
 
-    def draw(
+    def replay_learner(
         self,
         learner: Learner,
-        spec: EnvironmentSpec,
         memory: EpisodeMemory,
-        num_samples: int,
+        spec: EnvironmentSpec,
         seed: int,
-    ) -> Sample:
-        """Draws batches without repeats; see base class."""
-        del learner, spec
-        sample = memory.sample(self.batch_size, seed, num_samples // self.batch_size)
-        batch = EpisodeBatch(
-            sample.steps,
-            sample.next_steps,
-            sample.rewards,
-            sample.discounts,
-            sample.bootstraps,
-            sample.q_ret,
+        schedule: Schedule,
+        prefetch: int = 0,
+        loop: Loop | None = None,
+    ) -> EpisodeLearner:
+        """Builds the loop of a learner of this agent; see base class.
+
+        The draw, the updates and what they write back are one graph, since launching each alone
+        would take longer than a small network's update.
+        """
+        del spec
+        assert not prefetch and loop is None
+        updates = self.update_loop(learner)
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+        def call(seed: tf.Tensor) -> Metrics:
+            self.before_updates(learner, memory)
+            sample = memory.sample(self.batch_size, seed, self.updates_per_call)
+            outputs, metrics = updates(sample_of(sample))
+            self.write_back_to(learner, memory, sample.keys, outputs)
+            return metrics
+
+        return EpisodeLearner(
+            memory,
+            call,
+            self.updates_per_call,
+            self.batch_size,
+            learner.steps,
+            schedule,
+            seed,
+            lambda step: self.prepare(learner, memory, step),
         )
-        return Sample(
-            keys=sample.keys,
-            masses=sample.probabilities,
-            total_mass=tf.constant(1.0, tf.float64),
-            count=sample.count,
-            lengths=tf.ones_like(sample.keys, tf.int32),
-            steps=batch,
-        )
+
+    @abc.abstractmethod
+    def prepare(self, learner: Learner, memory: EpisodeMemory, step: int) -> None:
+        """Prepares the call that begins at a learner step; not in its graph."""
+
+    @abc.abstractmethod
+    def before_updates(self, learner: Learner, memory: EpisodeMemory) -> None:
+        """Tells the learner about the memory, in the graph of a call."""
+
+    @abc.abstractmethod
+    def write_back_to(
+        self, learner: Learner, memory: EpisodeMemory, keys: tf.Tensor, outputs: Nest
+    ) -> None:
+        """Writes the outputs of a call's updates to the memory, in its graph.
+
+        Args:
+          learner: after the updates.
+          memory: from which the steps were drawn.
+          keys: [N] int64, of the steps of all updates.
+          outputs: nest of [N, ...].
+        """
+
+
+def sample_of(sample: EpisodeSample) -> Sample:
+    """Returns a sample as `UpdateLoop` takes it, with an `EpisodeBatch` as its steps."""
+    batch = EpisodeBatch(
+        sample.steps,
+        sample.next_steps,
+        sample.rewards,
+        sample.discounts,
+        sample.bootstraps,
+        sample.q_ret,
+    )
+    return Sample(
+        sample.keys,
+        sample.probabilities,
+        tf.constant(1.0, tf.float64),
+        sample.count,
+        tf.ones_like(sample.keys, tf.int32),
+        batch,
+    )

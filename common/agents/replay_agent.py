@@ -14,8 +14,9 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.replay_learner import Loop, ReplayLearner
 from common.learning.update_loop import UpdateLoop
+from common.learning.updates import Updates
 from common.replay.distributions import Distribution
-from common.replay.memory import HARD_CAPACITY, Memory, Sample
+from common.replay.memory import HARD_CAPACITY, Memory
 from common.replay.schedule import Schedule
 from common.types import Items, Nest
 
@@ -41,7 +42,6 @@ class ReplayAgent(Agent):
       target_period: learner steps between a parameter server's snapshots of the target networks.
       send_batch: transitions that an actor process sends at a time.
       sequence_length: T, timesteps of an item that is a sequence; 0 if an item is one step.
-      acts_beside_updates: whether a process that acts and learns does both at once.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
       replay_capacity: steps in the replay.
@@ -59,7 +59,6 @@ class ReplayAgent(Agent):
     target_period: int = 1
     send_batch: int = 1
     sequence_length: int = 0
-    acts_beside_updates: bool = False
 
     def __init__(self, config: Any, setting: str):
         """Copies the fields that configurations of agents with a replay have in common.
@@ -188,28 +187,8 @@ class ReplayAgent(Agent):
         tolerance = max(float(calls * call), 2.0 * sent)
         return Schedule(self.min_replay_size, self.samples_per_insert, tolerance)
 
-    def draw(
-        self, learner: Learner, spec: EnvironmentSpec, memory: Any, num_samples: int, seed: int
-    ) -> Sample:
-        """Draws the samples of a call, one batch behind the other, and decodes them.
-
-        Args:
-          learner: that learns from them.
-          spec: of the environment.
-          memory: to draw from.
-          num_samples: items to draw.
-          seed: of the draw.
-
-        Raises:
-          tf.errors.InvalidArgumentError: an item cannot be decoded.
-        """
-        del learner  # items are drawn alike at every step
-        sample = memory.sample(num_samples, seed=seed, max_length=self.sequence_length)
-        return sample._replace(steps=self.decode(sample.steps, spec))
-
-    def write_back(self, learner: Learner, memory: Any, item_keys: Any, outputs: Nest) -> None:
+    def write_back(self, memory: Any, item_keys: Any, outputs: Nest) -> None:
         """Writes the outputs of updates to the memory: new priorities."""
-        del learner
         memory.update_priorities(item_keys, outputs)
 
     def update_loop(self, learner: Learner) -> Loop:
@@ -225,7 +204,7 @@ class ReplayAgent(Agent):
         schedule: Schedule,
         prefetch: int = 0,
         loop: Loop | None = None,
-    ) -> ReplayLearner:
+    ) -> Updates:
         """Builds the loop of a learner of this agent; arguments as for `ReplayLearner`.
 
         Without `loop` the updates are made here.
@@ -237,9 +216,10 @@ class ReplayAgent(Agent):
             schedule,
             prefetch,
             seed,
-            functools.partial(self.draw, learner, spec),
-            functools.partial(self.write_back, learner),
+            functools.partial(self.decode, spec=spec),
+            self.write_back,
             self.removal_period,
+            self.sequence_length,
         )
 
     @property

@@ -15,14 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from common import environments
-from common.agents.episode_agent import EpisodeAgent
+from common.agents.episode_agent import EpisodeAgent, sample_of
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning.concurrent_loop import ConcurrentLoop
 from common.networks import packing
 from common.replay.episodes import EpisodeMemory
+from common.roles.acting_beside import ActingBeside
 from common.types import Episode, Episodes, StoredState
 
 _ENVIRONMENT = "gym:HalfCheetah-v4"
@@ -100,34 +100,50 @@ class _Pairs:
         self.memory = agent.make_memory(spec, 0)
         _fill(self.memory, agent, actor, spec, capacity)
         schedule = agent.schedule(in_turns=True)
-        pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
-        loop = agent.update_loop(learner)
-
-        def insert(added: Episodes) -> None:
-            agent.insert(self.memory, actor, range(1), added, 0)
-
-        acting = agent.acting_loop(actor, batch, insert, lambda *episode: None)
-
-        def act_until_due() -> None:
-            while not schedule.may_sample(self.memory.statistics(), loop.num_samples):
-                acting.step()
-
-        beside = ConcurrentLoop(loop, lambda: actor.load(pack().numpy()), act_until_due)
-        updates = agent.replay_learner(learner, self.memory, spec, 0, schedule, loop=beside)
+        actors = _Actors(agent, self.memory, actor, batch, learner, capacity)
+        updates = agent.replay_learner(learner, self.memory, spec, 0, schedule)
+        call = agent.batch_size * agent.updates_per_call
+        updates.beside = ActingBeside(schedule, call, lambda: actors)
 
         def step() -> None:
             while updates.step() is None:
-                acting.step()
+                actors.step()
+                actors.insert()
 
         self.step: Callable[[], None] = step
         step()
-        sample = agent.draw(learner, spec, self.memory, loop.num_samples, seed=1)
+        loop = agent.update_loop(learner)
+        sample = sample_of(self.memory.sample(agent.batch_size, 1, self.num_updates))
         self.update: Callable[[], object] = lambda: loop(sample)
         self.act = agent.acting_loop(actor, batch, lambda added: None, lambda *episode: None).step
 
     def updates_per_second(self, call: Callable[[], object], calls: int) -> float:
         """Returns the updates a second of `step` or `update`."""
         return self.num_updates * rate(call, calls)
+
+
+class _Actors:
+    """An actor with its environment, as `acting_beside` takes it."""
+
+    def __init__(self, agent, memory, actor, batch, learner, num_added: int):
+        self.num_added = num_added
+        self._insert = functools.partial(agent.insert, memory, actor, range(1))
+        self._actor = actor
+        self._added: list[Episodes] = []
+        self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
+        self.step = agent.acting_loop(actor, batch, self._add, lambda *episode: None).step
+
+    def pull(self) -> None:
+        self._actor.load(self._pack().numpy())
+
+    def insert(self) -> None:
+        for added in self._added:
+            self._insert(added, 0)
+        self._added.clear()
+
+    def _add(self, added: Episodes) -> None:
+        self._added.append(added)
+        self.num_added += added.num_steps
 
 
 def _fill(

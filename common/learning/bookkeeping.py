@@ -15,7 +15,7 @@ from common.learning.learner import Learner
 from common.learning.log import LearnerLog
 from common.learning.updates import Updates
 from common.networks import packing
-from common.replay.memory import Statistics
+from common.replay.replay_memory import AnyStatistics
 from common.reporting import csv_rows
 from common.reporting.disk import disk_full
 from common.reporting.run_directory import RunDirectory
@@ -169,7 +169,7 @@ class Bookkeeping:
         if time.monotonic() - self._saved_at >= self._options.checkpoint_seconds:
             self.save()
 
-    def settle(self, statistics: Callable[[], Statistics]) -> None:
+    def settle(self, statistics: Callable[[], AnyStatistics]) -> None:
         """Saves, waits for the last transitions of the ending actors, and writes the last row.
 
         Args:
@@ -216,7 +216,7 @@ class Bookkeeping:
         if self.counters.update({start: count // copies for start, count in items.items()}):
             self.save()
 
-    def _write_row(self, wall_seconds: float, statistics: Statistics | None) -> None:
+    def _write_row(self, wall_seconds: float, statistics: AnyStatistics | None) -> None:
         self._log.write(
             wall_seconds, self.steps, self.version, statistics, self._updates.priority_lag
         )

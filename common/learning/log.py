@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from common.learning import metrics as metrics_lib
 from common.learning.counters import Counters
-from common.replay.memory import Statistics
+from common.replay.replay_memory import AnyStatistics
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -60,7 +60,7 @@ class LearnerLog:
         wall_seconds: float,
         steps: int,
         version: int,
-        statistics: Statistics | None,
+        statistics: AnyStatistics | None,
         priority_lag: float,
     ) -> None:
         """Writes a row.

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from absl import logging
 import tensorflow as tf
@@ -74,13 +74,12 @@ class ReplayLearner:
         schedule: Schedule,
         prefetch: int = 0,
         seed: int = 0,
-        draw: Callable[[Any, int, int], Sample] = lambda memory, num_samples, seed: memory.sample(
-            num_samples, seed=seed
-        ),
-        write_back: Callable[[Any, tf.Tensor, Nest], object] = lambda memory, keys, outputs: (
-            memory.update_priorities(keys, outputs)
+        decode: Callable[[Nest], Nest] = lambda steps: steps,
+        write_back: Callable = lambda memory, keys, outputs: memory.update_priorities(
+            keys, outputs
         ),
         removal_period: int | None = None,
+        sequence_length: int = 0,
     ):
         """Prepares the loop.
 
@@ -91,12 +90,13 @@ class ReplayLearner:
           schedule: limits how far the learner may run ahead of the actors.
           prefetch: number of calls to draw ahead; 0 draws when a call begins.
           seed: of the draws, not negative.
-          draw: draws the samples of a call from the memory, given their number and a seed, in the
-            thread that prefetches. It raises InvalidArgumentError if a step cannot be decoded.
+          decode: converts sampled steps; called in the thread that draws them.
           write_back: writes the outputs of the updates to the memory; called with the memory, the
             keys of the items and the outputs.
           removal_period: learner steps between removals of items above the memory's soft capacity;
             None if the memory enforces its capacity itself.
+          sequence_length: T, steps of an item: samples are [B, T, ...]; 0: items are one step, and
+            samples [B, ...].
         """
         self._memory = memory
         self._loop = loop
@@ -104,9 +104,10 @@ class ReplayLearner:
         self._schedule = schedule
         self._prefetch = prefetch
         self._seed = seed
-        self._draw_samples = draw
+        self._decode = decode
         self._write_back = write_back
         self._removal_period = removal_period
+        self._sequence_length = sequence_length
         self._patience = Patience("no answer from the replay")
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
@@ -191,8 +192,11 @@ class ReplayLearner:
         if not self._schedule.may_sample(self.statistics, self._loop.num_samples):
             return None
         seed = seeds.derive(self._seed, begin)
+        sample = self._memory.sample(
+            self._loop.num_samples, seed=seed, max_length=self._sequence_length
+        )
         try:
-            return _Draw(self._draw_samples(self._memory, self._loop.num_samples, seed), step)
+            return _Draw(sample._replace(steps=self._decode(sample.steps)), step)
         except tf.errors.InvalidArgumentError as error:
             raise UndecodableReplayError(
                 f"the replay holds an item that cannot be decoded ({error.message.splitlines()[0]})"

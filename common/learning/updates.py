@@ -5,7 +5,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from common.replay.memory import Statistics
+from common.replay.replay_memory import AnyStatistics
 from common.types import Metrics
 
 
@@ -13,7 +13,7 @@ class Updates(Protocol):
     """The updates of a run's networks, whoever computes their gradients."""
 
     @property
-    def statistics(self) -> Statistics | None:
+    def statistics(self) -> AnyStatistics | None:
         """Counters of the replay when last heard of; None before, and while it is gone."""
 
     @property

@@ -38,7 +38,7 @@ class EpisodeSample(NamedTuple):
 
 
 class StoredSteps(NamedTuple):
-    """What a memory of episodes has stored of B steps; NaN where a step is gone.
+    """The numbers that a memory of episodes has stored of B steps; NaN where a step is gone.
 
     Attributes:
       values: [B] float32, V.
@@ -280,6 +280,18 @@ class EpisodeMemory:
         """Returns how many stored steps have rho <= 1 / c_max or rho >= c_max (int64)."""
         check_dtype("c_max", c_max, tf.float32)
         return self._ops.episode_count_far_policy(self._handle, c_max)
+
+    def distance(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns how far the steps are from the policy by what the last updates of them computed.
+
+        Returns:
+          far_fraction: float32, the part of the steps that is far by the c_max of the last
+            `refresh`; 0 for an empty memory.
+          mean_divergence: float32, mean D_KL of the steps.
+        """
+        counters, mean_divergence = self._ops.episode_statistics(self._handle)
+        far_fraction = counters[-1] / tf.maximum(counters[0], 1)
+        return tf.cast(far_fraction, tf.float32), tf.cast(mean_divergence, tf.float32)
 
     def observation_moments(self, column: str = "observation") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns a float32 column's mean and population standard deviation over all states.

@@ -4,7 +4,11 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from common.replay.episodes import EpisodeStatistics
 from common.replay.memory import Sample, Statistics
+
+AnyStatistics = Statistics | EpisodeStatistics
+"""Counters of a memory of any kind."""
 
 
 class ReplayMemory(Protocol):

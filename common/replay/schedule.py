@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from common.replay import memory
+from common.replay.replay_memory import AnyStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Schedule:
     samples_per_insert: float | None
     tolerance: float
 
-    def _credit(self, statistics: memory.Statistics) -> float:
+    def _credit(self, statistics: AnyStatistics) -> float:
         paid = self.samples_per_insert * (statistics.inserted - self.min_size)
         return paid - statistics.sampled
 
-    def may_sample(self, statistics: memory.Statistics, num_samples: int) -> bool:
+    def may_sample(self, statistics: AnyStatistics, num_samples: int) -> bool:
         """Returns whether the learner may draw `num_samples` items now."""
         if statistics.inserted < self.min_size:
             return False
@@ -40,7 +40,7 @@ class Schedule:
             return True
         return self._credit(statistics) - num_samples >= -self.tolerance
 
-    def may_insert(self, statistics: memory.Statistics) -> bool:
+    def may_insert(self, statistics: AnyStatistics) -> bool:
         """Returns whether an actor may go on acting and inserting now."""
         if self.samples_per_insert is None or statistics.inserted < self.min_size:
             return True

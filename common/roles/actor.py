@@ -4,7 +4,7 @@ import functools
 
 from absl import logging
 
-from common.acting import episodes
+from common.acting import actor_start
 from common.acting.parameter_puller import ParameterPuller
 from common.acting.sender import Sender
 from common.agents.replay_agent import ReplayAgent
@@ -23,9 +23,9 @@ def run(context: RunContext) -> None:
     """
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
-    start = episodes.record_start(context.directory, context.actors)
+    start = actor_start.record_start(context.directory, context.actors)
     environments = context.watch(
-        episodes.make_environments(
+        actor_start.make_environments(
             context.environment, context.actors, context.seed, start, agent.num_frames
         )
     )
@@ -34,7 +34,7 @@ def run(context: RunContext) -> None:
         spec,
         context.actors,
         context.num_actors,
-        episodes.actor_seed(context.seed, context.actors.start, start),
+        actor_start.actor_seed(context.seed, context.actors.start, start),
     )
     shard = topology.service_index(replay.JOB)
     memories = [
@@ -54,7 +54,7 @@ def run(context: RunContext) -> None:
         others=memories if agent.samples_per_insert is not None else (),
     )
     puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
-    log = episodes.EpisodeLog(
+    log = actor_start.EpisodeLog(
         context.directory,
         context.actors,
         lambda: {

@@ -7,11 +7,11 @@ from absl import logging
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterService
 from common.learning.bookkeeping import Bookkeeping
-from common.learning.concurrent_loop import ConcurrentLoop
-from common.learning.replay_learner import Loop
+from common.learning.episode_learner import EpisodeLearner
 from common.replay.accounts import Accounts
 from common.reporting import csv_rows
 from common.roles import keeper
+from common.roles.acting_beside import ActingBeside
 from common.roles.evaluation import Evaluation
 from common.roles.in_process_actors import InProcessActors
 from common.roles.run_context import RunContext
@@ -20,9 +20,9 @@ from common.roles.run_context import RunContext
 def run(context: RunContext) -> None:
     """Acts and learns until a limit is reached or a stop is requested.
 
-    Its actors act in turns with the updates, or beside them if the agent says so. It evaluates
-    itself every `evaluation_steps` learner steps, and at the end; without that value an evaluator
-    does.
+    Its actors act in turns with the updates, or beside them if the memory has episodes. It
+    evaluates itself every `evaluation_steps` learner steps, and at the end; without that value an
+    evaluator does.
     """
     agent, spec = context.agent, context.spec
     assert isinstance(agent, ReplayAgent)
@@ -32,15 +32,10 @@ def run(context: RunContext) -> None:
     memory = agent.make_memory(spec, context.seed)
     parameters = ParameterService(server, learner.num_parameters)
     schedule = agent.schedule(in_turns=True)
-    loop: Loop = agent.update_loop(learner)
-
-    def act_until_due() -> None:
-        while not schedule.may_sample(memory.statistics(), loop.num_samples):
-            actors.step()
-
-    if agent.acts_beside_updates:
-        loop = ConcurrentLoop(loop, lambda: actors.pull(), act_until_due)
-    updates = agent.replay_learner(learner, memory, spec, context.seed, schedule, loop=loop)
+    updates = agent.replay_learner(learner, memory, spec, context.seed, schedule)
+    if isinstance(updates, EpisodeLearner):
+        call = agent.batch_size * agent.updates_per_call
+        updates.beside = ActingBeside(schedule, call, lambda: actors)
     incarnation = int(Accounts().next_incarnation())
     bookkeeping = keeper.make_bookkeeping(
         context,
@@ -58,6 +53,7 @@ def run(context: RunContext) -> None:
     def act() -> None:
         actors.pull()
         actors.step()
+        actors.insert()
 
     server.start()
     keeper.keep(

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from common.acting import episodes
+from common.acting import actor_start
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay.memory import Memory
@@ -53,9 +53,9 @@ class InProcessActors:
         assert isinstance(agent, ReplayAgent)
         self._agent = agent
         self._actors = context.actors
-        start = episodes.record_start(context.directory, self._actors)
+        start = actor_start.record_start(context.directory, self._actors)
         environments = context.watch(
-            episodes.make_environments(
+            actor_start.make_environments(
                 context.environment, self._actors, context.seed, start, agent.num_frames
             )
         )
@@ -63,15 +63,16 @@ class InProcessActors:
             EnvironmentSpec.of(environments),
             self._actors,
             context.num_actors,
-            episodes.actor_seed(context.seed, self._actors.start, start),
+            actor_start.actor_seed(context.seed, self._actors.start, start),
         )
         self._memory = memory
         self._source = source
         self._incarnation = incarnation
         self.num_added = 0
+        self._added: list[Nest] = []
         self._timesteps = 0
         self._version, self._loaded_at, self._learner_steps = 0, -1, 0
-        log = episodes.EpisodeLog(
+        log = actor_start.EpisodeLog(
             context.directory,
             self._actors,
             lambda: {
@@ -92,10 +93,16 @@ class InProcessActors:
             self._version, self._loaded_at = self._source.version, self._learner_steps
 
     def step(self) -> None:
-        """Advances every environment by one timestep."""
+        """Advances every environment by one timestep; `insert` has to follow."""
         self._loop.step()
         self._timesteps += 1
 
+    def insert(self) -> None:
+        """Inserts into the memory what the steps since the last call have added."""
+        for added in self._added:
+            self._agent.insert(self._memory, self._actor, self._actors, added, self._incarnation)
+        self._added.clear()
+
     def _add(self, added: Nest) -> None:
-        self._agent.insert(self._memory, self._actor, self._actors, added, self._incarnation)
+        self._added.append(added)
         self.num_added += self._agent.num_copies * self._agent.count_steps(added)

@@ -12,7 +12,7 @@ from common.cluster.processes import report_ready
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.learning.learner import Learner
 from common.learning.updates import Updates
-from common.replay.memory import Statistics
+from common.replay.replay_memory import AnyStatistics
 from common.roles.run_context import RunContext
 
 
@@ -58,7 +58,7 @@ def keep(
     bookkeeping: Bookkeeping,
     updates: Updates,
     idle: Callable[[], object],
-    statistics: Callable[[], Statistics],
+    statistics: Callable[[], AnyStatistics],
     evaluate: Callable[[bool], None] = lambda finished: None,
 ) -> bool:
     """Makes updates until a limit is reached or a stop is requested.

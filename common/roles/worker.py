@@ -4,7 +4,7 @@ import threading
 
 from absl import logging
 
-from common.acting import episodes
+from common.acting import actor_start
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import TARGET, ParameterClient
@@ -36,7 +36,7 @@ def run(context: RunContext) -> None:
     updates = UpdateClient(client, context.actors.start, progress, stop)
     if not updates.join():
         return
-    seed = episodes.actor_seed(context.seed, context.actors.start, updates.incarnation)
+    seed = actor_start.actor_seed(context.seed, context.actors.start, updates.incarnation)
     learner = agent.make_learner(spec, seed)
     memory = agent.make_memory(spec, seed)
     step = RemoteStep(
@@ -104,6 +104,7 @@ class _ActingThread:
                 if self._schedule.may_insert(self._memory.statistics()):
                     self._actors.pull()
                     self._actors.step()
+                    self._actors.insert()
                 else:
                     self._stop.wait(_POLL_SECONDS)
         except Exception as error:  # pylint: disable=broad-except

@@ -13,10 +13,8 @@ from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
 from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Sample
 from common.types import StoredState
 from reproductions.refer import learner as learner_lib
-from reproductions.refer import rules
 from reproductions.refer.actor import ReferPolicy
 from reproductions.refer.config import ReferConfig
 from reproductions.refer.settings import SETTINGS
@@ -32,7 +30,7 @@ class Refer(EpisodeAgent):
     def __init__(self, config: ReferConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
-        self._reward_scale: tf.Tensor | None = None
+        self._is_new = True  # no call has been prepared in this process
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are flat and actions are continuous."""
@@ -74,48 +72,35 @@ class Refer(EpisodeAgent):
             self._config, spec.observation_size, spec.action_size, seed=0, explores=False
         )
 
-    def draw(
-        self,
-        learner: learner_lib.ReferLearner,
-        spec: EnvironmentSpec,
-        memory: EpisodeMemory,
-        num_samples: int,
-        seed: int,
-    ) -> Sample:
-        """Tells the learner about the memory, and draws (appendix B, equation 12)."""
-        step = int(learner.steps)
-        scale = self._scale(learner, memory, step)
-        statistics = memory.statistics()
-        far = statistics.far_policy / statistics.items
-        learner.replay_state.assign([far, statistics.mean_divergence, scale])
-        return super().draw(learner, spec, memory, num_samples, seed)
-
-    def write_back(
-        self,
-        learner: learner_lib.ReferLearner,
-        memory: EpisodeMemory,
-        item_keys: Any,
-        outputs: learner_lib.Refresh,
-    ) -> None:
-        """Stores what the updates found about their steps (equations 14 to 17)."""
-        c_max = rules.c_max(learner.steps, self._config.penalty_c, self._config.annealing)
-        memory.refresh(item_keys, *outputs, c_max, num_batches=self.updates_per_call)
-
-    def _scale(
-        self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int
-    ) -> tf.Tensor:
-        """Returns the reward scale; sets it and that of observations if it is time (appendix B).
+    def prepare(self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int) -> None:
+        """Sets the scales of observations and of rewards if it is time (appendix B).
 
         A resumed run has the scale of its observations from the checkpoint, and a new memory.
         """
-        is_new = self._reward_scale is None
-        if is_new and step == 0:
+        if self._is_new and step == 0:
             learner.standardizer.set(*memory.observation_moments())
         period = self._config.reward_scale_period
-        if is_new or step // period != (step - self.updates_per_call) // period:
-            self._reward_scale = memory.reward_scale()
-            memory.set_reward_scale(self._reward_scale, recompute=is_new)
-        return self._reward_scale
+        if self._is_new or step // period != (step - self.updates_per_call) // period:
+            scale = memory.reward_scale()
+            memory.set_reward_scale(scale, recompute=self._is_new)
+            learner.reward_scale.assign(tf.cast(scale, tf.float32))
+        self._is_new = False
+
+    def before_updates(self, learner: learner_lib.ReferLearner, memory: EpisodeMemory) -> None:
+        """Sets the part of the memory that is far from the policy (eq 12), and its mean D_KL."""
+        far_fraction, divergence = memory.distance()
+        learner.far_fraction.assign(far_fraction)
+        learner.mean_divergence.assign(divergence)
+
+    def write_back_to(
+        self,
+        learner: learner_lib.ReferLearner,
+        memory: EpisodeMemory,
+        keys: tf.Tensor,
+        outputs: learner_lib.Refresh,
+    ) -> None:
+        """Stores what the updates found about their steps (section 4, algorithm 3)."""
+        memory.refresh(keys, *outputs, learner.c_max(), num_batches=self.updates_per_call)
 
 
 def from_config(values: Mapping[str, Any]) -> Refer:

@@ -207,9 +207,9 @@ class ReferConfig(Config):
         1000, "Updates between estimates of sigma_r (appendix B).", minimum=1
     )
     updates_per_call: int = field(
-        1,
-        "Updates whose steps are drawn at once. With more than 1, actions, beta and Q_ret are as "
-        "old as the call, and a call costs less. Not in the paper, which has 1.",
+        16,
+        "Updates whose steps are drawn at once: actions, Q_ret and the far part of the memory are "
+        "as old as such a call. Not in the paper, which has 1; three times as fast.",
         minimum=1,
         suffix="calls{}",
     )

@@ -255,9 +255,28 @@ SCALES = (
     Scale("two_cores", "minutes a run, for two cores", Budget(actor_steps=200_000), (_PREFILL,)),
     Scale(
         "small",
-        "easy tasks, minutes a run on one core: a fiftieth of the steps",
+        "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate",
         Budget(actor_steps=200_000),
-        (),
+        (
+            Change("--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0001"),
+            Change(
+                "--config.policy_learning_rate=0.0001",
+                "for DDPG's policy 0.0001 instead of 0.00001",
+            ),
+            Change(
+                "--config.replay_capacity=32768",
+                "32,768 steps in the memory instead of 262,144, so that the oldest are as many "
+                "steps of the policy old",
+            ),
+            Change(
+                "--config.min_replay_size=8192",
+                "8,192 steps before the first update instead of our 262,144",
+            ),
+            Change("--learner_threads=1", "one CPU thread"),
+            Change("--evaluation_steps=20000", "an evaluation every 20,000 updates"),
+            Change("--evaluation_episodes=10", "of 10 episodes"),
+            Change("--final_episodes=50", "at the end of 50"),
+        ),
         is_compact=True,
     ),
     Scale(

@@ -68,8 +68,10 @@ class ReferLearner(Learner):
 
     Attributes:
       standardizer: of observations; the agent sets its moments before the first update.
-      replay_state: float32 [3] variable that the agent assigns before each call: the far-policy
-        fraction of the memory, its mean D_KL, and the reward scale.
+      far_fraction: float32 variable, the part of the memory that is far from the policy. The agent
+        sets it before each call, as the next two.
+      mean_divergence: float32 variable, mean D_KL of the memory in nats.
+      reward_scale: float32 variable, sigma_r.
       beta: float32 variable; 1 without rule 2.
       learning_rate: float32 variable, annealed, that optimisers use and with which beta moves.
     """
@@ -86,7 +88,9 @@ class ReferLearner(Learner):
         self.learning_rate = _rate(config.learning_rate)
         super().__init__(**of_base)
         self.standardizer = Standardizer(observation_size)
-        self.replay_state = tf.Variable([0.0, 0.0, 1.0], trainable=False, name="replay_state")
+        self.far_fraction = tf.Variable(0.0, trainable=False, name="far_fraction")
+        self.mean_divergence = tf.Variable(0.0, trainable=False, name="mean_divergence")
+        self.reward_scale = tf.Variable(1.0, trainable=False, name="reward_scale")
         beta = config.initial_beta if config.penalty else 1.0
         self.beta = tf.Variable(beta, trainable=False, name="beta")
         self._log_bound = math.log(config.max_importance_weight)
@@ -112,8 +116,8 @@ class ReferLearner(Learner):
         self.anneal(step)
         self.make_step(gradients)
         if config.penalty:
-            far_fraction = self.replay_state[0]
-            self.beta.assign(rules.next_beta(self.beta, far_fraction, config.penalty_d, rate))
+            beta = rules.next_beta(self.beta, self.far_fraction, config.penalty_d, rate)
+            self.beta.assign(beta)
 
     def anneal(self, step: tf.Tensor) -> None:
         """Sets the learning rates of the step that follows `step` updates."""
@@ -145,12 +149,12 @@ class ReferLearner(Learner):
         """Returns the metrics of all three, of the state before the step."""
         config = self._config
         return {
-            "kl_divergence": self.replay_state[1],
-            "far_policy_fraction": self.replay_state[0],
+            "kl_divergence": self.mean_divergence.read_value(),
+            "far_policy_fraction": self.far_fraction.read_value(),
             "beta": self.beta.read_value(),
             "c_max": self.c_max(),
             "learning_rate": rules.annealed(config.learning_rate, self.steps, config.annealing),
-            "reward_scale": self.replay_state[2],
+            "reward_scale": self.reward_scale.read_value(),
         }
 
 

@@ -178,8 +178,8 @@ def test_a_learner_decodes_and_writes_back_as_the_agent_says():
             assert spec == SPEC
             return steps._replace(n_step_reward=2 * steps.n_step_reward)
 
-        def write_back(self, learner, memory, item_keys, outputs):
-            super().write_back(learner, memory, item_keys, outputs + 100)
+        def write_back(self, memory, item_keys, outputs):
+            super().write_back(memory, item_keys, outputs + 100)
 
     agent = make_agent()
     assert not agent.decodes

@@ -45,6 +45,7 @@ def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
             tmp_path / "run",
             f"--config.steps_per_update={f}",
             f"--num_actors={actors}",
+            "--config.updates_per_call=1",
             "--evaluation_steps=50",
             "--max_learner_steps=200",
         )
@@ -80,7 +81,10 @@ def test_equal_seeds_give_equal_files(tmp_path):
 
 
 def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
-    flags = ("--max_learner_steps=600", "--checkpoint_seconds=2", "--evaluation_steps=150")
+    flags = (
+        *("--max_learner_steps=600", "--config.updates_per_call=10"),
+        *("--checkpoint_seconds=2", "--evaluation_steps=150"),
+    )
     with forked() as start:
         run = RunByHand(
             start,

@@ -83,16 +83,6 @@ def make(memory, prefetch, min_size=10, samples_per_insert=None, seed=0, **optio
     return ReplayLearner(memory, loop, learner.steps, schedule, prefetch, seed, **options), learner
 
 
-def decoding(decode):
-    """A draw whose steps are decoded."""
-
-    def draw(memory, num_samples, seed):
-        sample = memory.sample(num_samples, seed=seed)
-        return sample._replace(steps=decode(sample.steps))
-
-    return draw
-
-
 def masses(memory):
     """Raw priority of each key that a large sample shows (the exponent is 1)."""
     sample = Memory.sample(memory, 20_000)
@@ -279,7 +269,7 @@ def test_sampled_steps_are_decoded(prefetch):
         replay_learner.close()
         return found
 
-    assert seen(draw=decoding(lambda steps: steps / 2)) == pytest.approx(seen() / 2)
+    assert seen(decode=lambda steps: steps / 2) == pytest.approx(seen() / 2)
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -290,11 +280,11 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
         return tf.io.decode_png(tf.constant(b"no PNG")) if fails else steps
 
     memory.fill(0, 20)
-    replay_learner, learner = make(memory, prefetch, draw=decoding(decode))
+    replay_learner, learner = make(memory, prefetch, decode=decode)
     assert replay_learner.step() is not None
     replay_learner.close()
     fails.append(True)
-    replay_learner, other = make(memory, prefetch, draw=decoding(decode))
+    replay_learner, other = make(memory, prefetch, decode=decode)
     with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version") as caught:
         replay_learner.step()
     assert isinstance(caught.value, ClusterError) and "\n" not in str(caught.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common import environments
+from common.agents.episode_agent import sample_of
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
@@ -12,7 +13,13 @@ from common.types import Batch, EpisodeBatch
 from reproductions.refer.agent import Refer
 from reproductions.refer.settings import SETTINGS
 
-SIZES = {"hidden_size": 8, "batch_size": 16, "min_replay_size": 200, "replay_capacity": 2000}
+SIZES = {
+    "updates_per_call": 1,
+    "hidden_size": 8,
+    "batch_size": 16,
+    "min_replay_size": 200,
+    "replay_capacity": 2000,
+}
 
 
 class Run:
@@ -95,7 +102,7 @@ def test_rewards_are_scaled_when_training_starts_and_each_period():
     scales = []
     for num_updates in range(1, 130):
         run.train(num_updates)
-        scales.append(float(run.learner.replay_state[2]))
+        scales.append(float(run.learner.reward_scale))
     # Calls begin at steps 0, 1, ...; a call has the scale that its beginning has set.
     assert np.flatnonzero(np.diff(scales)).tolist() == [59, 119]
     rewards = np.concatenate([episode.rewards for episode in run.added[:4]])
@@ -105,9 +112,9 @@ def test_rewards_are_scaled_when_training_starts_and_each_period():
 def test_what_an_update_finds_is_stored():
     run = Run()
     run.train(1)
-    sample = run.agent.draw(run.learner, run.spec, run.memory, 16, seed=3)
-    gradients, outputs, _ = run.learner.gradients(_batch(sample))
-    run.agent.write_back(run.learner, run.memory, sample.keys, outputs)
+    sample = run.memory.sample(16, 3)
+    outputs = run.learner.gradients(_batch(sample_of(sample))).outputs
+    run.agent.write_back_to(run.learner, run.memory, sample.keys, outputs)
     stored = run.memory.stored(sample.keys)
     for name in ("values", "rhos", "divergences", "errors"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))

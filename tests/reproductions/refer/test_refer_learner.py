@@ -34,7 +34,9 @@ def make_learner(setting, seed=0, **values):
         variable.assign(rng.normal(scale=0.5, size=variable.shape))
     learner.standardizer.set(MEAN, DEVIATION)
     learner.steps.assign(STEPS)
-    learner.replay_state.assign([0.2, 1.5, 3.0])
+    learner.far_fraction.assign(0.2)
+    learner.mean_divergence.assign(1.5)
+    learner.reward_scale.assign(3.0)
     return config, learner
 
 

@@ -1,8 +1,8 @@
-"""Tests of common.acting.episodes."""
+"""Tests of common.acting.actor_start."""
 
 import numpy as np
 
-from common.acting import episodes
+from common.acting import actor_start
 from common.reporting import columns
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
@@ -10,7 +10,7 @@ from common.reporting.run_directory import RunDirectory
 
 def test_seeds_differ_between_runs_actors_and_starts():
     seeds = [
-        episodes.actor_seed(seed, actor, start)
+        actor_start.actor_seed(seed, actor, start)
         for seed in range(3)
         for actor in range(40)
         for start in range(5)
@@ -22,13 +22,13 @@ def test_seeds_differ_between_runs_actors_and_starts():
 def test_the_seed_of_the_first_start_is_of_run_and_actor_alone():
     for seed, actor in ((0, 0), (3, 0), (0, 7), (2**31 - 1, 359)):
         expected = np.random.SeedSequence([seed, actor]).generate_state(1)[0]
-        assert episodes.actor_seed(seed, actor, 0) == expected
+        assert actor_start.actor_seed(seed, actor, 0) == expected
 
 
 def test_an_environment_of_another_start_begins_otherwise():
     def first_observations(start):
         actors = range(2, 4)
-        environments = episodes.make_environments(
+        environments = actor_start.make_environments(
             "control:cartpole:swingup", actors, 5, start, None
         )
         return environments.reset().observation
@@ -42,19 +42,19 @@ def test_an_environment_of_another_start_begins_otherwise():
 def test_a_start_counts_from_its_beginning(tmp_path):
     run = RunDirectory(tmp_path)
     starts = [
-        episodes.record_start(run, actors)
+        actor_start.record_start(run, actors)
         for actors in (range(0, 3), range(3, 5), range(0, 3), range(0, 3), range(5, 7), range(3, 5))
     ]
     assert starts == [0, 0, 1, 2, 0, 1]
     # With other processes: at least those of the actor that had most.
-    assert episodes.record_start(run, range(2, 4)) >= 3
+    assert actor_start.record_start(run, range(2, 4)) >= 3
 
 
 def test_a_torn_row_does_not_matter(tmp_path):
     run = RunDirectory(tmp_path)
-    episodes.record_start(run, range(1))
+    actor_start.record_start(run, range(1))
     run.lives_csv.write_text(run.lives_csv.read_text() + "2")
-    assert episodes.record_start(run, range(1)) == 1
+    assert actor_start.record_start(run, range(1)) == 1
     assert run.lives_csv.read_text().splitlines() == ["first_actor,last_actor", "0,0", "0,0"]
 
 
@@ -66,7 +66,7 @@ def test_a_row_for_each_episode(tmp_path):
         "parameter_version": 3,
         "parameter_age_steps": 16,
     }
-    log = episodes.EpisodeLog(run, range(4, 6), lambda: status)
+    log = actor_start.EpisodeLog(run, range(4, 6), lambda: status)
     log.write(1, 7.5, 10)
     log.write(0, 1.0, 4)
     log.write(1, 8.5, 20)

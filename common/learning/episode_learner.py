@@ -1,0 +1,88 @@
+"""The learner's loop on a memory of episodes in its process."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+import tensorflow as tf
+
+from common.replay import seeds
+from common.replay.episodes import EpisodeMemory, EpisodeStatistics
+from common.replay.schedule import Schedule
+from common.types import Metrics
+
+
+class EpisodeLearner:
+    """Loop of calls, each of which draws, updates and refreshes in one graph (see `Updates`).
+
+    The draw of a call depends only on the seed, the learner step at which the call begins and the
+    contents of the memory.
+
+    Attributes:
+      statistics: counters of the memory before the last call; None before the first.
+      priority_lag: updates of a call.
+      state: nothing, since a draw follows from the learner step.
+      beside: returns a context in which the updates of a call are made, given the counters of the
+        memory before it. What happens in the context must not change the memory.
+    """
+
+    state: Mapping[str, tf.Module] = {}
+
+    def __init__(
+        self,
+        memory: EpisodeMemory,
+        call: Callable[[tf.Tensor], Metrics],
+        num_updates: int,
+        batch_size: int,
+        steps: tf.Variable,
+        schedule: Schedule,
+        seed: int,
+        prepare: Callable[[int], None],
+    ):
+        """Prepares the loop.
+
+        Args:
+          memory: the memory to learn from.
+          call: a graph that makes the updates of a call, given the int64 seed of its draw.
+          num_updates: updates of a call.
+          batch_size: steps that an update draws.
+          steps: the learner's own count of updates.
+          schedule: says when a call is due.
+          seed: of the draws, not negative.
+          prepare: called before each call with the learner step.
+        """
+        self._memory = memory
+        self._call = call
+        self._batch_size = batch_size
+        self._num_samples = num_updates * batch_size
+        self._steps = steps
+        self._schedule = schedule
+        self._seed = seed
+        self._prepare = prepare
+        self.statistics: EpisodeStatistics | None = None
+        self.priority_lag = float(num_updates)
+        self.beside: Callable[[EpisodeStatistics], AbstractContextManager] = lambda statistics: (
+            nullcontext()
+        )
+
+    def step(self) -> Metrics | None:
+        """Makes the updates of one call.
+
+        Returns:
+          Their metrics. None if the call is not due yet, or if the memory has less than a batch,
+          because the first episodes are longer than the steps before the first update.
+        """
+        self.statistics = self._memory.statistics()
+        is_due = self._schedule.may_sample(self.statistics, self._num_samples)
+        if not is_due or self.statistics.items < self._batch_size:
+            return None
+        begin = int(self._steps)
+        self._prepare(begin)
+        seed = tf.constant(seeds.derive(self._seed, begin), tf.int64)
+        with self.beside(self.statistics):
+            return self._call(seed)
+
+    def flush(self) -> None:
+        """Does nothing: no work is under way between calls."""
+
+    def close(self) -> None:
+        """Does nothing."""
