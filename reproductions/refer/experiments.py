@@ -252,7 +252,16 @@ _PREFILL = Change(
 SCALES = (
     PAPER_SCALE,
     Scale("workstation", "an hour or two a run", Budget(actor_steps=3_000_000), (_PREFILL,)),
-    Scale("two_cores", "minutes a run, for two cores", Budget(actor_steps=200_000), (_PREFILL,)),
+    Scale(
+        "two_cores",
+        "minutes a run, for two cores",
+        Budget(actor_steps=200_000),
+        (
+            _PREFILL,
+            Change("--learner_threads=1", "one CPU thread beside the actor's"),
+            Change("--evaluation_steps=20000", "an evaluation every 20,000 updates"),
+        ),
+    ),
     Scale(
         "small",
         "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate",
