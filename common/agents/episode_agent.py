@@ -9,6 +9,7 @@ import tensorflow as tf
 from common.acting.episode_adder import EpisodeAdder
 from common.acting.policy import Adder
 from common.agents.replay_agent import ReplayAgent
+from common.environments.environment_errors import UnusableEnvironmentError
 from common.environments.spec import EnvironmentSpec
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
@@ -72,10 +73,20 @@ class EpisodeAgent(ReplayAgent):
     def insert(
         self, memory: EpisodeMemory, actor: Any, actors: range, added: Episodes, incarnation: int
     ) -> None:
-        """Adds finished episodes and counts all steps; see base class."""
+        """Adds finished episodes and counts all steps; see base class.
+
+        Raises:
+          UnusableEnvironmentError: an episode is longer than the memory.
+        """
         del actor, actors, incarnation  # the memory makes the keys
         memory.count_steps(added.num_steps)
         for episode in added.episodes:
+            length = len(episode.rewards)
+            if length > self.replay_capacity:
+                raise UnusableEnvironmentError(
+                    f"--environment has an episode of {length} steps, but the memory holds "
+                    f"{self.replay_capacity}: raise --config.replay_capacity"
+                )
             memory.add(episode.states, episode.rewards, episode.values, episode.terminated)
 
     def count_steps(self, added: Episodes) -> int:

@@ -5,6 +5,7 @@ import pytest
 
 from common import environments
 from common.agents.episode_agent import sample_of
+from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
@@ -179,3 +180,20 @@ def test_the_evaluator_takes_the_means():
 def test_c_max_is_that_of_the_updates():
     run = Run(annealing=0.01)
     assert run.train(11)["c_max"] == pytest.approx(1 + 4 / 1.1, rel=1e-5)
+
+
+def test_an_episode_that_is_longer_than_the_memory_is_one_line():
+    run = Run(environment="gym:Reacher-v4", min_replay_size=40, replay_capacity=49)
+    with pytest.raises(
+        UnusableEnvironmentError, match="an episode of 50 steps.*holds 49"
+    ) as caught:
+        run.train(1)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("removal", ["oldest", "far_policy", "divergence"])
+def test_the_memory_never_exceeds_its_capacity(removal):
+    run = Run(removal=removal, replay_capacity=300)
+    run.train(150)
+    assert run.memory.statistics().removed > 0
+    assert 200 < run.memory.statistics().items <= 300
