@@ -116,10 +116,10 @@ def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tupl
     }
     runs = tuple(
         Run(
-            PROGRAM if symbol != "advantage" or value == _OWN[symbol] else _ADVANTAGES,
+            _ADVANTAGES if symbol == "advantage" else PROGRAM,
             name,
             environment,
-            ("--setting=vracer_refer", *[f"--{flag}={value}"] * (symbol != "advantage")),
+            ("--setting=vracer_refer", f"--{flag}={value}"),
         )
         for symbol, (flag, values) in grid.items()
         for name, value in zip(names[symbol], values)
@@ -307,7 +307,7 @@ PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
-    programs=(PROGRAM,),
+    programs=(PROGRAM, _BASELINES, _ADVANTAGES, _FLOW_CONTROL),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

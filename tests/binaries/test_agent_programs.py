@@ -6,7 +6,7 @@ import pytest
 
 import reproductions
 
-BINARIES = ("d4pg", "apex_dqn", "apex_dpg", "reactor")
+BINARIES = ("d4pg", "apex_dqn", "apex_dpg", "reactor", "refer")
 
 
 @pytest.mark.parametrize("name", BINARIES)

@@ -121,7 +121,7 @@ def test_help_names_every_scale_and_who_has_it(capsys):
         experiment.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "paper (apex, aql, d4pg, reactor, refer)" in text
-    assert "two_cores (apex, d4pg, reactor)" in text and "default workstation" in text
+    assert "two_cores (apex, d4pg, reactor, refer)" in text and "default workstation" in text
 
 
 @pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])
