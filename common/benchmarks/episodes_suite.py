@@ -67,14 +67,15 @@ def measure(program: BenchmarkedProgram, sizes: EpisodesSizes, repeats: int) -> 
             {
                 "pairs": functools.partial(pairs.updates_per_second, pairs.step, calls),
                 "fixed": functools.partial(pairs.updates_per_second, pairs.update, calls),
-                "acting": functools.partial(rate, pairs.act, sizes.updates),
             },
             repeats,
         )
         pairs.memory.check()
         rows.append(Row(f"episodes/{name}", speeds["pairs"], "pairs/s", _PEER, speeds["fixed"]))
-        rows.append(Row(f"episodes/{name}_acting", speeds["acting"], "steps/s"))
-    return rows
+    acting = interleave(
+        "episodes/acting", {"steps": functools.partial(rate, pairs.act, sizes.updates)}, repeats
+    )
+    return [*rows, Row("episodes/acting", acting["steps"], "steps/s")]
 
 
 class _Pairs:

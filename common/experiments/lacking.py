@@ -66,7 +66,7 @@ def lacking(
         if wanted and wanted <= there | set(others):
             programs = {
                 (run.setting, run.environment): run.program
-                for one in paper.experiments
+                for one in (*paper.experiments, experiment)
                 for run in one.at(scale).runs
             }
             if missing := not_implemented(programs[one] for one in sorted(wanted)):

@@ -116,18 +116,18 @@ def test_what_has_finished_is_not_started_again(start):
     time.sleep(0.3)
     assert process.poll() is None
     process.terminate()
-    assert process.wait(timeout=10) is not None
+    assert process.wait(timeout=60) is not None
 
 
 def test_what_failed_ends_so_that_it_is_started_again(start):
-    assert start("actor-1", CODE="2").wait(timeout=10) == 2
+    assert start("actor-1", CODE="2").wait(timeout=60) == 2
 
 
 def test_sigterm_reaches_the_role_and_is_waited_for(start):
     process = start("learner-0", SECONDS_TO_RUN="60")
     process.stdout.readline()
     process.terminate()
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=60)
     assert out == "checkpoint\n"
 
 
