@@ -26,7 +26,7 @@ lint: setup
 
 # Much of a test of roles is waiting: two files at a time. More would make the waits too short.
 test: setup lint
-	$(RUN) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile
+	$(RUN) -m pytest --numprocesses=auto --maxprocesses=2 --dist=loadfile --durations=30
 
 train: setup
 	$(RUN) -m binaries.d4pg --flagfile=reproductions/d4pg/quickstart.flags
