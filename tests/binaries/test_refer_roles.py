@@ -67,14 +67,14 @@ def test_equal_seeds_give_equal_files(tmp_path):
     with forked() as start:
         runs = [
             finished(start, tmp_path / str(number), *flags, f"--seed={seed}")
-            for number, seed in enumerate((5, 5, 6))
+            for number, seed in enumerate((5, 5))
         ]
     for name in ("evaluator.csv", "acting.csv"):
-        first, second, other = (
+        first, second = (
             read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
             for run in runs
         )
-        assert first.equals(second) and not first.equals(other)
+        assert len(first) and first.equals(second)
     row = last_row(runs[0].workdir / "learner.csv")
     # The limit is noticed after a call, beside which the steps for the next one are executed.
     assert (row["actor_steps"], row["learner_steps"]) == (600, 300)
