@@ -26,9 +26,6 @@ class EpisodeAgent(ReplayAgent):
 
     It acts and learns in one process. A step counts when its action is executed, although a running
     episode cannot be drawn from.
-
-    Attributes:
-      discount: gamma, per step.
     """
 
     def __init__(self, config: Any, setting: str):
@@ -40,7 +37,6 @@ class EpisodeAgent(ReplayAgent):
         """
         super().__init__(config, setting)
         self.updates_per_call = config.updates_per_call
-        self.discount: float = config.discount
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:

@@ -19,7 +19,6 @@ class NStepAgent(ReplayAgent):
 
     Attributes:
       n_step: n, steps of a transition.
-      discount: gamma, per step.
     """
 
     def __init__(self, config: Any, setting: str):
@@ -31,7 +30,6 @@ class NStepAgent(ReplayAgent):
         """
         super().__init__(config, setting)
         self.n_step: int = config.n_step
-        self.discount: float = config.discount
         self.send_batch = config.send_batch
 
     @abc.abstractmethod

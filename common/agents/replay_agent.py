@@ -42,6 +42,7 @@ class ReplayAgent(Agent):
       target_period: learner steps between a parameter server's snapshots of the target networks.
       send_batch: transitions that an actor process sends at a time.
       sequence_length: T, timesteps of an item that is a sequence; 0 if an item is one step.
+      discount: gamma, per step.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
       replay_capacity: steps in the replay.
@@ -69,6 +70,7 @@ class ReplayAgent(Agent):
         """
         self._config = config
         self.setting = setting
+        self.discount: float = config.discount
         self.batch_size: int = config.batch_size
         self.actor_period: int = config.actor_period
         self.replay_capacity: int = config.replay_capacity

@@ -21,9 +21,6 @@ class SequenceAgent(ReplayAgent):
     """An agent whose replay has timesteps, and items that view T consecutive ones.
 
     Sequences overlap: every timestep begins one, and the memory stores each timestep once.
-
-    Attributes:
-      discount: gamma, per step.
     """
 
     def __init__(self, config: Any, setting: str):
@@ -35,7 +32,6 @@ class SequenceAgent(ReplayAgent):
         """
         super().__init__(config, setting)
         self.sequence_length = config.sequence_length
-        self.discount: float = config.discount
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> StoredTimestep:

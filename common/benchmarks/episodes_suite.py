@@ -103,8 +103,7 @@ class _Pairs:
         schedule = agent.schedule(in_turns=True)
         actors = _Actors(agent, self.memory, actor, batch, learner, capacity)
         updates = agent.replay_learner(learner, self.memory, spec, 0, schedule)
-        call = agent.batch_size * agent.updates_per_call
-        updates.beside = ActingBeside(schedule, call, lambda: actors)
+        updates.beside = ActingBeside(schedule, updates.num_samples, lambda: actors)
 
         def step() -> None:
             while updates.step() is None:

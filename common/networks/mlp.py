@@ -1,12 +1,12 @@
 """Multilayer perceptron with softsign layers, as in ReF-ER (Novati & Koumoutsakos 2019)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import math
 
 import sonnet as snt
 import tensorflow as tf
 
-Layer = Callable[[tf.Tensor], tf.Tensor]
+from common.networks.control import Layer
 
 OUTPUT_SCALE = 0.1
 """Output weights begin within 0.1 / sqrt(inputs) (appendix A), so that outputs begin near zero."""

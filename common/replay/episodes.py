@@ -144,12 +144,7 @@ class EpisodeMemory:
         self._handle = self._ops.episode_memory(
             capacity=capacity,
             discount=discount,
-            names=self.signature.names,
-            dtypes=self.signature.dtypes,
-            shapes=self.signature.shapes,
-            max_bytes=self.signature.max_bytes,
-            prefixes=self.signature.prefixes,
-            suffixes=self.signature.suffixes,
+            **self.signature.attributes,
             kind=sampling.kind,
             exponent=sampling.exponent,
             period=getattr(sampling, "period", 1),

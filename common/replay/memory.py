@@ -128,6 +128,12 @@ class Signature:
         is_flat = is_flat and all(len(path) == 1 for path, _ in flat)
         self._flat_type = type(specs) if is_flat else None
 
+    @property
+    def attributes(self) -> dict[str, list]:
+        """The attributes by which the op that makes a memory describes the columns."""
+        names = ("names", "dtypes", "shapes", "max_bytes", "prefixes", "suffixes")
+        return {name: getattr(self, name) for name in names}
+
     def flatten(self, steps: Nest) -> list:
         """Returns the columns of `steps` in order.
 
@@ -239,12 +245,7 @@ class Memory:
             ),
             capacity=capacity,
             hard_capacity=hard_capacity,
-            names=self.signature.names,
-            dtypes=self.signature.dtypes,
-            shapes=self.signature.shapes,
-            max_bytes=self.signature.max_bytes,
-            prefixes=self.signature.prefixes,
-            suffixes=self.signature.suffixes,
+            **self.signature.attributes,
             kinds=[d.kind for d in distributions.values()],
             exponents=[d.exponent for d in distributions.values()],
             periods=[getattr(d, "period", 1) for d in distributions.values()],

@@ -34,8 +34,7 @@ def run(context: RunContext) -> None:
     schedule = agent.schedule(in_turns=True)
     updates = agent.replay_learner(learner, memory, spec, context.seed, schedule)
     if isinstance(updates, EpisodeLearner):
-        call = agent.batch_size * agent.updates_per_call
-        updates.beside = ActingBeside(schedule, call, lambda: actors)
+        updates.beside = ActingBeside(schedule, updates.num_samples, lambda: actors)
     incarnation = int(Accounts().next_incarnation())
     bookkeeping = keeper.make_bookkeeping(
         context,

@@ -111,13 +111,12 @@ class ReferLearner(Learner):
 
     def apply(self, gradients: Any) -> None:
         """Makes a step with annealed rates, then one of beta (eqs 12, 13); see base class."""
-        config, step = self._config, self.steps.read_value()
-        rate = rules.annealed(config.learning_rate, step, config.annealing)
-        self.anneal(step)
+        config = self._config
+        self.anneal(self.steps.read_value())
         self.make_step(gradients)
         if config.penalty:
-            beta = rules.next_beta(self.beta, self.far_fraction, config.penalty_d, rate)
-            self.beta.assign(beta)
+            far_fraction, rate = self.far_fraction, self.learning_rate
+            self.beta.assign(rules.next_beta(self.beta, far_fraction, config.penalty_d, rate))
 
     def anneal(self, step: tf.Tensor) -> None:
         """Sets the learning rates of the step that follows `step` updates."""
@@ -158,24 +157,37 @@ class ReferLearner(Learner):
         }
 
 
-class VracerLearner(ReferLearner):
-    """V-RACER: one network and Adam (section 4).
+class OneNetworkLearner(ReferLearner):
+    """Base of the learners with one network, which acts, and its Adam.
 
     Attributes:
       network: value and policy.
-      optimizer: of all its parameters.
+      optimizer: of all parameters of `network`.
     """
 
-    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+    def __init__(self, config: ReferConfig, observation_size: int, network: Any):
         super().__init__(config, observation_size)
-        self.network = networks.VracerNetwork(config, observation_size, action_size)
+        self.network = network
         self.optimizer = _make_adam(config, self.learning_rate)
-        optimizers.create_variables(self.optimizer, self.network.parameters)
+        optimizers.create_variables(self.optimizer, network.parameters)
 
     @property
     def policy_variables(self) -> Sequence[tf.Variable]:
         """Variables of the network."""
         return self.network.parameters
+
+    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of Adam."""
+        self.optimizer.apply(gradients, self.network.parameters)
+        self.steps.assign_add(1)
+
+
+class VracerLearner(OneNetworkLearner):
+    """V-RACER (section 4)."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.VracerNetwork(config, observation_size, action_size)
+        super().__init__(config, observation_size, network)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
@@ -216,11 +228,6 @@ class VracerLearner(ReferLearner):
         }
         return Gradients(gradients, refresh, metrics)
 
-    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Makes a step of Adam."""
-        self.optimizer.apply(gradients, self.network.parameters)
-        self.steps.assign_add(1)
-
     def _next_values(self, steps: EpisodeBatch) -> tf.Tensor:
         """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
         return tf.cond(
@@ -230,27 +237,18 @@ class VracerLearner(ReferLearner):
         )
 
 
-class NafLearner(ReferLearner):
-    """NAF: a network, its target and Adam (section 2).
+class NafLearner(OneNetworkLearner):
+    """NAF, whose network also has the matrix of the advantage (section 2).
 
     Attributes:
-      network: value, best action and matrix.
-      target_network: its slow copy, whose values bootstrap.
-      optimizer: of all parameters of `network`.
+      target_network: slow copy of `network`, whose values bootstrap.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
-        super().__init__(config, observation_size)
-        self.network = networks.NafNetwork(config, observation_size, action_size)
+        network = networks.NafNetwork(config, observation_size, action_size)
+        super().__init__(config, observation_size, network)
         self.target_network = networks.NafNetwork(config, observation_size, action_size)
-        targets.copy(self.network.parameters, self.target_network.parameters)
-        self.optimizer = _make_adam(config, self.learning_rate)
-        optimizers.create_variables(self.optimizer, self.network.parameters)
-
-    @property
-    def policy_variables(self) -> Sequence[tf.Variable]:
-        """Variables of the online network."""
-        return self.network.parameters
+        targets.copy(network.parameters, self.target_network.parameters)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
@@ -285,10 +283,9 @@ class NafLearner(ReferLearner):
 
     def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
         """Makes a step of Adam, then one of the target network."""
-        parameters = self.network.parameters
-        self.optimizer.apply(gradients, parameters)
-        targets.move(parameters, self.target_network.parameters, self._config.target_rate)
-        self.steps.assign_add(1)
+        super().make_step(gradients)
+        online, target = self.network.parameters, self.target_network.parameters
+        targets.move(online, target, self._config.target_rate)
 
 
 class DdpgLearner(ReferLearner, ActorCriticLearner):

@@ -9,7 +9,7 @@
 namespace replay {
 namespace {
 
-// (2) and (4) of the notes.
+// Added to the scale of rewards (ReF-ER, appendix B).
 constexpr double kSmallestScale = 1e-7;
 
 // Returns the number of slots: each step may be an episode of two states. Some

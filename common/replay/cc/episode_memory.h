@@ -36,8 +36,7 @@ struct NearPolicy {
 // Retrace estimate
 //     Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1)),
 //     Q_T-1 = r_T-1 + discount V_T, where V_T = 0 at a true end
-// with the scaled reward r. See ReF-ER, equation 8, and equations (14) to (17) of
-// the project's notes on it.
+// with the scaled reward r (ReF-ER, equation 8).
 //
 // All methods are thread-safe. Rows are copied outside the lock: an episode that
 // is being read is pinned, and its slots are reused only when its last reader is
