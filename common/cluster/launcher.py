@@ -145,11 +145,14 @@ class LocalCluster:
             raise ClusterError(failure)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone.
+
+        Of several calls, the earliest deadline counts.
+        """
         if self._thread.ident is None:
             return
-        if self._stop_deadline is None:
-            self._stop_deadline = time.monotonic() + timeout_seconds
+        deadline = time.monotonic() + timeout_seconds
+        self._stop_deadline = min(deadline, self._stop_deadline or deadline)
         self._thread.join()
 
     def states(self) -> dict[tuple[str, int], ProcessState]:

@@ -72,6 +72,7 @@ class LocalRun:
 
         Raises:
           ClusterError: a role failed for good. The message ends with the last lines of its log.
+          KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
@@ -81,6 +82,9 @@ class LocalRun:
             failure = self._wait(cluster, progress)
             if self._stop.requested:
                 progress.print(f"stopping: the {self._layout.keeper.name} saves a checkpoint")
+        except KeyboardInterrupt:
+            cluster.stop(0.0)
+            raise
         finally:
             progress.close()
             cluster.stop(_STOP_SECONDS)

@@ -125,6 +125,27 @@ def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
     assert not any("no news" in line for line in lines)
 
 
+def test_an_interrupt_before_the_stop_ends_deaf_roles_at_once(tmp_path):
+    class Interrupted(StopRequest):
+        def wait(self, seconds):
+            while not log.exists() or not log.read_text():
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    directory = RunDirectory(tmp_path / "run")
+    directory.open({})
+    log = directory.logs / "learner-0.log"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    command = [sys.executable, "-c", f"{deaf}; print('up', flush=True); time.sleep(600)"]
+    cluster = LocalCluster([Process("learner", 0, command, keeps_run=True)], directory.logs)
+    one = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", Interrupted())
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        one.run(cluster)
+    assert time.monotonic() - begin < local_run._STOP_SECONDS / 2
+    assert not any(state.running for state in cluster.states().values())
+
+
 def is_running(pid, argument):
     try:
         return argument.encode() in (pid / "cmdline").read_bytes().split(b"\0")
