@@ -81,6 +81,21 @@ def episode_bytes_per_step(
     return 4 * (spec.observation_size + 3 * spec.action_size) + _EPISODE_STRUCTURES
 
 
+def unroll_bytes_per_step(
+    config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per timestep of unrolls of flat observations with two actions each (AQL).
+
+    An unroll of `config.unroll_length` timesteps is a row of a memory, which never holds more than
+    its capacity.
+    """
+    del environment
+    sub_actions = 1 if spec.is_discrete else spec.action_size
+    # The observation, the taken and the best action, the reward, the discount, and the last step.
+    step = 4 * (spec.observation_size + 2 * sub_actions + 2) + 1
+    return round(step + _STRUCTURES / config.unroll_length)
+
+
 def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
     """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np
