@@ -289,6 +289,7 @@ EXPERIMENTS = (
         "section rover",
         "not in the paper: 3,528 structured actions on features",
         runs=_runs(_ROVER_METHODS, ROVER),
+        substitutes=_small(_ROVER_METHODS, ROVER),
         parts=(Part("left"), Part("right", overrides={"x": "wall_seconds"})),
         **{
             **_OURS,

@@ -8,6 +8,8 @@ import dm_env
 import numpy as np
 import pytest
 
+from common import environments
+from common.environments.spec import EnvironmentSpec
 from reproductions.aql import rover
 
 STILL = np.array([3, 3, 1, 1, 0, 0, 0], np.int32)
@@ -124,6 +126,13 @@ def test_reading_needs_reach_and_aim(beacon, tilt, reward):
     timestep = environment.step(action)
     assert timestep.reward == pytest.approx(reward)
     assert (abs(environment._beacon) >= 1) == (reward > 0)  # another one
+
+
+def test_it_is_an_environment_of_integer_vectors_by_name():
+    environment = environments.make("python:reproductions.aql.rover:make", seed=0)
+    spec = EnvironmentSpec.of(environment)
+    assert (spec.observation_size, spec.action_size, spec.is_discrete) == (8, 7, False)
+    assert spec.action_choices == rover.CHOICES
 
 
 def test_the_seed_decides_all():
