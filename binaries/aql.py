@@ -20,9 +20,9 @@ PROGRAM = main.AgentProgram(
         f"Actors, each with a replay of its own: {config_lib.NUM_ACTORS} (appendix A1). The first "
         "tenth explores more (appendix A2)."
     ),
-    layouts=(layouts.ACTORS_WITH_REPLAY, layouts.ONE_PROCESS),
+    layouts=(layouts.ACTORS_WITH_REPLAY, layouts.ONE_PROCESS_WITH_REPLAYS),
     layout=lambda config: (
-        layouts.ONE_PROCESS if config.single_process else layouts.ACTORS_WITH_REPLAY
+        layouts.ONE_PROCESS_WITH_REPLAYS if config.single_process else layouts.ACTORS_WITH_REPLAY
     ),
     require="reproductions.aql.requirements:require",
     bytes_per_step=unroll_bytes_per_step,

@@ -136,11 +136,11 @@ class ProgramRun:
             raise UsageError(str(error)) from None
         replay_bytes = 0
         if share:
-            steps = getattr(self.config, "replay_capacity", 0)
+            steps = share * getattr(self.config, "replay_capacity", 0)
             if flags_lib.MAX_ACTOR_STEPS.value is not None:
                 copies = getattr(self.config, "num_copies", 1)
-                steps = min(steps, copies * flags_lib.MAX_ACTOR_STEPS.value)
+                steps = min(steps, min(share, 1) * copies * flags_lib.MAX_ACTOR_STEPS.value)
             step_bytes = self.program.bytes_per_step(self.config, spec, environment)
-            replay_bytes = round(share * steps * step_bytes)
+            replay_bytes = round(steps * step_bytes)
         environment.close()
         return spec, replay_bytes

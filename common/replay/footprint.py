@@ -83,17 +83,13 @@ def episode_bytes_per_step(
 
 def unroll_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
-) -> int:
-    """Returns the bytes per timestep of unrolls of flat observations with two actions each (AQL).
-
-    An unroll of `config.unroll_length` timesteps is a row of a memory, which never holds more than
-    its capacity.
-    """
+) -> float:
+    """Returns the bytes per timestep of unrolls with flat observations and two actions (AQL)."""
     del environment
-    sub_actions = 1 if spec.is_discrete else spec.action_size
-    # The observation, the taken and the best action, the reward, the discount, and the last step.
-    step = 4 * (spec.observation_size + 2 * sub_actions + 2) + 1
-    return round(step + _STRUCTURES / config.unroll_length)
+    num_elements = 1 if spec.is_discrete else spec.action_size
+    # The observation, both actions, the reward and the discount; whether the episode ends.
+    step = 4 * (spec.observation_size + 2 * num_elements + 2) + 1
+    return step + _STRUCTURES / config.unroll_length
 
 
 def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
