@@ -176,6 +176,6 @@ CLAIMS = (
         "Exact Q-learning over all 3528 actions takes about 10 times longer in wall-clock time.",
         "section 5.2",
         "figure 3",
-        measured("aql", "aql/exact_q_3528_time_over_aql", 5, 20),
+        measured("aql", "search/exact_q_3528_time_over_aql", 5, 20),
     ),
 )
