@@ -90,12 +90,12 @@ class ReplayAgent(Agent):
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
         """Returns the columns of the replay, each a `tf.TensorSpec` or a `replay.memory.Bytes`."""
 
-    @abc.abstractmethod
     def distributions(self) -> tuple[Mapping[str, Distribution], str]:
         """Returns the memory's distributions by name and the name of the one that removes items.
 
         The learner samples from the one named "sample".
         """
+        raise NotImplementedError(f"{type(self).__name__} makes a memory of its own")
 
     @abc.abstractmethod
     def make_actor(

@@ -1,7 +1,6 @@
 """Base class of agents whose actors keep a replay of unrolls and send from it to the learner."""
 
 import abc
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,12 @@ from common.acting.policy import Adder
 from common.acting.unrolls import UnrollAdder
 from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
-from common.replay.distributions import Distribution, Fifo, Uniform
+from common.learning.learner import Learner
+from common.learning.queue_learner import QueueLearner
+from common.learning.replay_learner import Loop
+from common.replay.local_replay import LocalReplay, UnrollMemory
+from common.replay.schedule import Schedule
+from common.replay.unroll_queue import UnrollQueue
 from common.types import Nest, Unrolls
 
 
@@ -60,10 +64,6 @@ class UnrollAgent(ReplayAgent):
     def columns(self, unrolls: Unrolls) -> Nest:
         """Returns what is stored and sent of M unrolls, nest of [M, T, ...] as `step_specs`."""
 
-    def distributions(self) -> tuple[Mapping[str, Distribution], str]:
-        """Returns a uniform distribution to sample from, and first in, first out for removal."""
-        return {"sample": Uniform(), "remove": Fifo()}, "remove"
-
     def make_adder(self, num_environments: int) -> Adder:
         """Builds the adder for a batch of environments."""
         return UnrollAdder(num_environments, self.unroll_length)
@@ -71,3 +71,58 @@ class UnrollAgent(ReplayAgent):
     def count_steps(self, added: Unrolls) -> int:
         """Returns the number of timesteps at which an action was taken."""
         return int(np.count_nonzero(~added.is_last))
+
+    @property
+    def max_offer(self) -> int:
+        """Unrolls of the largest offer that the queue takes while the learner lacks a batch."""
+        return self.queue_capacity - self.batch_size * self.updates_per_call + 1
+
+    def make_replay(self, spec: EnvironmentSpec, seed: int) -> LocalReplay:
+        """Builds the replays of a process's actors."""
+        specs = self.step_specs(spec)
+        return LocalReplay(specs, self.replay_capacity, self.unroll_length, seed)
+
+    def burst(self, replay: LocalReplay, actors: range, added: Unrolls) -> Nest:
+        """Adds unrolls to the actors' replays and returns what the learner gets for them.
+
+        Args:
+          replay: of these actors.
+          actors: index of the actor in each row of the batch of environments.
+          added: M unrolls.
+
+        Returns:
+          Nest of [(1 + R) M, T, ...].
+        """
+        actor_of_row = np.asarray(actors)[added.environment_index]
+        return replay.burst(actor_of_row, self.columns(added), self.replayed_unrolls)
+
+    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> UnrollMemory:
+        """Builds the memory of a process that acts and learns; it cannot be sharded.
+
+        Its queue is not bounded: the actors of such a process act when a batch is missing.
+        """
+        assert num_shards == 1
+        return UnrollMemory(self.make_replay(spec, seed), UnrollQueue(self.step_specs(spec)))
+
+    def insert(
+        self, memory: UnrollMemory, actor: Any, actors: range, added: Unrolls, incarnation: int
+    ) -> None:
+        """Puts a burst into the queue; see base class."""
+        del actor
+        burst = self.burst(memory.replay, actors, added)
+        accepted = memory.queue.accepted().get(incarnation, 0) + self.count_steps(added)
+        memory.queue.offer(incarnation, 1 + int(added.number[0]), accepted, burst)
+
+    def replay_learner(
+        self,
+        learner: Learner,
+        memory: UnrollMemory,
+        spec: EnvironmentSpec,
+        seed: int,
+        schedule: Schedule,
+        prefetch: int = 0,
+        loop: Loop | None = None,
+    ) -> QueueLearner:
+        """Builds the loop of a learner that takes from the memory's queue; see base class."""
+        del spec, seed, schedule, prefetch
+        return QueueLearner(memory.queue, loop or self.update_loop(learner))
