@@ -288,6 +288,7 @@ def test_sizes_for_quick_are_smaller():
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
         assert all(q <= f for q, f in numbers) and any(q < f for q, f in numbers)
 
+
 def aql():
     sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
     return BenchmarkedProgram("binaries.aql", lambda **given: AQL(AQLConfig(**{**sizes, **given})))
