@@ -45,6 +45,12 @@ class Uncompiled(D4PG):
     jit_compile = False
 
 
+class UncompiledAQL(AQL):
+    """Likewise."""
+
+    jit_compile = False
+
+
 def program(**config):
     return BenchmarkedProgram(
         "binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config
@@ -291,7 +297,9 @@ def test_sizes_for_quick_are_smaller():
 
 def aql():
     sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
-    return BenchmarkedProgram("binaries.aql", lambda **given: AQL(AQLConfig(**{**sizes, **given})))
+    return BenchmarkedProgram(
+        "binaries.aql", lambda **given: UncompiledAQL(AQLConfig(**{**sizes, **given}))
+    )
 
 
 def test_unroll_actor():
