@@ -53,7 +53,7 @@ def lacking(
     if obstacle := paper.obstacle(experiment):
         return f"{capital(obstacle)}."
     names = [one.name for one in paper.scales if one.name != SMOKE]
-    found = []
+    found, missing = [], ""
     for scale in scales or ([evidence.scale] if evidence.scale in names else names):
         settings, tasks = needs(scale)
         there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
@@ -69,9 +69,12 @@ def lacking(
                 for one in (*paper.experiments, experiment)
                 for run in one.at(scale).runs
             }
-            if missing := not_implemented(programs[one] for one in sorted(wanted)):
-                return f"{capital(missing)}."
-            found.append((scale, wanted, there, others))
+            if absent := not_implemented(programs[one] for one in sorted(wanted)):
+                missing = missing or absent
+            else:
+                found.append((scale, wanted, there, others))
+    if not found and missing:
+        return f"{capital(missing)}."
     if not found:
         return "No scale that is listed has all of its settings and tasks."
     # A substitute is a scale made for this experiment.

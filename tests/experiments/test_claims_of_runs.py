@@ -21,6 +21,7 @@ from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
 from reproductions.apex.experiments import SIX_GAMES
+from reproductions.aql.experiments import SMALL_HIGH
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -939,3 +940,26 @@ def test_no_verdict_of_runs_without_runs(evidence):
             if isinstance(claim.test, Comparison):
                 finding = claim.judge(reproductions.paper(paper), evidence)
                 assert finding.verdict is Verdict.OPEN
+
+
+def test_a_claim_names_the_scale_that_needs_no_missing_program(evidence):
+    words = judge("aql", "best", evidence).evidence
+    assert "--paper=aql --figure=1 --scale=small" in words and "IMPALA" not in words
+    assert judge("aql", "impala", evidence).evidence == "Not yet implemented: IMPALA."
+
+
+@pytest.mark.parametrize(
+    "ours, theirs, verdict", [(800.0, 300.0, Verdict.HOLDS), (300.0, 800.0, Verdict.FAILS)]
+)
+def test_redundant_sub_actions_decide_what_the_paper_says_of_many(
+    tmp_path, evidence, ours, theirs, verdict
+):
+    levels = {"aql": ours, "d3pg": ours, "uniform_q": theirs, "qt_opt": theirs}
+    levels["aql_gaussian"] = theirs
+    own = {"paper": "aql", "scale": "small", "steps": 100_000, "seeds": 5}
+    for setting, level in levels.items():
+        plant(tmp_path, setting, SMALL_HIGH, level, budget=Budget(actor_steps=100_000), **own)
+    evidence = again(evidence)
+    for name in ("learned_search", "gaussian_high"):
+        assert judge("aql", name, evidence).verdict is verdict, name
+    assert judge("aql", "humanoid", evidence).verdict is Verdict.OPEN
