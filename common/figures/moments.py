@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 import numpy as np
 
 from common.figures import figure_page
@@ -57,6 +58,7 @@ def draw(
         picture.set_axis_off()
         picture.set_title(f"step {moment.step}", fontsize=figure_page.NORMAL)
         values.hist(moment.values, edges, color=BLUE)
+        values.xaxis.set_major_locator(MaxNLocator(4))
         _draw_probabilities(probabilities, moment)
     for place, name in zip(places[-2:], ("Q of the sampled actions", "values of each sub-action")):
         place.set_xlabel(name, fontsize=figure_page.NORMAL)
