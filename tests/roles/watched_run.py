@@ -134,7 +134,7 @@ class WatchedRun:
         """The counters add up, in a run that has ended in order.
 
         Args:
-          in_order: actor processes that ended in order, which say themselves what was accepted.
+          in_order: acting processes that ended in order, which say themselves what was accepted.
         """
         accounts = self.accounts()
         assert sum(accounts.values()) == self.learner("actor_steps")
@@ -142,7 +142,7 @@ class WatchedRun:
         for column in ("actor_steps", "wall_seconds"):
             assert rows[column].is_monotonic_increasing, column
         said = 0
-        for path in sorted(self.workdir.parent.rglob("actor-*.log")):
+        for path in sorted(self.workdir.parent.rglob("*.log")):
             ends = re.findall(r"acted for (\d+) steps, (\d+) items accepted", path.read_text())
             for acted, accepted in ends:
                 said += 1
