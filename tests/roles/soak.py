@@ -33,10 +33,9 @@ import sys
 import tempfile
 from typing import Any
 
-from soak_faults import Disk, Fault, Faults, schedule
+from soak_faults import Disk, Fault, Faults, has_replay, schedule
 from watched_run import WatchedRun
 
-from common.program.layout import Layout
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row
 from common.reporting.run_directory import RunDirectory
@@ -52,6 +51,9 @@ _FULL_SECONDS = 60.0
 _MAX_MORE_THREADS = 32
 """Of a process, beside those before the first fault. A role that waited for partners once made 190
 in a minute."""
+_UNREPORTED = 400
+"""Steps of a killed process since its last report to what keeps the run, which come every second.
+"""
 _COUNTS = {
     "actor_kills": (100, "kills of acting processes, which are actors or workers"),
     "replay_kills": (10, "kills of the replay, in layouts that have it as a process"),
@@ -159,7 +161,7 @@ def _planned(arguments: argparse.Namespace) -> list[Fault]:
             count -= there
 
     add("kill", acting, arguments.actor_kills)
-    if _has_replay(layout):
+    if has_replay(layout):
         add("kill", "replay", arguments.replay_kills)
     add("kill", keeper, arguments.learner_kills)
     add("kill", "launcher", arguments.launcher_kills)
@@ -168,10 +170,6 @@ def _planned(arguments: argparse.Namespace) -> list[Fault]:
     add("fill", "disk", arguments.full_disks, _FULL_SECONDS)
     end = 60 * arguments.minutes - arguments.quiet_seconds
     return schedule(faults, _QUIET_BEGIN_SECONDS, end, rng)
-
-
-def _has_replay(layout: Layout) -> bool:
-    return any(role.name == "replay" for role in layout.roles)
 
 
 class Threads:
@@ -240,7 +238,11 @@ def _check(
         if threads.most[role] > count + _MAX_MORE_THREADS:
             wrong.append(f"threads of the {role} grew from {count} to {threads.most[role]}")
     in_order = arguments.actor_processes
-    checks = {"files": run.check_files, "accounts": lambda: run.check_accounts(in_order)}
+    unreported = 0 if has_replay(arguments.layout) else _UNREPORTED
+    checks = {
+        "files": run.check_files,
+        "accounts": lambda: run.check_accounts(in_order, unreported),
+    }
     for name, check in checks.items():
         try:
             check()
@@ -259,7 +261,7 @@ def _attack(
         f"--{arguments.layout.acting_flag}={arguments.actor_processes}",
         *(f"--seed={arguments.seed}", "--checkpoint_seconds=20"),
     ]
-    if _has_replay(arguments.layout):
+    if has_replay(arguments.layout):
         command.append(f"--replay_shards={arguments.replay_shards}")
     with tempfile.TemporaryDirectory(prefix="soak_tmp_") as tmp:
         variables = {**os.environ, "TMPDIR": tmp}

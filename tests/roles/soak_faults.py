@@ -91,6 +91,11 @@ def schedule(faults: Sequence[Fault], begin: float, end: float, rng: random.Rand
     return sorted(faults, key=lambda fault: fault.at)
 
 
+def has_replay(layout: Layout) -> bool:
+    """Returns whether a process of the layout is a replay for all actors."""
+    return any(role.name == "replay" for role in layout.roles)
+
+
 class Disk:
     """A small file system of its own, which can be filled: a tmpfs, which only root can mount.
 
@@ -168,6 +173,7 @@ class Faults:
         self._run = run
         self._launch = launch
         self._acting, self._keeper = layout.acting_role.name, layout.keeper.name
+        self._has_replay = has_replay(layout)
         self._acting_processes = acting_processes
         self._disk = disk
         self.launcher = launch()
@@ -187,12 +193,14 @@ class Faults:
             running = self._run.pids()
             each_time(running)
             waits = any(one.is_alone for one, _ in begun)  # a slow machine comes behind the plan
+            # Without a replay nobody but the keeper knows what a killed process has done.
+            waits_all = not self._has_replay and any(one.role == self._keeper for one, _ in begun)
             due = (
                 one
                 for one in planned
                 if one.at <= self._now()
                 and (one.role == "disk" or _name(one) in running)
-                and not (one.is_alone and waits)
+                and not (waits_all or (one.is_alone and waits))
             )
             fault = next(due, None)
             if fault is not None:  # one at a time, for it changes what runs
