@@ -164,6 +164,30 @@ class EpisodeBatch(NamedTuple):
     q_ret: tf.Tensor
 
 
+class Unrolls(NamedTuple):
+    """M unrolls of T consecutive timesteps, as an adder gives them.
+
+    Attributes:
+      environment_index: int32 [M], the row of the batch that each came from.
+      number: int64 [M], the number of the unroll in that environment: 0, 1, 2, ... over the
+        lifetime of the adder.
+      observation: nest of [M, T, ...].
+      reward: float32 [M, T], of the step that follows the timestep; 0 after the last of an episode.
+      discount: float32 [M, T], the environment's, without gamma, of the step that follows the
+        timestep; 0 after the last of an episode.
+      is_last: bool [M, T], whether the timestep is the last of its episode.
+      extras: named arrays [M, T, ...], the policy's extras at the timestep.
+    """
+
+    environment_index: np.ndarray
+    number: np.ndarray
+    observation: Nest
+    reward: np.ndarray
+    discount: np.ndarray
+    is_last: np.ndarray
+    extras: dict[str, np.ndarray]
+
+
 class Items(NamedTuple):
     """Steps to be added to a replay, and the items that view them.
 

@@ -26,7 +26,7 @@ class ReplayAgent(Agent):
 
     It tells the roles everything in which such agents differ: the adder, the columns of a stored
     step, the memory's distributions, and how the outputs of updates are written back.
-    `common.agents.n_step_agent` and `common.agents.sequence_agent` are its two kinds.
+    Its kinds are beside it, in the other modules `common.agents.*_agent`.
 
     Attributes:
       jit_compile: whether XLA compiles the updates.
@@ -72,21 +72,30 @@ class ReplayAgent(Agent):
         self.setting = setting
         self.discount: float = config.discount
         self.batch_size: int = config.batch_size
-        self.actor_period: int = config.actor_period
         self.replay_capacity: int = config.replay_capacity
+        self._set_pace(config)
+
+    def _set_pace(self, config: Any) -> None:
+        """Copies the fields that relate the actors and the learner."""
+        self.actor_period: int = config.actor_period
         self.min_replay_size: int = config.min_replay_size
         self.samples_per_insert: float | None = config.samples_per_insert or None
+
+    @property
+    def samples_per_update(self) -> int:
+        """Items per update; timesteps, where the items are unrolls."""
+        return self.batch_size
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
         """Returns the columns of the replay, each a `tf.TensorSpec` or a `replay.memory.Bytes`."""
 
-    @abc.abstractmethod
     def distributions(self) -> tuple[Mapping[str, Distribution], str]:
         """Returns the memory's distributions by name and the name of the one that removes items.
 
         The learner samples from the one named "sample".
         """
+        raise NotImplementedError(f"{type(self).__name__} makes a memory of its own")
 
     @abc.abstractmethod
     def make_actor(

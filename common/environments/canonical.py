@@ -1,4 +1,4 @@
-"""Continuous-control environments with flat observations and canonical actions."""
+"""Control environments with flat observations and canonical actions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +9,8 @@ import numpy as np
 
 from common.environments.environment_errors import UnusableEnvironmentError
 
+_MAX_INTEGER = 2**31 - 2
+"""The largest element of an action whose number of choices is an int32, too."""
 DEFAULT_STEP_SECONDS = 0.04
 """The length of a step in videos of an environment without `control_timestep`."""
 
@@ -16,7 +18,7 @@ _Path = tuple[str | int, ...]
 
 
 class CanonicalEnvironment(dm_env.Environment):
-    """A wrapper with flat float32 observations and actions in [-1, 1].
+    """A wrapper with flat float32 observations, and actions in [-1, 1] or in 0, ..., K - 1.
 
     Observation: float32 [D], a new array at each step. It holds the arrays of the wrapped
     environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
@@ -24,6 +26,8 @@ class CanonicalEnvironment(dm_env.Environment):
     Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype;
     an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
     clamps the controls of limited actuators.
+    Where the wrapped environment's actions are integers, an action is int32 [A], and element d
+    counts from 0 to K_d - 1 whatever the wrapped minimum is.
     """
 
     def __init__(
@@ -34,7 +38,8 @@ class CanonicalEnvironment(dm_env.Environment):
         """Wraps `environment`.
 
         Args:
-          environment: has observations of float arrays, and one bounded float array of actions.
+          environment: has observations of float arrays, and one bounded array of actions, of floats
+            or integers.
           render: draws the environment's state, (height, width) -> uint8 [H, W, 3]. Default: the
             method `render` of `environment`, if it has one.
 
@@ -56,14 +61,23 @@ class CanonicalEnvironment(dm_env.Environment):
 
         bounds = environment.action_spec()
         _require_bounded(bounds)
-        low = np.broadcast_to(bounds.minimum, bounds.shape).astype(np.float64).ravel()
-        high = np.broadcast_to(bounds.maximum, bounds.shape).astype(np.float64).ravel()
-        self._scale = (high - low) / 2
-        self._offset = (high + low) / 2
-        self._action_shape, self._action_dtype = bounds.shape, bounds.dtype
-        self._action_spec = specs.BoundedArray(
-            low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action"
+        low, high = (
+            np.broadcast_to(bound, bounds.shape).ravel()
+            for bound in (bounds.minimum, bounds.maximum)
         )
+        if np.issubdtype(bounds.dtype, np.integer):
+            choices = high.astype(np.int64) - low + 1
+            self._scale, self._offset = np.ones_like(choices), low.astype(np.int64)
+            self._action_spec = specs.BoundedArray(
+                low.shape, np.int32, minimum=0, maximum=choices - 1, name="action"
+            )
+        else:
+            low, high = low.astype(np.float64), high.astype(np.float64)
+            self._scale, self._offset = (high - low) / 2, (high + low) / 2
+            self._action_spec = specs.BoundedArray(
+                low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action"
+            )
+        self._action_shape, self._action_dtype = bounds.shape, bounds.dtype
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
@@ -79,7 +93,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the canonical action, float32 [A] in [-1, 1]."""
+        """Returns the spec of the canonical action, float32 [A] in [-1, 1] or int32 [A] from 0."""
         return self._action_spec
 
     def reward_spec(self) -> specs.Array:
@@ -144,13 +158,17 @@ def _require_float(spec: Any, what: str) -> None:
 
 
 def _require_bounded(spec: Any) -> None:
-    bounded = isinstance(spec, specs.BoundedArray) and np.issubdtype(spec.dtype, np.floating)
+    bounded = isinstance(spec, specs.BoundedArray) and spec.dtype.kind in "fiu"
     if not bounded or not np.prod(spec.shape):
         raise UnusableEnvironmentError(
-            "its actions must be one bounded float array (dm_env.specs.BoundedArray), their spec "
-            f"is {spec!r}"
+            "its actions must be one bounded array of floats or integers "
+            f"(dm_env.specs.BoundedArray), their spec is {spec!r}"
         )
     if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
         raise UnusableEnvironmentError(
             f"its actions must have finite bounds, their spec is {spec!r}"
+        )
+    if spec.dtype.kind in "iu" and np.any(spec.maximum - 1.0 * spec.minimum > _MAX_INTEGER):
+        raise UnusableEnvironmentError(
+            f"its actions must be integers of fewer than 2^31 values, their spec is {spec!r}"
         )

@@ -2,8 +2,8 @@
 
 The module is imported from the working directory or the installed packages. `FUNCTION(seed)` must
 return a `dm_env.Environment` of one of two kinds: observations are a float array or a nest of them,
-and an action is one bounded float array; or observations are uint8 images [height, width, channels]
-and actions a `DiscreteArray`.
+and an action is one bounded array of floats or integers; or observations are uint8 images
+[height, width, channels] and actions a `DiscreteArray`.
 """
 
 from collections.abc import Callable

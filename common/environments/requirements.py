@@ -17,8 +17,8 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
     found = []
     if spec.image_shape is not None:
         found.append(f"images of {list(spec.image_shape)}")
-    if spec.is_discrete:
-        found.append(f"{spec.action_size} discrete actions")
+    if spec.is_discrete or spec.action_choices:
+        found.append(_actions(spec))
     if found:
         raise ValueError(
             f"--environment has {' and '.join(found)}, but this agent needs flat observations and "
@@ -37,10 +37,9 @@ def require_images(config: Any, spec: EnvironmentSpec) -> None:
     shape = spec.image_shape
     if shape is None or not spec.is_discrete:
         observations = "flat observations" if shape is None else f"images of {list(shape)}"
-        actions = f"{spec.action_size} {'discrete' if spec.is_discrete else 'continuous'} actions"
         raise ValueError(
-            f"--environment has {observations} and {actions}, but this agent needs images and "
-            "discrete actions: name another one, for example atari:pong"
+            f"--environment has {observations} and {_actions(spec)}, but this agent needs images "
+            "and discrete actions: name another one, for example atari:pong"
         )
     side, is_png = MIN_SIDES[config.torso], config.torso == "atari"
     if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= _MAX_CHANNELS):
@@ -50,3 +49,9 @@ def require_images(config: Any, spec: EnvironmentSpec) -> None:
             f"--environment has images of {list(shape)}, but this agent needs at least "
             f"{side} x {side} pixels{channels}{small}"
         )
+
+
+def _actions(spec: EnvironmentSpec) -> str:
+    if spec.action_choices:
+        return f"actions of {len(spec.action_choices)} integers"
+    return f"{spec.action_size} {'discrete' if spec.is_discrete else 'continuous'} actions"

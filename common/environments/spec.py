@@ -14,22 +14,29 @@ class EnvironmentSpec(NamedTuple):
       observation_size: numbers in an observation.
       action_size: numbers in a canonical action, or the number of discrete actions.
       image_shape: (height, width, channels) of a uint8 image; None: flat float32 observations.
-      is_discrete: whether an action is an int32 below `action_size`, not float32 [action_size].
+      is_discrete: whether an action is an int32 below `action_size`, not an array.
+      action_choices: K_d for each element of an action that is an int32 array [action_size], whose
+        elements are in 0, ..., K_d - 1; empty if an action is float32 [action_size].
     """
 
     observation_size: int
     action_size: int
     image_shape: tuple[int, int, int] | None = None
     is_discrete: bool = False
+    action_choices: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
         """Returns the spec of an environment, or that of each environment in a batch."""
         observation, action = environment.observation_spec(), environment.action_spec()
         is_discrete = isinstance(action, specs.DiscreteArray)
+        choices: tuple[int, ...] = ()
+        if not is_discrete and np.issubdtype(action.dtype, np.integer):
+            choices = tuple((action.maximum - action.minimum + 1).tolist())
         return cls(
             observation_size=int(np.prod(observation.shape)),
             action_size=int(action.num_values) if is_discrete else int(np.prod(action.shape)),
             image_shape=observation.shape if len(observation.shape) == 3 else None,
             is_discrete=is_discrete,
+            action_choices=choices,
         )

@@ -33,7 +33,7 @@ class BookkeepingOptions:
 
     Attributes:
       metrics: names of the metrics that the learner's updates report.
-      batch_size: items per update.
+      samples_per_update: items per update; timesteps, where the items are unrolls.
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
@@ -41,7 +41,7 @@ class BookkeepingOptions:
     """
 
     metrics: Sequence[str]
-    batch_size: int
+    samples_per_update: int
     num_copies: int
     publish_period: int
     checkpoint_seconds: float
@@ -99,7 +99,7 @@ class Bookkeeping:
         self._accepted = accepted
         self._options = options
         self._log = LearnerLog(
-            run, options.metrics, options.batch_size, options.num_copies, self.counters
+            run, options.metrics, options.samples_per_update, options.num_copies, self.counters
         )
         self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
         self.version = 0

@@ -25,7 +25,7 @@ class LearnerLog:
         self,
         run: RunDirectory,
         metrics: Sequence[str],
-        batch_size: int,
+        samples_per_update: int,
         num_copies: int,
         counters: Counters,
     ):
@@ -34,7 +34,7 @@ class LearnerLog:
         Args:
           run: the run's directory.
           metrics: names of the metrics that the learner's updates report.
-          batch_size: items per update.
+          samples_per_update: items per update; timesteps, where the items are unrolls.
           num_copies: items per actor step.
           counters: of the run.
         """
@@ -42,7 +42,7 @@ class LearnerLog:
         self._rows = CsvRows(run.learner_csv, self._columns)
         self._scalars = Scalars(run.tensorboard)
         self._counters = counters
-        self._batch_size = batch_size
+        self._samples_per_update = samples_per_update
         self._num_copies = num_copies
         self._metrics: list[Metrics] = []
         self._before: tuple[float, int, int] | None = None
@@ -78,7 +78,7 @@ class LearnerLog:
         self._before = (wall_seconds, steps, actor_steps)
         acted = actor_steps - before[2]
         inserted = acted * self._num_copies
-        sampled = (steps - before[1]) * self._batch_size
+        sampled = (steps - before[1]) * self._samples_per_update
         row = {
             "wall_seconds": round(wall_seconds, 2),
             "learner_steps": steps,

@@ -8,6 +8,7 @@ from absl import flags, logging
 
 from common.config import Config, Settings
 from common.program import flags as flags_lib
+from common.program import resources
 from common.program.flags import UsageError
 from common.program.layout import FlagValues, Layout, imported
 from common.reporting.run_directory import RunDirectory
@@ -136,11 +137,13 @@ class ProgramRun:
             raise UsageError(str(error)) from None
         replay_bytes = 0
         if share:
-            steps = getattr(self.config, "replay_capacity", 0)
-            if flags_lib.MAX_ACTOR_STEPS.value is not None:
-                copies = getattr(self.config, "num_copies", 1)
-                steps = min(steps, copies * flags_lib.MAX_ACTOR_STEPS.value)
+            steps = resources.replay_steps(
+                share,
+                getattr(self.config, "replay_capacity", 0),
+                getattr(self.config, "num_copies", 1),
+                flags_lib.MAX_ACTOR_STEPS.value,
+            )
             step_bytes = self.program.bytes_per_step(self.config, spec, environment)
-            replay_bytes = round(share * steps * step_bytes)
+            replay_bytes = round(steps * step_bytes)
         environment.close()
         return spec, replay_bytes

@@ -34,7 +34,8 @@ class Role(Job):
       acts: whether its tasks share the paper's actors.
       uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
       outlives_keeper: whether a local run waits for its tasks after the run is over.
-      replay_share: fraction of the replay memory that a task holds, from 0 to 1.
+      replay_share: replay memories that a task holds, given its topology and the number of the
+        paper's actors in it; less than 1 for a shard of a memory.
     """
 
     run: str = ""
@@ -43,7 +44,7 @@ class Role(Job):
     acts: bool = False
     uses_gpu: bool = False
     outlives_keeper: bool = False
-    replay_share: Callable[[Topology], float] = lambda topology: 0.0
+    replay_share: Callable[[Topology, int], float] = lambda topology, actors: 0.0
 
     def function(self) -> Callable[[Any], None]:
         """Imports the function that a task runs, and TensorFlow with it."""

@@ -74,18 +74,23 @@ def _replay_tasks(values: FlagValues) -> int:
     return values["replay_shards"] if values["replay"] == "process" else 0
 
 
-def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
+def _share_cores(
+    values: FlagValues, num_actors: int, cores: int, min_processes: int = 1
+) -> FlagValues:
     """Returns defaults that give the learner the cores without an actor process."""
+    processes = values["actor_processes"] or min(num_actors, max(cores // 2, min_processes))
+    threads = values["learner_threads"] or max(1, cores - processes)
+    return {"actor_processes": processes, "learner_threads": threads}
+
+
+def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
+    """Returns defaults with an actor process for each shard, or more."""
     if values["replay"] == "learner" and values["replay_shards"] > 1:
         raise LayoutError(
             f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
             "memory in the learner's process: drop one of the two flags"
         )
-    processes = values["actor_processes"] or min(
-        num_actors, max(cores // 2, values["replay_shards"])
-    )
-    threads = values["learner_threads"] or max(1, cores - processes)
-    return {"actor_processes": processes, "learner_threads": threads}
+    return _share_cores(values, num_actors, cores, values["replay_shards"])
 
 
 def _check_shards(tasks: Mapping[str, int]) -> None:
@@ -109,7 +114,7 @@ DISTRIBUTED = Layout(
             run="common.roles.learner:run",
             threads=_learner_threads,
             uses_gpu=True,
-            replay_share=lambda topology: float(topology.hosts("replay")),
+            replay_share=lambda topology, actors: float(topology.hosts("replay")),
         ),
         Role(
             "replay",
@@ -119,7 +124,7 @@ DISTRIBUTED = Layout(
             run="common.roles.replay:run",
             local_tasks=_replay_tasks,
             threads=lambda values, cores: min(2, cores),
-            replay_share=lambda topology: 1 / len(topology.service("replay")),
+            replay_share=lambda topology, actors: 1 / len(topology.service("replay")),
         ),
         Role(
             "actor",
@@ -136,6 +141,34 @@ DISTRIBUTED = Layout(
     check=_check_shards,
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
+
+ACTORS_WITH_REPLAY = Layout(
+    "actors with replays of their own, and a learner",
+    (
+        Role(
+            "learner",
+            is_called=True,
+            max_tasks=1,
+            run="common.roles.unroll_learner:run",
+            threads=_learner_threads,
+            uses_gpu=True,
+        ),
+        Role(
+            "actor",
+            calls=("learner",),
+            run="common.roles.unroll_actor:run",
+            local_tasks=lambda values: values["actor_processes"],
+            acts=True,
+            replay_share=lambda topology, actors: float(actors),
+        ),
+        _EVALUATOR,
+    ),
+    flags=("actor_processes", "learner_threads"),
+    acting_flag="actor_processes",
+    local_values=_share_cores,
+    num_memories=lambda values: values["num_actors"],
+)
+"""Layout with actors that keep replays and a learner with a queue (AQL section 4, appendix A.1)."""
 
 WORKERS = Layout(
     "workers and a parameter server",
@@ -154,7 +187,7 @@ WORKERS = Layout(
             local_tasks=lambda values: values["num_workers"],
             threads=lambda values, cores: values["worker_threads"] or cores,
             acts=True,
-            replay_share=lambda topology: 1.0,
+            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(_EVALUATOR, calls=("parameter_server",)),
     ),
@@ -181,7 +214,7 @@ ONE_PROCESS = Layout(
             threads=_learner_threads,
             acts=True,
             uses_gpu=True,
-            replay_share=lambda topology: 1.0,
+            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(
             _EVALUATOR, local_tasks=lambda values: int(values["evaluation_steps"] is None)
@@ -196,3 +229,15 @@ ONE_PROCESS = Layout(
 
 With --evaluation_steps it evaluates in turns, too.
 """
+
+ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(
+    ONE_PROCESS,
+    roles=(
+        dataclasses.replace(
+            ONE_PROCESS.keeper, replay_share=lambda topology, actors: float(actors)
+        ),
+        *ONE_PROCESS.roles[1:],
+    ),
+    num_memories=lambda values: values["num_actors"],
+)
+"""The same with a replay for each actor."""

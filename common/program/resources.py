@@ -46,6 +46,23 @@ def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:
     return f"{problem} (ignored)" if problem else line
 
 
+def replay_steps(
+    share: float, capacity: int, num_copies: int, max_actor_steps: int | None
+) -> float:
+    """Returns the steps in replays when they are full, or when the run ends before that.
+
+    Args:
+      share: number of replays of the configured size; less than 1 for a shard.
+      capacity: steps in a replay.
+      num_copies: steps in a replay for each actor step.
+      max_actor_steps: of the run; None for no limit. It is the limit of all replays together.
+    """
+    steps = share * capacity
+    if max_actor_steps is None:
+        return steps
+    return min(steps, min(share, 1) * num_copies * max_actor_steps)
+
+
 def size(number: int) -> str:
     """Returns bytes in words, such as "40 MB", "3.1 GB" or "120 GB"."""
     if number < 10**9:

@@ -57,7 +57,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     actors = range(0)
     if role.acts:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
-    spec, replay_bytes = run.inspect_environment(role.replay_share(topology))
+    spec, replay_bytes = run.inspect_environment(role.replay_share(topology, len(actors)))
     if replay_bytes:
         logging.info(
             "%s",

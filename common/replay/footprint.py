@@ -81,6 +81,17 @@ def episode_bytes_per_step(
     return 4 * (spec.observation_size + 3 * spec.action_size) + _EPISODE_STRUCTURES
 
 
+def unroll_bytes_per_step(
+    config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> float:
+    """Returns the bytes per timestep of unrolls with flat observations and two actions (AQL)."""
+    del environment
+    num_elements = 1 if spec.is_discrete else spec.action_size
+    # The observation, both actions, the reward and the discount; whether the episode ends.
+    step = 4 * (spec.observation_size + 2 * num_elements + 2) + 1
+    return step + _STRUCTURES / config.unroll_length
+
+
 def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
     """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np

@@ -290,6 +290,15 @@ def _messages_of_items(
     yield len(rows) + np.count_nonzero(is_left), rows, slice(begin, None)
 
 
+def rows_per_message(signature: memory_lib.Signature) -> int:
+    """Returns how many rows of these columns always fit a message with what belongs to them."""
+    row = sum(
+        max_bytes + shape.num_elements() * _wire_bytes(dtype)
+        for shape, dtype, max_bytes in zip(signature.shapes, signature.dtypes, signature.max_bytes)
+    )
+    return rpc.MAX_ARGUMENT_BYTES // (row + _BYTES_BESIDE_STEP)
+
+
 def _items_per_message(signature: memory_lib.Signature, sequence_length: int) -> int:
     """Returns how many items, with their keys and priorities, always fit a message.
 
@@ -300,11 +309,7 @@ def _items_per_message(signature: memory_lib.Signature, sequence_length: int) ->
     Raises:
       ValueError: a sequence exceeds a message.
     """
-    step = sum(
-        max_bytes + shape.num_elements() * _wire_bytes(dtype)
-        for shape, dtype, max_bytes in zip(signature.shapes, signature.dtypes, signature.max_bytes)
-    )
-    steps = rpc.MAX_ARGUMENT_BYTES // (step + _BYTES_BESIDE_STEP)
+    steps = rows_per_message(signature)
     if sequence_length == 0:
         return max(1, steps)
     if steps < sequence_length:

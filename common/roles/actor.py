@@ -1,12 +1,15 @@
 """The actor's process: several of the paper's actors, whose policies run as one batch."""
 
+from collections.abc import Callable
 import functools
 
 from absl import logging
 
 from common.acting import actor_start
 from common.acting.parameter_puller import ParameterPuller
+from common.acting.policy import Policy
 from common.acting.sender import Sender
+from common.acting.unroll_sender import UnrollSender
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
 from common.cluster.processes import report_ready
@@ -17,9 +20,22 @@ from common.roles.run_context import CALL_SECONDS, RunContext
 
 
 def run(context: RunContext) -> None:
+    """Acts and sends to the replay until the run is over or a stop is requested."""
+    act(context, _make_sender)
+
+
+def act(
+    context: RunContext,
+    make_sender: Callable[[RunContext, EnvironmentSpec, Policy, int], Sender | UnrollSender],
+) -> None:
     """Acts with the published policy until the run is over or a stop is requested.
 
     After a restart, environments and exploration use other random numbers than before.
+
+    Args:
+      context: of the run.
+      make_sender: builds the sender of what the adder gives, from the context, the environments'
+        spec, the exploring policy and the number of earlier starts of these actors.
     """
     agent, topology, stop = context.agent, context.topology, context.stop
     assert isinstance(agent, ReplayAgent)
@@ -36,23 +52,7 @@ def run(context: RunContext) -> None:
         context.num_actors,
         actor_start.actor_seed(context.seed, context.actors.start, start),
     )
-    shard = topology.service_index(replay.JOB)
-    memories = [
-        RemoteMemory(
-            context.client(address, CALL_SECONDS if number == shard else 1.0),
-            agent.step_specs(spec),
-        )
-        for number, address in enumerate(topology.service(replay.JOB))
-    ]
-    memory = memories.pop(shard)
-    sender = Sender(
-        memory,
-        functools.partial(agent.items, actor, context.actors, shard),
-        agent.schedule(),
-        agent.send_batch,
-        stop,
-        others=memories if agent.samples_per_insert is not None else (),
-    )
+    sender = make_sender(context, spec, actor, start)
     puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
     log = actor_start.EpisodeLog(
         context.directory,
@@ -83,3 +83,27 @@ def run(context: RunContext) -> None:
     sender.close()
     puller.close()
     logging.info("acted for %d steps, %d items accepted", loop.steps, sender.num_accepted)
+
+
+def _make_sender(context: RunContext, spec: EnvironmentSpec, policy: Policy, start: int) -> Sender:
+    """Builds the sender to the shard of the replay that these actors add to."""
+    del start
+    agent, topology = context.agent, context.topology
+    assert isinstance(agent, ReplayAgent)
+    shard = topology.service_index(replay.JOB)
+    memories = [
+        RemoteMemory(
+            context.client(address, CALL_SECONDS if number == shard else 1.0),
+            agent.step_specs(spec),
+        )
+        for number, address in enumerate(topology.service(replay.JOB))
+    ]
+    memory = memories.pop(shard)
+    return Sender(
+        memory,
+        functools.partial(agent.items, policy, context.actors, shard),
+        agent.schedule(),
+        agent.send_batch,
+        context.stop,
+        others=memories if agent.samples_per_insert is not None else (),
+    )

@@ -45,7 +45,7 @@ def run(context: RunContext) -> None:
         poll_seconds=0.0,
     )
     bookkeeping.counters.count_unreported()
-    if bookkeeping.steps:
+    if bookkeeping.steps and agent.min_replay_size:
         logging.info("the memory is empty: it is filled with %d steps", agent.min_replay_size)
     actors = InProcessActors(context, memory, incarnation, bookkeeping)
 

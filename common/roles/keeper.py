@@ -38,7 +38,7 @@ def make_bookkeeping(
     assert isinstance(agent, ReplayAgent)
     options = BookkeepingOptions(
         agent.metrics,
-        agent.batch_size,
+        agent.samples_per_update,
         agent.num_copies,
         agent.publish_period,
         context.checkpoint_seconds,

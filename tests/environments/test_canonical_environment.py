@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from common.environments import UnusableEnvironmentError
+from common.environments.batch import BatchedEnvironment
 from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnvironment
+from common.environments.spec import EnvironmentSpec
 
 
 class Recorder(dm_env.Environment):
@@ -131,16 +133,55 @@ def test_actions_take_the_shape_and_dtype_of_the_bounds(shape):
 
 
 @pytest.mark.parametrize(
+    "bounds, canonical, expected",
+    [
+        (specs.BoundedArray((3,), np.int64, [-3, 0, 1], [3, 1, 1]), [6, 1, 0], [3, 1, 1]),
+        (specs.BoundedArray((2,), np.uint8, 250, 255), [0, 5], [250, 255]),
+        (specs.BoundedArray((2, 2), np.int32, -1, 1), [0, 1, 2, 0], [[-1, 0], [1, -1]]),
+        (specs.DiscreteArray(4), [3], 3),
+    ],
+    ids=["vector", "uint8", "matrix", "discrete"],
+)
+def test_integers_count_from_zero_whatever_their_minimum(bounds, canonical, expected):
+    still = Still(FLOATS, bounds, np.zeros(2))
+    environment = CanonicalEnvironment(still)
+    choices = np.ravel(np.broadcast_to(bounds.maximum - bounds.minimum, bounds.shape)) + 1
+    batch = BatchedEnvironment([environment, CanonicalEnvironment(Still(FLOATS, bounds))])
+    for one in (environment, batch):
+        assert EnvironmentSpec.of(one) == EnvironmentSpec(
+            2, len(canonical), action_choices=tuple(choices.tolist())
+        )
+    action = np.array(canonical, np.int32)
+    environment.action_spec().validate(action)
+    with pytest.raises(ValueError):
+        environment.action_spec().validate(choices.astype(np.int32))
+    environment.reset()
+    environment.step(action)
+    assert still.action.dtype == bounds.dtype and still.action.shape == bounds.shape
+    np.testing.assert_array_equal(still.action, expected)
+
+
+def test_continuous_actions_have_no_choices():
+    environment = CanonicalEnvironment(Still(FLOATS, BOUNDED))
+    assert EnvironmentSpec.of(environment) == EnvironmentSpec(2, 1)
+
+
+@pytest.mark.parametrize(
     "observations, actions, words",
     [
         (specs.Array((2,), np.uint8), BOUNDED, ["observation", "float array", "uint8"]),
         ({"a": FLOATS, "count": specs.Array((), int)}, BOUNDED, ["observation['count']", "int64"]),
         ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
         ({}, BOUNDED, ["observation is empty"]),
-        (FLOATS, specs.DiscreteArray(4), ["actions", "bounded float array", "DiscreteArray"]),
+        (
+            FLOATS,
+            specs.BoundedArray((2,), bool, False, True),
+            ["actions", "bounded array of floats or integers", "bool"],
+        ),
+        (FLOATS, specs.BoundedArray((2,), np.int64, 0, 2**31), ["fewer than 2^31 values", "int64"]),
         (FLOATS, specs.Array((2,), float), ["actions", "BoundedArray"]),
         (FLOATS, specs.BoundedArray((2,), float, -np.inf, 1), ["actions", "finite bounds", "-inf"]),
-        (FLOATS, {"left": BOUNDED}, ["actions", "one bounded float array", "left"]),
+        (FLOATS, {"left": BOUNDED}, ["actions", "one bounded array", "left"]),
     ],
 )
 def test_what_is_no_continuous_control_is_refused(observations, actions, words):

@@ -17,6 +17,7 @@ from common.environments.spec import EnvironmentSpec
         ),
         (EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)), ["has images of [84, 84, 4], but"]),
         (EnvironmentSpec(4, 2, is_discrete=True), ["has 2 discrete actions, but"]),
+        (EnvironmentSpec(4, 7, action_choices=(5,) * 7), ["has actions of 7 integers, but"]),
     ],
 )
 def test_other_environments_are_refused_in_one_line(spec, words):
@@ -40,6 +41,7 @@ def test_flat_observations_and_continuous_actions_are_taken():
     [
         (EnvironmentSpec(67, 21), ["flat observations and 21 continuous actions", "atari:pong"]),
         (EnvironmentSpec(4, 2, is_discrete=True), ["flat observations and 2 discrete actions"]),
+        (EnvironmentSpec(4, 2, action_choices=(3, 5)), ["observations and actions of 2 integers"]),
         (
             EnvironmentSpec(28_224, 6, image_shape=(84, 84, 4)),
             ["images of [84, 84, 4] and 6 continuous actions"],

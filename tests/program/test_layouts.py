@@ -2,8 +2,15 @@
 
 import pytest
 
+from common.cluster.errors import ClusterError
+from common.cluster.topology import Topology
 from common.program.layout import LayoutError
-from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.program.layouts import (
+    ACTORS_WITH_REPLAY,
+    DISTRIBUTED,
+    ONE_PROCESS,
+    ONE_PROCESS_WITH_REPLAYS,
+)
 
 FLAGS = {
     "actor_processes": None,
@@ -45,6 +52,41 @@ def test_a_run_of_one_process():
     assert local(ONE_PROCESS, 1, 8) == ({"learner": 1, "evaluator": 1}, 8)
     assert local(ONE_PROCESS, 1, 8, learner_threads=2)[1] == 2
     assert local(ONE_PROCESS, 1, 8, evaluation_steps=100)[0] == {"learner": 1, "evaluator": 0}
+
+
+@pytest.mark.parametrize(
+    "actors, cores, given, processes, threads",
+    [
+        (100, 2, {}, 1, 1),
+        (100, 16, {}, 8, 8),
+        (3, 16, {}, 3, 13),
+        (100, 8, {"actor_processes": 2, "learner_threads": 3}, 2, 3),
+    ],
+)
+def test_a_run_whose_actors_keep_replays(actors, cores, given, processes, threads):
+    tasks, learner_threads = local(ACTORS_WITH_REPLAY, actors, cores, **given)
+    assert tasks == {"learner": 1, "actor": processes, "evaluator": 1}
+    assert learner_threads == threads
+
+
+def test_replays_are_counted_where_their_actors_are():
+    topology = Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "actor": 3})
+    shares = {role.name: role.replay_share(topology, 34) for role in ACTORS_WITH_REPLAY.roles}
+    assert shares == {"learner": 0, "actor": 34, "evaluator": 0}
+    assert ONE_PROCESS.keeper.replay_share(topology, 4) == 1
+    assert ONE_PROCESS_WITH_REPLAYS.keeper.replay_share(topology, 4) == 4
+    values = {"num_actors": 100}
+    assert ACTORS_WITH_REPLAY.num_memories(values) == 100
+    assert ONE_PROCESS_WITH_REPLAYS.num_memories(values) == 100
+    assert ONE_PROCESS.num_memories(values) == DISTRIBUTED.num_memories(values) == 1
+
+
+def test_a_replay_is_no_job_where_actors_keep_replays():
+    with pytest.raises(ClusterError, match="'replay': the jobs of .* learner, actor, evaluator"):
+        Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "replay": 1})
+    with pytest.raises(LayoutError, match="--role=replay .* learner, actor, evaluator"):
+        ACTORS_WITH_REPLAY.role("replay")
+    assert not {"replay", "replay_shards"} & {*ACTORS_WITH_REPLAY.flags}
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,23 @@ def test_what_is_not_known_is_not_checked(machine):
 
 
 @pytest.mark.parametrize(
+    "share, max_actor_steps, steps",
+    [
+        (1, None, 1000),
+        (0.5, None, 500),
+        (4, None, 4000),
+        (1, 300, 600),
+        (1, 800, 1000),
+        (0.5, 300, 300),
+        (4, 300, 600),  # four replays hold as many steps as one would
+        (4, 5000, 4000),
+    ],
+)
+def test_a_short_run_does_not_fill_its_replays(share, max_actor_steps, steps):
+    assert resources.replay_steps(share, 1000, 2, max_actor_steps) == steps
+
+
+@pytest.mark.parametrize(
     "number, text",
     [
         (0, "1 MB"),

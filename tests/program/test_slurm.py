@@ -11,7 +11,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.topology import Topology
 from common.program import main, slurm
 from common.program.layout import LayoutError
-from common.program.layouts import DISTRIBUTED, ONE_PROCESS, WORKERS
+from common.program.layouts import ACTORS_WITH_REPLAY, DISTRIBUTED, ONE_PROCESS, WORKERS
 
 VALUES = {
     "actor_processes": None,
@@ -63,8 +63,9 @@ def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
     [
         (DISTRIBUTED, ["actor"] * 4 + ["evaluator", "learner", "replay"]),
         (WORKERS, ["evaluator", "parameter_server"] + ["worker"] * 5),
+        (ACTORS_WITH_REPLAY, ["actor"] * 5 + ["evaluator", "learner"]),
     ],
-    ids=["distributed", "workers"],
+    ids=["distributed", "workers", "actors with replay"],
 )
 def test_roles_go_by_their_names_over_nodes_by_theirs(monkeypatch, layout, roles):
     """As docs/clusters.md says: TensorFlow's resolver sorts both."""

@@ -80,6 +80,13 @@ kept.append(show(columns, 50_000, Proportional(0.6), Fifo(), images))
 spec = EnvironmentSpec(1024, 18, (16, 16, 4), True)
 raw = types.SimpleNamespace(png_frames=False, stored_state=False)
 sequences = footprint.sequence_bytes_per_step(raw, spec, None)
+unroll = types.SimpleNamespace(unroll_length=3)
+unrolls = 3 * footprint.unroll_bytes_per_step(unroll, EnvironmentSpec(67, 21), None)
+columns = {
+    "floats": (tf.TensorSpec([3, 67 + 2 * 21 + 2]), np.ones([1000, 3, 111], np.float32)),
+    "is_last": (tf.TensorSpec([3], tf.bool), np.ones([1000, 3], bool)),
+}
+kept.append(show(columns, 50_000, Uniform(), Fifo(), unrolls))
 columns = {
     "observation": (tf.TensorSpec([1024], tf.uint8), np.ones([1000, 1024], np.uint8)),
     "step_type": (tf.TensorSpec([], tf.uint8), np.ones([1000], np.uint8)),
@@ -138,6 +145,19 @@ def test_a_timestep_of_reactor():
     as_files = dataclasses.replace(config, png_frames=True)
     assert footprint.sequence_bytes_per_step(as_files, spec, environment) < raw / 2
     environment.close()
+
+
+def test_a_humanoids_unroll():
+    """AQL's facts: 67 floats of the observation, two actions of 21, reward, discount, is_last."""
+    config = types.SimpleNamespace(unroll_length=30)
+    found = footprint.unroll_bytes_per_step(config, EnvironmentSpec(67, 21), None)
+    assert found == pytest.approx(4 * (67 + 2 * 21 + 2) + 1 + 66 / 30)
+    vector = EnvironmentSpec(9, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
+    single = EnvironmentSpec(9, 11, is_discrete=True)
+    of_vector, of_single = (
+        footprint.unroll_bytes_per_step(config, spec, None) for spec in (vector, single)
+    )
+    assert of_vector - of_single == 4 * 2 * 6
 
 
 def test_the_launcher_imports_it_without_numpy():

@@ -1,0 +1,70 @@
+"""The learner's loop on a queue of unrolls: take a batch, update."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from common.learning.replay_learner import Loop
+from common.replay.memory import Sample, Statistics
+from common.replay.unroll_queue import UnrollQueue
+from common.types import Metrics
+
+
+class QueueLearner:
+    """Loop of calls, each of which learns from the oldest unrolls of a queue (see `Updates`).
+
+    Attributes:
+      statistics: counters of the queue after the last call; None before the first.
+      priority_lag: 0, since there are no priorities.
+      state: nothing, since the queue starts empty.
+    """
+
+    state: Mapping[str, tf.Module] = {}
+    priority_lag = 0.0
+
+    def __init__(self, queue: UnrollQueue, loop: Loop):
+        """Prepares the loop.
+
+        Args:
+          queue: the queue to learn from.
+          loop: the updates of one call.
+
+        Raises:
+          ValueError: a call needs more unrolls than the queue holds.
+        """
+        self._num_samples = loop.num_samples
+        if queue.capacity is not None and queue.capacity < self._num_samples:
+            raise ValueError(
+                f"a call of updates takes {self._num_samples} unrolls, but the queue holds "
+                f"{queue.capacity}: raise queue_capacity, or lower batch_size or updates_per_call"
+            )
+        self._queue = queue
+        self._loop = loop
+        self._keys = tf.zeros([self._num_samples], tf.int64)
+        self._masses = tf.ones([self._num_samples], tf.float64)
+        self._lengths = tf.ones([self._num_samples], tf.int32)
+        self.statistics: Statistics | None = None
+
+    def step(self) -> Metrics | None:
+        """Makes the updates of one call; returns their metrics, or None if unrolls are missing."""
+        unrolls = self._queue.take(self._num_samples)
+        self.statistics = self._queue.statistics()
+        if unrolls is None:
+            return None
+        count = tf.constant(self._num_samples, tf.int64)
+        sample = Sample(
+            keys=self._keys,
+            masses=self._masses,
+            total_mass=tf.cast(count, tf.float64),
+            count=count,
+            lengths=self._lengths,
+            steps=tf.nest.map_structure(tf.convert_to_tensor, unrolls),
+        )
+        _, metrics = self._loop(sample)
+        return metrics
+
+    def flush(self) -> None:
+        """Does nothing: no work is under way between calls."""
+
+    def close(self) -> None:
+        """Does nothing."""

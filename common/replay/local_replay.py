@@ -1,0 +1,98 @@
+"""Replays of unrolls in the process of the actors, one for each actor."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tree
+
+from common.replay import seeds
+from common.replay.distributions import Fifo, Uniform
+from common.replay.memory import Memory, Statistics
+from common.replay.unroll_queue import UnrollQueue
+from common.types import Nest
+
+
+class LocalReplay:
+    """The replays of a process's actors, which sample uniformly and forget the oldest unroll first.
+
+    An actor's replay is made when its first unroll comes. Draws depend only on the seed, the actor
+    and the unrolls that it added.
+    """
+
+    def __init__(self, specs: Nest, capacity: int, length: int, seed: int):
+        """Makes replays of the same capacity.
+
+        Args:
+          specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
+          capacity: timesteps in the replay of each actor.
+          length: T, timesteps of an unroll.
+          seed: of the draws, not negative.
+
+        Raises:
+          ValueError: the capacity is less than an unroll.
+        """
+        if capacity < length:
+            raise ValueError(f"a replay of {capacity} timesteps holds no unroll of {length}")
+        self._specs = specs
+        self._capacity = capacity // length
+        self._seed = seed
+        self._memories: dict[int, Memory] = {}
+        self._num_added = 0
+
+    def burst(self, actors: Sequence[int] | np.ndarray, columns: Nest, replayed: int) -> Nest:
+        """Adds unrolls, and returns each followed by R unrolls from the replay of its actor.
+
+        Args:
+          actors: the actor of each unroll, [M].
+          columns: nest of [M, T, ...].
+          replayed: R, drawn with replacement after the unroll was added.
+
+        Returns:
+          Nest of [(1 + R) M, T, ...].
+
+        Raises:
+          tf.errors.InvalidArgumentError: a column has another dtype or shape.
+        """
+        if not replayed:
+            return columns
+        leaves = [np.asarray(leaf) for leaf in tree.flatten(columns)]
+        parts: list[list[np.ndarray]] = [[] for _ in leaves]
+        for row, actor in enumerate(actors):
+            unroll = [leaf[row : row + 1] for leaf in leaves]
+            memory = self._memory(int(actor))
+            memory.insert(
+                np.array([self._num_added]),
+                tree.unflatten_as(columns, unroll),
+                np.ones(1, np.float32),
+            )
+            self._num_added += 1
+            drawn = tree.flatten(memory.sample(replayed).steps)
+            for part, one, others in zip(parts, unroll, drawn):
+                part += [one, others.numpy()]
+        return tree.unflatten_as(columns, [np.concatenate(part) for part in parts])
+
+    def _memory(self, actor: int) -> Memory:
+        if actor not in self._memories:
+            distributions = {"sample": Uniform(), "remove": Fifo()}
+            seed = seeds.derive(self._seed, actor)
+            self._memories[actor] = Memory(
+                self._specs, self._capacity, distributions, "remove", seed
+            )
+        return self._memories[actor]
+
+
+class UnrollMemory(NamedTuple):
+    """The memory of a process that acts and learns.
+
+    Attributes:
+      replay: of its actors.
+      queue: from which its learner takes.
+    """
+
+    replay: LocalReplay
+    queue: UnrollQueue
+
+    def statistics(self) -> Statistics:
+        """Returns the counters of the queue."""
+        return self.queue.statistics()

@@ -1,0 +1,98 @@
+"""Tests of common.acting.unrolls."""
+
+import dm_env
+import numpy as np
+import pytest
+
+from common.acting.unrolls import UnrollAdder
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+def run(adder, step_types, rewards, discounts):
+    """Feeds [N, K] arrays; the observation and the extras tell (n, k) of each timestep."""
+    num_timesteps, k = step_types.shape
+    unrolls = []
+    # One buffer each, overwritten: an array that the adder does not copy shows.
+    where, image = np.zeros((k, 2), np.float32), np.zeros((k, 2, 2), np.uint8)
+    best = np.zeros((k, 3), np.float32)
+    for n in range(num_timesteps):
+        where[:, 0], where[:, 1], image[:], best[:] = n, np.arange(k), n, n + 0.5
+        step = dm_env.TimeStep(
+            step_types[n].astype(np.int32),
+            rewards[n].astype(np.float32),
+            discounts[n].astype(np.float32),
+            {"where": where, "image": image},
+        )
+        extras = {"best": best}
+        if (completed := adder.observe(step, extras)) is not None:
+            unrolls.append(completed)
+        adder.act(step, np.zeros((k, 1), np.float32), extras)
+    where[:], image[:], best[:] = -1, 255, -1
+    return unrolls
+
+
+def test_random_episodes_against_every_single_timestep():
+    rng = np.random.default_rng(0)
+    count, k, length = 200, 3, 7
+    step_types = np.full((count, k), MID)
+    rewards = rng.normal(size=(count, k)).astype(np.float32)
+    discounts = rng.choice([0, 0.5, 1], size=(count, k))
+    for environment in range(k):
+        n = 0
+        while n < count:
+            step_types[n, environment] = FIRST
+            rewards[n, environment], discounts[n, environment] = 0, 1
+            n += rng.integers(1, 12)
+            if n < count:
+                step_types[n, environment] = LAST
+            n += 1
+    unrolls = run(UnrollAdder(k, length), step_types, rewards, discounts)
+    assert len(unrolls) == (count - 1) // length  # the last one lacks the reward of its last step
+    for number, unroll in enumerate(unrolls):
+        np.testing.assert_array_equal(unroll.environment_index, range(k))
+        np.testing.assert_array_equal(unroll.number, [number] * k)
+        for environment in range(k):
+            for t in range(length):
+                n = number * length + t
+                place = (environment, t)
+                np.testing.assert_array_equal(unroll.observation["where"][place], [n, environment])
+                assert (unroll.observation["image"][place] == n).all()
+                assert (unroll.extras["best"][place] == n + 0.5).all()
+                is_last = step_types[n, environment] == LAST
+                assert unroll.is_last[place] == is_last
+                expected = (0, 0) if is_last else (rewards[n + 1], discounts[n + 1])
+                expected = [np.broadcast_to(one, k)[environment] for one in expected]
+                assert unroll.reward[place] == expected[0]
+                assert unroll.discount[place] == expected[1]
+    assert unroll.observation["image"].dtype == np.uint8
+    assert unroll.reward.dtype == unroll.discount.dtype == unroll.extras["best"].dtype == np.float32
+    assert unroll.is_last.dtype == bool and unroll.environment_index.dtype == np.int32
+
+
+def test_a_time_limit_and_a_true_end():
+    """They differ in the discount of the step that led to the last timestep."""
+    step_types = np.array([[FIRST] * 2, [LAST] * 2, [FIRST] * 2, [MID] * 2, [MID] * 2])
+    discounts = np.array([[1, 1], [1, 0], [1, 1], [1, 1], [1, 1]])
+    rewards = np.array([[0, 0], [2, 2], [0, 0], [3, 3], [4, 4]])
+    (unroll,) = run(UnrollAdder(2, 4), step_types, rewards, discounts)
+    np.testing.assert_array_equal(unroll.discount, [[1, 0, 1, 1], [0, 0, 1, 1]])
+    np.testing.assert_array_equal(unroll.reward, [[2, 0, 3, 4]] * 2)
+    np.testing.assert_array_equal(unroll.is_last, [[False, True, False, False]] * 2)
+
+
+def test_an_episode_without_an_end_is_not_continued_by_the_next_one():
+    step_types = np.array([[FIRST], [MID], [FIRST], [MID]])
+    (unroll,) = run(UnrollAdder(1, 3), step_types, np.ones((4, 1)), np.ones((4, 1)))
+    np.testing.assert_array_equal(unroll.is_last, [[False, True, False]])
+    np.testing.assert_array_equal(unroll.discount, [[1, 0, 1]])
+    np.testing.assert_array_equal(unroll.reward, [[1, 0, 1]])
+
+
+def test_arguments_that_cannot_be():
+    with pytest.raises(ValueError, match="num_environments must be at least 1, got 0"):
+        UnrollAdder(0, 30)
+    with pytest.raises(ValueError, match="length.* must be at least 2: 1"):
+        UnrollAdder(1, 1)
+    with pytest.raises(ValueError, match="for 3 environments, but .* shape \\(2,\\)"):
+        run(UnrollAdder(3, 30), np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2)))
