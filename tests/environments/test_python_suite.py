@@ -32,6 +32,15 @@ class Still(dm_env.Environment):
         return specs.BoundedArray((1,), float, -1, 1)
 
 
+class StillIntegers(Still):
+    def step(self, action):
+        assert action.dtype == np.int64 and (action >= [-2, 0]).all() and (action <= [2, 6]).all()
+        return super().step(action)
+
+    def action_spec(self):
+        return specs.BoundedArray((2,), np.int64, [-2, 0], [2, 6])
+
+
 class StillImage(Still):
     def __init__(self, shape=(36, 40, 2), dtype=np.uint8):
         self._shape, self._dtype = shape, dtype
@@ -52,6 +61,10 @@ class StillImage(Still):
 
 def make(seed):
     return Still()
+
+
+def integers(seed):
+    return StillIntegers()
 
 
 def an_image(seed):
@@ -117,6 +130,14 @@ def own_modules(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("h3_package"):
             del sys.modules[name]
+
+
+def test_integers_count_from_zero(own_modules):
+    environment = environments.make("python:h3_package.still:integers", 0)
+    assert EnvironmentSpec.of(environment) == EnvironmentSpec(2, 2, action_choices=(5, 7))
+    environment.reset()
+    for action in ([0, 0], [4, 6]):
+        environment.step(np.array(action, np.int32))
 
 
 def test_the_example_is_made_canonical_and_repeats_with_its_seed():

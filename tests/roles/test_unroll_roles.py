@@ -1,6 +1,7 @@
 """The roles of a run whose actors keep replays, each in a thread; and the same in one process."""
 
 import dataclasses
+import functools
 import threading
 
 import pandas as pd
@@ -40,9 +41,7 @@ def context(tmp_path, layout, tasks, job="learner", index=0, **others):
 
 def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     topology = Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "actor": 2})
-    make = lambda *task, **others: context(  # noqa: E731
-        tmp_path, ACTORS_WITH_REPLAY, topology, *task, **others
-    )
+    make = functools.partial(context, tmp_path, ACTORS_WITH_REPLAY, topology)
     learner = threading.Thread(target=unroll_learner.run, args=[make("learner")])
     actors = [
         threading.Thread(
