@@ -1,4 +1,4 @@
-"""Multilayer perceptron with softsign layers, as in ReF-ER (Novati & Koumoutsakos 2019)."""
+"""Multilayer perceptrons: with softsign layers, as in ReF-ER, and with ReLU, as in AQL."""
 
 from collections.abc import Sequence
 import math
@@ -13,7 +13,7 @@ OUTPUT_SCALE = 0.1
 
 
 class SoftsignMLP(snt.Module):
-    """Softsign layers and a linear output (ReF-ER, appendix A).
+    """Softsign layers and a linear output (Novati & Koumoutsakos 2019, ReF-ER, appendix A).
 
     Hidden weights begin uniformly within +-g, g = sqrt(6 / (inputs + outputs)). The paper prints
     6 / sqrt(inputs + outputs), but the source that it cites (Glorot & Bengio 2010) and the authors'
@@ -54,6 +54,48 @@ class SoftsignMLP(snt.Module):
         if activation is not None:
             self.layers.append(activation)
         self(tf.zeros([1, input_size]))
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns outputs: [B, D] -> [B, output_size] float32."""
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs
+
+
+@snt.allow_empty_variables
+class ReluMLP(snt.Module):
+    """ReLU layers, with Sonnet's initialisers, and an output layer or none.
+
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
+      output_size: length of an output.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        output: snt.Linear | None = None,
+        activation: Layer | None = None,
+    ):
+        """Builds the layers and their variables.
+
+        Args:
+          input_size: D, length of an input.
+          hidden_sizes: units of each hidden layer; without any, and without `output`, the network
+            is the identity.
+          output: last layer; None ends with the last ReLU.
+          activation: of `output`; None leaves it linear.
+        """
+        super().__init__()
+        self.layers: list[Layer] = []
+        for depth, units in enumerate(hidden_sizes):
+            self.layers += [snt.Linear(units, name=f"hidden_{depth}"), tf.nn.relu]
+        if output is not None:
+            self.layers.append(output)
+        if activation is not None:
+            self.layers.append(activation)
+        self.output_size = self(tf.zeros([1, input_size])).shape[-1]
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Returns outputs: [B, D] -> [B, output_size] float32."""

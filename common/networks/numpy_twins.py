@@ -90,9 +90,9 @@ class CriticTwin(_Twin):
 
 
 class MLPTwin(_Twin):
-    """NumPy twin of a `SoftsignMLP`."""
+    """NumPy twin of a `SoftsignMLP` or a `ReluMLP`."""
 
-    def __init__(self, network: mlp.SoftsignMLP):
+    def __init__(self, network: mlp.SoftsignMLP | mlp.ReluMLP):
         super().__init__(network, network.layers)
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -100,12 +100,12 @@ class MLPTwin(_Twin):
         return self._run(inputs)
 
 
-def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP) -> Any:
+def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP | mlp.ReluMLP) -> Any:
     """Returns the `PolicyTwin`, `CriticTwin` or `MLPTwin` of a module, with copied parameters.
 
     Args:
-      module: a policy, a critic with a `ControlCriticTorso`, or a softsign MLP. Its variables must
-        exist.
+      module: a policy, a critic with a `ControlCriticTorso`, or an MLP of one layer or more. Its
+        variables must exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -115,11 +115,11 @@ def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP) -> Any:
         return PolicyTwin(module)
     if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
-    if isinstance(module, mlp.SoftsignMLP):
+    if isinstance(module, mlp.SoftsignMLP | mlp.ReluMLP):
         return MLPTwin(module)
     raise TypeError(
         f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a Critic with a "
-        "ControlCriticTorso, or a SoftsignMLP."
+        "ControlCriticTorso, or an MLP."
     )
 
 
@@ -129,7 +129,9 @@ def _layer_twins(
     indices = {variable.ref(): index for index, variable in enumerate(variables)}
     twins = []
     for layer in layers:
-        if isinstance(layer, snt.Linear):
+        if isinstance(layer, snt.Linear) and not layer.with_bias:
+            twins.append(_LayerTwin(np.matmul, (indices[layer.w.ref()],)))
+        elif isinstance(layer, snt.Linear):
             twins.append(_LayerTwin(_linear, (indices[layer.w.ref()], indices[layer.b.ref()])))
         elif isinstance(layer, snt.LayerNorm):
             parameters = (indices[layer.scale.ref()], indices[layer.offset.ref()])
@@ -182,8 +184,13 @@ def _softsign(inputs: np.ndarray) -> np.ndarray:
     return inputs
 
 
+def _relu(inputs: np.ndarray) -> np.ndarray:
+    return np.maximum(inputs, 0, out=inputs)
+
+
 _ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {
     tf.tanh: _tanh,
+    tf.nn.relu: _relu,
     tf.nn.elu: _elu,
     tf.nn.softsign: _softsign,
 }

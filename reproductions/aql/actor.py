@@ -1,0 +1,190 @@
+"""Acting policies: the best action that a search finds (algorithm 1), or D3PG's own."""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+
+from common.acting.noise import OrnsteinUhlenbeckNoise
+from common.acting.policy import Policy
+from common.environments.spec import EnvironmentSpec
+from common.networks import numpy_twins
+from common.types import Nest
+from reproductions.aql import networks, proposals, search
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.search import QFunction
+from reproductions.aql.twins import ValueTwin
+
+
+def epsilons(
+    num_actors: int, low: float = AQLConfig.epsilon, high: float = AQLConfig.high_epsilon
+) -> np.ndarray:
+    """Returns each actor's constant probability of a uniform action (appendix A2).
+
+    The first tenth of the actors has the high one: 10 of 100. For other numbers, which are not in
+    the paper, the tenth is rounded, and is one actor of two to 14, none of one.
+
+    Args:
+      num_actors: of the whole run.
+      low: of the others.
+      high: of the first tenth.
+
+    Returns:
+      float64 [num_actors].
+    """
+    tenth = math.floor(num_actors / 10 + 0.5)
+    num_high = max(tenth, 1) if num_actors > 1 else 0
+    return np.where(np.arange(num_actors) < num_high, high, low)
+
+
+class SearchPolicy(Policy):
+    """Policy that takes the action of the highest Q that its search finds, or a uniform one.
+
+    Attributes:
+      space: of the actions.
+      value: twin of Q.
+      trunk: twin of the proposal's hidden layers, features [K, F] -> [K, H]; None without proposal.
+      proposal: twin of the proposal; None without.
+    """
+
+    def __init__(
+        self,
+        config: AQLConfig,
+        spec: EnvironmentSpec,
+        space: ActionSpace,
+        epsilons: Sequence[float],
+        seed: int,
+    ):
+        """Makes the policy with random parameters.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          space: of the actions, which the environment takes as `ActionSpace.to_environment` says.
+          epsilons: [K], probability of a uniform action in each row of a batch.
+          seed: of the samples and of the exploration.
+        """
+        self._config = config
+        self._spec = spec
+        self._epsilons = np.array(epsilons, np.float64)
+        self._generator = np.random.default_rng(seed)
+        self.space = space
+        value = networks.ValueNetwork(config, spec.observation_size, self.space)
+        self._all_actions: np.ndarray | None = None
+        table_size = config.num_proposal_samples + config.num_uniform_samples
+        if config.search == "exact":
+            self._all_actions = self.space.all_actions()
+            table_size = len(self._all_actions)
+        self.value = ValueTwin(value, table_size)
+        self.trunk: numpy_twins.MLPTwin | None = None
+        self.proposal: proposals.ProposalTwin | None = None
+        if config.search == "proposal":
+            network = networks.ProposalNetwork(config, value.shared.output_size, self.space)
+            self.trunk = numpy_twins.twin(network.trunk)
+            self.proposal = proposals.twin(network.proposal)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `AQLLearner.actor_variables`, [P] float32."""
+        for part in (self.value, self.trunk, self.proposal):
+            if part is not None:
+                part.load(flat[: part.num_parameters])
+                flat = flat[part.num_parameters :]
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, Ds] float32.
+
+        Returns:
+          action: as the environment takes it, see `ActionSpace.to_environment`.
+          state: unchanged.
+          extras: float32 [K, D], actions of the space: "action_index", the one that is taken, and
+            "best_index", a*, which is found wherever the policy explores, too.
+        """
+        config = self._config
+        num_uniform = config.num_uniform_samples
+        if config.search in ("cem", "exact"):
+            num_uniform = 0
+        features = self.value.features(observation)
+        # Exploration takes the first one, also where the search has none.
+        uniform = self.space.uniform((len(observation), max(num_uniform, 1)), self._generator)
+        best = self._search(self.value.at(features), features, uniform[:, :num_uniform])
+        action = search.act(best, uniform, self._epsilons, self._generator)
+        extras = {"action_index": action, "best_index": best}
+        return self.space.to_environment(action, self._spec), state, extras
+
+    def _search(self, q: QFunction, features: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """Returns a* [K, D]."""
+        config, num_rows = self._config, len(features)
+        if config.search == "cem":
+            return search.cem(
+                q,
+                num_rows,
+                self.space.size,
+                self._generator,
+                config.cem_samples,
+                config.cem_elites,
+                config.cem_iterations,
+                config.cem_min_std,
+                config.cem_uniform_samples,
+            )[0]
+        if self._all_actions is not None:
+            proposed = np.broadcast_to(self._all_actions, (num_rows, *self._all_actions.shape))
+        elif self.proposal is not None and self.trunk is not None:
+            proposed = self.proposal.sample(
+                self.trunk(features), config.num_proposal_samples, self._generator
+            )
+        else:
+            shape = (num_rows, config.num_proposal_samples)
+            proposed = self.space.uniform(shape, self._generator)
+        return search.search(q, proposed, uniform)[0]
+
+
+class DeterministicPolicy(Policy):
+    """D3PG's policy, with Ornstein-Uhlenbeck noise or without (section 5.1)."""
+
+    def __init__(
+        self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int | None
+    ):
+        """Makes the policy with random parameters.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          space: of the actions, all continuous.
+          seed: of the noise; None: no noise.
+        """
+        shared = networks.ValueNetwork(config, spec.observation_size, space).shared
+        policy = networks.make_policy(config, shared.output_size, space.size)
+        self._action_size = space.size
+        self._shared = numpy_twins.twin(shared) if shared.layers else None
+        self._policy = numpy_twins.twin(policy)
+        self._noise: OrnsteinUhlenbeckNoise | None = None
+        if seed is not None:
+            self._noise = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `D3PGLearner.actor_variables`, [P] float32."""
+        self._policy.load(flat[: self._policy.num_parameters])
+        if self._shared is not None:
+            self._shared.load(flat[self._policy.num_parameters :])
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the noise before an episode."""
+        if self._noise is None:
+            return ()
+        return self._noise.initial_state((num_environments, self._action_size))
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, Ds] float32.
+
+        Returns:
+          action: [K, A] float32.
+          state: of the noise.
+          extras: float32 [K, A]: "action_index", the action, "best_index", the policy's own.
+        """
+        features = observation if self._shared is None else self._shared(observation)
+        best = self._policy(features)
+        action = best
+        if self._noise is not None:
+            action, state = self._noise(best, state)
+        return action, state, {"action_index": action, "best_index": best}

@@ -1,0 +1,112 @@
+"""AQL and the methods beside it: configuration, policy and learner in one object."""
+
+from collections.abc import Mapping
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from common.agents import trained
+from common.agents.unroll_agent import UnrollAgent
+from common.config import from_values
+from common.environments.spec import EnvironmentSpec
+from common.types import Unrolls
+from reproductions.aql import actor, d3pg, requirements
+from reproductions.aql import learner as learner_lib
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.learner import AQLLearner, StoredUnroll
+from reproductions.aql.settings import SETTINGS
+
+
+class AQL(UnrollAgent):
+    """Q-learning with a learned or another search for the best action, by configuration."""
+
+    paper = "aql"
+    jit_compile = True
+
+    def __init__(self, config: AQLConfig, setting: str = SETTINGS.default):
+        super().__init__(config, setting)
+        self._is_d3pg = config.search == "policy"
+        self.metrics = {
+            "proposal": (*learner_lib.METRICS, *learner_lib.PROPOSAL_METRICS),
+            "policy": d3pg.METRICS,
+        }.get(config.search, learner_lib.METRICS)
+
+    def require(self, spec: EnvironmentSpec) -> None:
+        """Raises ValueError unless the configured search can act in the environment."""
+        requirements.require(self._config, spec)
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll:
+        """Returns the columns of an unroll of T timesteps."""
+        length = self.unroll_length
+        action = tf.TensorSpec([length, self._space(spec).size])
+        return StoredUnroll(
+            observation=tf.TensorSpec([length, spec.observation_size]),
+            action_index=action,
+            best_index=action,
+            reward=tf.TensorSpec([length]),
+            discount=tf.TensorSpec([length]),
+            is_last=tf.TensorSpec([length], tf.bool),
+        )
+
+    def columns(self, unrolls: Unrolls) -> StoredUnroll:
+        """Returns what is stored and sent of M unrolls."""
+        return StoredUnroll(
+            unrolls.observation,
+            unrolls.extras["action_index"],
+            unrolls.extras["best_index"],
+            unrolls.reward,
+            unrolls.discount,
+            unrolls.is_last,
+        )
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> AQLLearner | d3pg.D3PGLearner:
+        """Builds the learner of the configured method."""
+        tf.random.set_seed(seed)
+        kind = d3pg.D3PGLearner if self._is_d3pg else AQLLearner
+        return kind(self._config, spec.observation_size, self._space(spec))
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> actor.SearchPolicy | actor.DeterministicPolicy:
+        """Builds the exploring policy of some of the actors (algorithm 1)."""
+        config, space = self._config, self._space(spec)
+        if self._is_d3pg:
+            return actor.DeterministicPolicy(config, spec, space, seed)
+        epsilons = actor.epsilons(num_actors, config.epsilon, config.high_epsilon)
+        return actor.SearchPolicy(config, spec, space, epsilons[list(actors)], seed)
+
+    def make_evaluator(
+        self, spec: EnvironmentSpec, num_environments: int
+    ) -> actor.SearchPolicy | actor.DeterministicPolicy:
+        """Builds the policy with its search, whose samples are seeded, and without exploration.
+
+        That evaluations do not explore is not in the paper.
+        """
+        config, space = self._config, self._space(spec)
+        if self._is_d3pg:
+            return actor.DeterministicPolicy(config, spec, space, seed=None)
+        return actor.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
+
+    def _space(self, spec: EnvironmentSpec) -> ActionSpace:
+        return ActionSpace.of(spec, self._config.num_levels)
+
+
+def from_config(values: Mapping[str, Any]) -> AQL:
+    """Returns the agent of a run, given its config.json.
+
+    Raises:
+      KeyError, TypeError or ValueError: that is no configuration of AQL.
+    """
+    return AQL(from_values(AQLConfig, values["config"]), values["setting"])
+
+
+def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
+    """Returns the policy of a run's newest checkpoint, with its search and without exploration.
+
+    Raises:
+      As `common.agents.trained.load`.
+    """
+    return trained.TrainedPolicy(trained.load(workdir, from_config))

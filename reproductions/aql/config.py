@@ -1,0 +1,268 @@
+"""Hyperparameters of AQL and of the methods beside it.
+
+"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+Layer sizes stood in figure 1's drawing, which our text of the paper has lost.
+"""
+
+import dataclasses
+
+from common.config import Config, field
+
+NUM_ACTORS = 100
+"""Actors (appendix A1)."""
+
+MAX_EXACT_ACTIONS = 10_000
+"""Most actions of an exact search. Not in the paper, whose largest one has 3,528 (section 5.2)."""
+
+
+@dataclasses.dataclass
+class AQLConfig(Config):
+    """Q-learning with one of five searches for the best action (sections 4 and 5)."""
+
+    search: str = field(
+        "proposal",
+        "How an actor searches for the best action: proposal, learned and uniform samples (section "
+        "4); uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions "
+        "(section 5.2); policy, the deterministic one of D3PG (section 5.1).",
+        choices=("proposal", "uniform", "cem", "exact", "policy"),
+        suffix="{}",
+    )
+    num_proposal_samples: int = field(
+        100,
+        "N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1).",
+        minimum=0,
+        suffix="N{}",
+    )
+    num_uniform_samples: int = field(
+        400,
+        "M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2).",
+        minimum=0,
+        suffix="M{}",
+    )
+    num_levels: int = field(
+        5,
+        "Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous "
+        "(section 5.1). Of no effect where actions are integers.",
+        minimum=0,
+        suffix="levels{}",
+    )
+    autoregressive: bool = field(
+        True,
+        "A sub-action of the proposal depends on those before it (section 4), or on the state "
+        "alone (appendix A3).",
+        suffix="autoregressive",
+    )
+    gaussian_variance: float = field(
+        0.25,
+        "Variance of the proposal of a continuous sub-action (section 5.1).",
+        above=0,
+        suffix="variance{:g}",
+    )
+    entropy_cost: float = field(
+        0.1,
+        "lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a "
+        "sub-action whose best value does not change.",
+        minimum=0,
+        suffix="entropy{:g}",
+    )
+    cem_samples: int = field(
+        100, "K, samples of an iteration of QT-Opt (section 5.1).", minimum=1, suffix="K{}"
+    )
+    cem_elites: int = field(
+        10, "L, best samples that a Gaussian is fitted to (section 5.1).", minimum=1, suffix="L{}"
+    )
+    cem_iterations: int = field(
+        3,
+        "Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the "
+        "paper.",
+        minimum=1,
+        suffix="iterations{}",
+    )
+    cem_min_std: float = field(
+        0.01,
+        "Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search "
+        "ends where elites agree.",
+        minimum=0,
+        suffix="floor{:g}",
+    )
+    cem_uniform_samples: int = field(
+        0,
+        "Uniform candidates of QT-Opt besides. Section 5.1 says that all methods have 400 and "
+        "describes QT-Opt without them.",
+        minimum=0,
+        suffix="cem_uniform{}",
+    )
+    ou_theta: float = field(
+        0.15,
+        "theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
+        above=0,
+        maximum=1,
+        suffix="theta{:g}",
+    )
+    ou_sigma: float = field(
+        0.2,
+        "sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
+        minimum=0,
+        suffix="sigma{:g}",
+    )
+    target_period: int = field(
+        100,
+        "Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The "
+        "other methods have none (appendix A2).",
+        minimum=1,
+        suffix="target{}",
+    )
+    epsilon: float = field(
+        0.05,
+        "Probability of a uniform action of most actors (appendix A2).",
+        minimum=0,
+        maximum=1,
+        suffix="epsilon{:g}",
+    )
+    high_epsilon: float = field(
+        0.5,
+        "Probability of a uniform action of the first tenth of the actors (appendix A2).",
+        minimum=0,
+        maximum=1,
+        suffix="high_epsilon{:g}",
+    )
+    unroll_length: int = field(
+        30,
+        "T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab.",
+        minimum=2,
+        suffix="unrolls{}",
+    )
+    batch_size: int = field(
+        32, "B, unrolls of an update (appendix A2).", minimum=1, suffix="batch{}"
+    )
+    replayed_unrolls: int = field(
+        2,
+        "R, unrolls that an actor draws from its replay with each new one (appendix A2).",
+        minimum=0,
+        suffix="R{}",
+    )
+    replay_capacity: int = field(
+        100_000,
+        "Timesteps in the replay of each actor (appendix A1).",
+        minimum=1,
+        maximum=2**30,
+        suffix="replay{}",
+    )
+    queue_capacity: int = field(
+        64,
+        "Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one "
+        "while the learner has the other.",
+        minimum=1,
+    )
+    discount: float = field(
+        0.99, "gamma (appendix A2).", minimum=0, maximum=1, suffix="discount{:g}"
+    )
+    trace: float = field(
+        0.8, "lambda of Q(lambda) (appendix A2).", minimum=0, maximum=1, suffix="trace{:g}"
+    )
+    optimizer: str = field(
+        "adam",
+        "adam (section 5.1), or rmsprop (appendix A3, figure 11).",
+        choices=("adam", "rmsprop"),
+        suffix="{}",
+    )
+    learning_rate: float = field(
+        2e-4, "Step size of both optimisers (appendix A2).", above=0, suffix="lr{:g}"
+    )
+    adam_beta1: float = field(
+        0.9,
+        "Adam's momentum: TensorFlow's default (appendix A2).",
+        minimum=0,
+        below=1,
+        suffix="momentum{:g}",
+    )
+    adam_beta2: float = field(
+        0.999,
+        "Adam's decay of squares: TensorFlow's default (appendix A2).",
+        minimum=0,
+        below=1,
+        suffix="decay{:g}",
+    )
+    adam_epsilon: float = field(
+        1e-8, "Adam's epsilon: TensorFlow's default (appendix A2).", above=0, suffix="adam{:g}"
+    )
+    rmsprop_decay: float = field(
+        0.99,
+        "RMSProp's decay. Not in the paper; that of IMPALA's program.",
+        minimum=0,
+        below=1,
+        suffix="rmsprop_decay{:g}",
+    )
+    rmsprop_epsilon: float = field(
+        0.1,
+        "RMSProp's epsilon. Not in the paper; that of IMPALA's program.",
+        above=0,
+        suffix="rmsprop{:g}",
+    )
+    shared_sizes: tuple[int, ...] = field(
+        (),
+        "Hidden layers that Q and the proposal share, trained by Q's loss: none but in the deeper "
+        "network of figure 11 (appendix A3), whose sizes are Not in the paper: 4 layers of 128 "
+        "units, two of them shared.",
+        above=0,
+        suffix="shared{}",
+    )
+    state_size: int = field(
+        256, "Units of Q's state embedding. Lost from figure 1: Not in the paper.", minimum=1
+    )
+    action_size: int = field(
+        256, "Units of Q's action embedding. Lost from figure 1: Not in the paper.", minimum=1
+    )
+    joint_sizes: tuple[int, ...] = field(
+        (256, 256),
+        "Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper.",
+        above=0,
+    )
+    proposal_sizes: tuple[int, ...] = field(
+        (256, 256),
+        "Hidden layers of the proposal, and of D3PG's policy. Lost from figure 1: Not in the "
+        "paper; wide and shallow beside figure 11's.",
+        above=0,
+    )
+    updates_per_call: int = field(
+        1,
+        "Updates in one graph call. Not in the paper; its learner makes each by itself.",
+        minimum=1,
+    )
+    single_process: bool = field(
+        False,
+        "Acts and learns in turns in one process, so that a run does not depend on the machine's "
+        "speed. Not in the paper, which is distributed (appendix A1).",
+        suffix="single_process",
+    )
+
+    @property
+    def actor_period(self) -> int:
+        """Timesteps between pulls of parameters: an unroll. Not in the paper; as IMPALA does."""
+        return self.unroll_length
+
+    @property
+    def samples_per_insert(self) -> float:
+        """Timesteps learnt from per acting step: an unroll and those replayed with it."""
+        return 1.0 + self.replayed_unrolls
+
+    def validate(self) -> None:
+        """Adds the conditions on samples, levels and the sizes of replay and queue."""
+        super().validate()
+        self.require(
+            self.num_proposal_samples + self.num_uniform_samples > 0,
+            "num_uniform_samples",
+            "above 0 where num_proposal_samples is 0",
+        )
+        if self.search in ("cem", "policy"):
+            self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
+        if self.search == "exact":
+            self.require(self.num_levels > 0, "num_levels", "above 0 with search=exact")
+        self.require_at_most("cem_samples", "cem_elites")
+        self.require_at_most("replay_capacity", "unroll_length")
+        self.require_at_most("queue_capacity", "batch_size")
+        self.require(
+            self.updates_per_call * self.batch_size <= self.queue_capacity,
+            "updates_per_call",
+            f"at most queue_capacity / batch_size ({self.queue_capacity // self.batch_size})",
+        )

@@ -1,0 +1,89 @@
+"""D3PG's learner (section 5.1): D4PG without distributions, on AQL's unrolls, networks and targets.
+
+The paper names its noise only. What else there is, is our own: targets by Q(lambda) from target
+networks, the policy's gradient at all timesteps.
+"""
+
+import tensorflow as tf
+
+from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.learning.learner import Gradients
+from common.types import Batch
+from common.values import policy_gradients
+from reproductions.aql import learner, networks
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+
+METRICS = (*learner.METRICS, "saturated_actions", "policy_gradient_norm")
+"""Metrics of an update and their columns in learner.csv."""
+
+
+class D3PGLearner(ActorCriticLearner):
+    """Learner of a deterministic policy and Q, with target networks and an optimiser for each.
+
+    The policy takes the features that it shares with Q, whose loss alone trains the shared layers.
+    """
+
+    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+        """Builds the networks, their targets and both optimisers."""
+
+        def make_networks() -> ActorCritic:
+            value = networks.ValueNetwork(config, observation_size, space)
+            policy = networks.make_policy(config, value.shared.output_size, space.size)
+            return ActorCritic(policy, value)
+
+        super().__init__(
+            make_networks, lambda: networks.make_optimizer(config), config.target_period
+        )
+        self._config = config
+
+    @property
+    def value_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the value loss trains."""
+        return self.networks.critic.trainable_variables
+
+    @property
+    def proposal_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables of the policy, which has the proposal's place."""
+        return self.networks.policy.trainable_variables
+
+    @property
+    def actor_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables of the policy, then of the layers that it shares; acting needs no Q."""
+        return (*self.proposal_variables, *self.networks.critic.shared.trainable_variables)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of both losses on B unrolls; nothing is written back."""
+        config, unroll = self._config, batch.steps
+        length, observation = unroll.reward.shape[1], learner.flat(unroll.observation)
+        target_policy, target_value = self.target_networks
+        target_features = target_value.shared(observation)
+        own_action = target_policy(target_features)
+        best_value = target_value.values(target_value.state(target_features), own_action)
+        target, weight = learner.targets_of(unroll, learner.time_major(best_value, length), config)
+        policy, critic = self.networks
+
+        def value_loss() -> tuple[tf.Tensor, tf.Tensor]:
+            part = critic.state(critic.shared(observation))
+            value = critic.values(part, learner.flat(unroll.action_index))
+            value = learner.time_major(value, length)[:-1]
+            return learner.value_loss(value, target, weight), target - value
+
+        def policy_loss() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            features = tf.stop_gradient(critic.shared(observation))
+            part = critic.state(features)
+            loss, mean_q, saturated = policy_gradients.dpg_loss(
+                policy(features), lambda action: critic.values(part, action)
+            )
+            # Of the mean, the sum, as all losses here.
+            return loss * tf.cast(tf.size(unroll.reward), loss.dtype), mean_q, saturated
+
+        gradients = self.gradients_of(value_loss, policy_loss)
+        metrics = {
+            "value_loss": gradients.critic_loss / tf.reduce_sum(weight),
+            "mean_q": gradients.mean_q,
+            "value_gradient_norm": gradients.critic_gradient_norm,
+            "saturated_actions": gradients.saturated_actions,
+            "policy_gradient_norm": gradients.policy_gradient_norm,
+        }
+        return Gradients(gradients, (), metrics)

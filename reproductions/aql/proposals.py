@@ -1,0 +1,176 @@
+"""The proposal distribution mu(a | s), a product of softmax and Gaussian sub-actions (section 4).
+
+Its features, those of the state, come from hidden layers before it (`networks`).
+"""
+
+import itertools
+import math
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.networks import packing
+from reproductions.aql.actions import ActionSpace
+
+OUTPUT_SCALE = 0.01
+"""Weights begin this much smaller than Sonnet's, so that the first proposals are near uniform."""
+
+
+class Proposal(snt.Module):
+    """Distribution mu(a | s) = prod_d mu_d(a_d | s, a_<d) (section 4).
+
+    Logits or means are linear in the features of the state and the encodings of the sub-actions
+    before, as section 5.1 says. A continuous sub-action, for which it has no encoding, enters with
+    its value, and its Gaussian's mean is linear, too. Samples are clipped to [-1, 1]; the density
+    is the Gaussian's own.
+
+    Attributes:
+      state_weights: [H, S], of the features.
+      action_weights: [S, S], row: an entry of an earlier sub-action's encoding. All other entries
+        count nothing, and without autoregression none counts.
+      bias: [S].
+      parameters: these three.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        space: ActionSpace,
+        autoregressive: bool = True,
+        variance: float = 0.25,
+    ):
+        """Builds the variables.
+
+        Args:
+          num_features: H.
+          space: of the actions, D sub-actions with S entries in an encoding.
+          autoregressive: whether a sub-action depends on those before it (appendix A3).
+          variance: of each continuous sub-action (section 5.1).
+        """
+        super().__init__()
+        self.space = space
+        self.autoregressive = autoregressive
+        self.variance = variance
+        size = space.encoded_size
+        deviation = OUTPUT_SCALE / math.sqrt(num_features + size)
+        initial = snt.initializers.TruncatedNormal(stddev=deviation)
+        self.state_weights = tf.Variable(
+            initial([num_features, size], tf.float32), name="state_weights"
+        )
+        self.action_weights = tf.Variable(initial([size, size], tf.float32), name="action_weights")
+        self.bias = tf.Variable(tf.zeros([size]), name="bias")
+        self.parameters = (self.state_weights, self.action_weights, self.bias)
+        owner = np.repeat(np.arange(space.size), space.widths)
+        self._mask = (owner[:, np.newaxis] < owner).astype(np.float32) * autoregressive
+
+    def log_prob(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """Returns log mu(a | s) in nats: features [B, H], actions [B, D] -> [B]."""
+        return self.log_prob_and_entropy(features, actions)[0]
+
+    def entropy(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """Returns the sum over sub-actions of the entropies of mu_d(. | s, a_<d) along an action.
+
+        The entropy of an autoregressive mu has no closed form. This estimate is not in the paper.
+
+        Args:
+          features: [B, H].
+          actions: [B, D], teachers of the sub-actions after them.
+
+        Returns:
+          [B], in nats.
+        """
+        return self.log_prob_and_entropy(features, actions)[1]
+
+    def log_prob_and_entropy(
+        self, features: tf.Tensor, actions: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns both, [B] each, from the same logits and means; see there."""
+        encoded = self.space.encode(actions)
+        outputs = features @ self.state_weights + self.bias
+        outputs += encoded @ (self._mask * self.action_weights)
+        log_prob, entropy = tf.zeros_like(outputs[:, 0]), tf.zeros_like(outputs[:, 0])
+        start = 0
+        for k, run in itertools.groupby(self.space.choices):  # equal sub-actions at once
+            count = len(list(run))
+            block = slice(start, start + count * max(k, 1))
+            start = block.stop
+            shape = [-1, count, max(k, 1)]
+            output, taken = (
+                tf.reshape(outputs[:, block], shape),
+                tf.reshape(encoded[:, block], shape),
+            )
+            if k:
+                log_p = tf.nn.log_softmax(output)
+                log_prob += tf.reduce_sum(taken * log_p, axis=[1, 2])
+                entropy -= tf.reduce_sum(tf.exp(log_p) * log_p, axis=[1, 2])
+            else:
+                normalizer = 0.5 * math.log(2 * math.pi * self.variance)
+                squares = tf.reduce_sum(tf.square(taken - output), axis=[1, 2])
+                log_prob -= squares / (2 * self.variance) + count * normalizer
+                entropy += count * (normalizer + 0.5)
+        return log_prob, entropy
+
+
+class ProposalTwin:
+    """NumPy twin of a `Proposal`, from which actors sample.
+
+    Attributes:
+      num_parameters: length P of the vector that `load` takes.
+    """
+
+    def __init__(self, proposal: Proposal):
+        self._space = proposal.space
+        self._autoregressive = proposal.autoregressive
+        self._shapes = packing.shapes(proposal.parameters)
+        # Of a Gaussian column the deviation of its noise; 0 of a softmax's.
+        is_value = np.repeat(np.array(self._space.choices) == 0, self._space.widths)
+        self._value_columns = np.flatnonzero(is_value)
+        self._deviation = np.float32(math.sqrt(proposal.variance))
+        flat = packing.pack(proposal.parameters).numpy()
+        self.num_parameters = flat.size
+        self.load(flat)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads a copy of the parameters, [P] float32 in the order of `Proposal.parameters`."""
+        arrays = packing.unpack(np.array(flat, np.float32), self._shapes)
+        self._state_weights, self._action_weights, self._bias = arrays
+
+    def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
+        """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
+        space, rows = self._space, len(features) * num
+        outputs = np.repeat(features @ self._state_weights + self._bias, num, axis=0)
+        outputs += self._noise(rows, generator)
+        actions = np.empty((rows, space.size), np.float32)
+        encoded = np.zeros((rows, space.encoded_size), np.float32)
+        starts = np.arange(rows) * space.encoded_size
+        for d, (k, offset, width) in enumerate(zip(space.choices, space.offsets, space.widths)):
+            output = outputs[:, offset : offset + width]
+            if d and self._autoregressive:
+                weights = self._action_weights[:offset, offset : offset + width]
+                output += encoded[:, :offset] @ weights
+            if k:
+                index = output.argmax(axis=1)
+                actions[:, d] = index
+                encoded.ravel()[starts + (offset + index)] = 1
+            else:
+                np.clip(output[:, 0], -1, 1, out=actions[:, d])
+                encoded[:, offset] = actions[:, d]
+        return actions.reshape(len(features), num, space.size)
+
+    def _noise(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        """Returns noise [rows, S]: Gumbel's, whose maximum samples a softmax, and Gaussian."""
+        noise = generator.standard_exponential((rows, self._space.encoded_size), np.float32)
+        np.maximum(noise, np.finfo(np.float32).tiny, out=noise)
+        np.log(noise, out=noise)
+        np.negative(noise, out=noise)
+        if self._value_columns.size:
+            shape = (rows, self._value_columns.size)
+            normal = generator.standard_normal(shape, np.float32)
+            noise[:, self._value_columns] = self._deviation * normal
+        return noise
+
+
+def twin(proposal: Proposal) -> ProposalTwin:
+    """Returns the NumPy twin of a proposal, with a copy of its parameters."""
+    return ProposalTwin(proposal)

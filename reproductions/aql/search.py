@@ -1,0 +1,115 @@
+"""Stochastic searches for the action of the highest value (sections 4 and 5.1), in NumPy.
+
+A function q takes candidates [K, n, D] at K states and returns their values [K, n].
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+QFunction = Callable[[np.ndarray], np.ndarray]
+
+
+def search(
+    q: QFunction, proposed: np.ndarray, uniform: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the best of all candidates and its value (algorithm 1), by one call of `q`.
+
+    Args:
+      q: the values.
+      proposed: [K, N, D], samples of the proposal.
+      uniform: [K, M, D], uniform samples. N or M may be 0.
+
+    Returns:
+      best: a* [K, D], the first of the best, proposed ones before uniform ones.
+      value: [K], its value.
+    """
+    return _best(candidates := np.concatenate([proposed, uniform], axis=1), q(candidates))
+
+
+def act(
+    best: np.ndarray, uniform: np.ndarray, epsilons: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Returns the first uniform sample with probability epsilon, else the best (algorithm 1).
+
+    Args:
+      best: a* [K, D].
+      uniform: [K, M, D], M at least 1.
+      epsilons: [K].
+      generator: of the choices.
+
+    Returns:
+      [K, D].
+    """
+    explores = generator.random(len(best)) < epsilons
+    return np.where(explores[:, np.newaxis], uniform[:, 0], best)
+
+
+def fit(
+    candidates: np.ndarray, values: np.ndarray, num_elites: int, min_std: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and standard deviation of the elites, [K, D] each (section 5.1).
+
+    Args:
+      candidates: [K, n, D].
+      values: [K, n].
+      num_elites: L, candidates of the highest values.
+      min_std: least standard deviation.
+    """
+    order = np.argsort(-values, axis=1, kind="stable")[:, :num_elites]
+    elites = np.take_along_axis(candidates, order[:, :, np.newaxis], axis=1)
+    return elites.mean(axis=1), np.maximum(elites.std(axis=1), min_std).astype(elites.dtype)
+
+
+def cem(
+    q: QFunction,
+    num_rows: int,
+    action_size: int,
+    generator: np.random.Generator,
+    num_samples: int = 100,
+    num_elites: int = 10,
+    num_iterations: int = 3,
+    min_std: float = 0.01,
+    num_uniform: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the best action that QT-Opt's cross-entropy method evaluates (section 5.1).
+
+    The first iteration has uniform samples of [-1, 1]^D, each later one those of independent
+    Gaussians that are fitted to the elites before, clipped.
+
+    Args:
+      q: the values.
+      num_rows: K.
+      action_size: D.
+      generator: of the samples.
+      num_samples: samples of an iteration.
+      num_elites: see `fit`.
+      num_iterations: calls of `q`, at least 1.
+      min_std: see `fit`.
+      num_uniform: uniform candidates besides, which no Gaussian is fitted to.
+
+    Returns:
+      best: [K, D] float32, the first of the best.
+      value: [K], its value.
+    """
+
+    def uniform(number: int) -> np.ndarray:
+        return 2 * generator.random((num_rows, number, action_size), np.float32) - 1
+
+    candidates = [uniform(num_samples)]
+    values = [q(candidates[0])]
+    for _ in range(num_iterations - 1):
+        mean, std = fit(candidates[-1], values[-1], num_elites, min_std)
+        noise = generator.standard_normal((num_rows, num_samples, action_size), np.float32)
+        samples = mean[:, np.newaxis] + std[:, np.newaxis] * noise
+        candidates.append(np.clip(samples, -1, 1))
+        values.append(q(candidates[-1]))
+    if num_uniform:
+        candidates.append(uniform(num_uniform))
+        values.append(q(candidates[-1]))
+    return _best(np.concatenate(candidates, axis=1), np.concatenate(values, axis=1))
+
+
+def _best(candidates: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows, index = np.arange(len(values)), values.argmax(axis=1)
+    return candidates[rows, index], values[rows, index]

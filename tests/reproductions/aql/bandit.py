@@ -1,0 +1,74 @@
+"""A contextual bandit with a known optimum, in which learner and policy learn without roles."""
+
+import numpy as np
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.types import Batch
+from reproductions.aql.actor import SearchPolicy
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.learner import AQLLearner, StoredUnroll
+
+CONTEXTS = 2
+SMALL = {
+    "state_size": 32,
+    "action_size": 32,
+    "joint_sizes": (32, 32),
+    "proposal_sizes": (32,),
+    "num_proposal_samples": 15,
+    "num_uniform_samples": 15,
+    "learning_rate": 3e-3,
+    "discount": 0.0,
+    "batch_size": 16,
+    "unroll_length": 6,
+}
+
+
+def optimum(space):
+    """Of each context, [2, D]: choices or values that differ between the contexts."""
+    generator = np.random.default_rng(4)
+    first, second = space.uniform((CONTEXTS,), generator)
+    counts = np.array(space.choices)
+    second = np.where(counts > 0, (first + 1) % np.maximum(counts, 1), -first)
+    return np.stack([first, second]).astype(np.float32)
+
+
+def rewards(space, contexts, actions):
+    """The mean of 1 for each choice that matches and of 1 - |a - a*| for each value: [N]."""
+    best = optimum(space)[contexts]
+    matches = np.where(np.array(space.choices) > 0, actions == best, 1 - np.abs(actions - best))
+    return matches.mean(axis=-1).astype(np.float32)
+
+
+def learn(space, num_updates, **values):
+    """Learns, and returns the greedy actions of both contexts, [2, D]."""
+    config = AQLConfig(**{**SMALL, **values})
+    shape = (config.batch_size, config.unroll_length)
+    rows = shape[0] * shape[1]
+    spec = EnvironmentSpec(observation_size=CONTEXTS, action_size=space.size)
+    tf.random.set_seed(0)
+    learner = AQLLearner(config, CONTEXTS, space)
+    update = tf.function(learner.update)
+    policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
+    generator = np.random.default_rng(2)
+    for _ in range(num_updates):
+        policy.load(packing.pack(learner.actor_variables).numpy())
+        contexts = generator.integers(CONTEXTS, size=rows)
+        observation = np.eye(CONTEXTS, dtype=np.float32)[contexts]
+        _, _, extras = policy(observation, ())
+        unroll = StoredUnroll(
+            observation,
+            extras["action_index"],
+            extras["best_index"],
+            rewards(space, contexts, extras["action_index"]),
+            np.zeros(rows, np.float32),
+            np.zeros(rows, bool),
+        )
+        steps = tf.nest.map_structure(
+            lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
+        )
+        update(Batch(steps, tf.ones([shape[0]]), tf.constant(1.0)))
+    greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
+    greedy.load(packing.pack(learner.actor_variables).numpy())
+    return greedy(np.eye(CONTEXTS, dtype=np.float32), ())[2]["best_index"]

@@ -1,0 +1,184 @@
+"""Tests of the acting policies."""
+
+import numpy as np
+import pytest
+
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from reproductions.aql import actor, search, settings
+from reproductions.aql.agent import AQL
+
+SPEC = EnvironmentSpec(observation_size=4, action_size=3)
+SMALL = {
+    "state_size": 6,
+    "action_size": 7,
+    "joint_sizes": (8, 5),
+    "proposal_sizes": (9, 4),
+    "num_proposal_samples": 5,
+    "num_uniform_samples": 12,
+    "cem_samples": 20,
+}
+SEARCHES = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "exact_q")
+
+
+def make_agent(name, **values):
+    config = settings.configuration(name)
+    for field, value in {**SMALL, **values}.items():
+        setattr(config, field, value)
+    return AQL(config, name)
+
+
+def observations(rows=6):
+    return np.random.default_rng(7).standard_normal((rows, 4)).astype(np.float32)
+
+
+def loaded(agent, policy, spec=SPEC):
+    """The policy with the parameters of a learner, far from 0, and the learner."""
+    learner = agent.make_learner(spec, seed=3)
+    generator = np.random.default_rng(0)
+    for variable in learner.actor_variables:
+        variable.assign(generator.standard_normal(variable.shape))
+    policy.load(packing.pack(learner.actor_variables).numpy())
+    return policy, learner
+
+
+@pytest.mark.parametrize(
+    ("num_actors", "num_high"),
+    [(1, 0), (2, 1), (5, 1), (14, 1), (15, 2), (24, 2), (25, 3), (100, 10)],
+)
+def test_a_tenth_of_the_actors_explores_much(num_actors, num_high):
+    epsilons = actor.epsilons(num_actors)
+    np.testing.assert_array_equal(epsilons, [0.5] * num_high + [0.05] * (num_actors - num_high))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_greedy_policy_takes_its_best_candidate(name, monkeypatch):
+    agent = make_agent(name)
+    policy, learner = loaded(agent, agent.make_evaluator(SPEC, 6))
+    seen = []
+    original = policy.value.at
+
+    def recorded(features):
+        q = original(features)
+
+        def values(candidates):
+            seen.append(candidates)
+            return q(candidates)
+
+        return values
+
+    monkeypatch.setattr(policy.value, "at", recorded)
+    action, state, extras = policy(observations(), ())
+    assert state == ()
+    calls = 3 if name == "qt_opt" else 1
+    number = {"qt_opt": 60, "exact_q": 125}.get(name, 17)
+    assert len(seen) == calls
+    candidates = np.concatenate(seen, axis=1)
+    assert candidates.shape == (6, number, 3)
+    values = learner.value(observations(), candidates).numpy()
+    expected = candidates[np.arange(6), values.argmax(axis=1)]
+    np.testing.assert_array_equal(extras["best_index"], expected)
+    np.testing.assert_array_equal(extras["action_index"], expected)
+    np.testing.assert_array_equal(action, policy.space.values(expected))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_exploring_takes_the_first_uniform_sample_and_keeps_the_best(name, monkeypatch):
+    uniforms = []
+    original = search.act
+
+    def recorded(best, uniform, *arguments):
+        uniforms.append(uniform)
+        return original(best, uniform, *arguments)
+
+    monkeypatch.setattr(search, "act", recorded)
+    agent = make_agent(name, epsilon=0.0, high_epsilon=1.0)
+    policy, _ = loaded(agent, agent.make_actor(SPEC, range(6), 40, seed=1))  # four explore
+    action, _, extras = policy(observations(), ())
+    greedy, _ = loaded(agent, agent.make_actor(SPEC, range(10, 16), 40, seed=1))
+    _, _, expected = greedy(observations(), ())
+    np.testing.assert_array_equal(extras["best_index"], expected["best_index"])
+    np.testing.assert_array_equal(extras["action_index"][:4], uniforms[0][:4, 0])
+    np.testing.assert_array_equal(extras["action_index"][4:], expected["best_index"][4:])
+    np.testing.assert_array_equal(action, policy.space.values(extras["action_index"]))
+
+
+def test_half_of_the_actions_of_a_high_epsilon_are_uniform():
+    agent = make_agent("aql")
+    policy, _ = loaded(agent, agent.make_actor(SPEC, range(100), 100, seed=0))
+    differ = np.zeros(100)
+    for _ in range(100):
+        _, _, extras = policy(observations(100), ())
+        differ += np.any(extras["action_index"] != extras["best_index"], axis=1)
+    assert 0.45 < differ[:10].mean() / 100 < 0.55
+    assert 0.035 < differ[10:].mean() / 100 < 0.065
+
+
+@pytest.mark.parametrize("name", ["aql", "uniform_q"])
+def test_proposals_are_searched_beside_uniform_samples(name):
+    """Without uniform samples there are those of the proposal only; they explore all the same."""
+    agent = make_agent(name, num_uniform_samples=0, epsilon=0.0, high_epsilon=1.0)
+    policy, _ = loaded(agent, agent.make_actor(SPEC, range(2), 20, seed=1))
+    actions = np.stack([policy(observations(2), ())[2]["action_index"][0] for _ in range(200)])
+    assert len(np.unique(actions, axis=0)) > 80  # of 125
+
+
+@pytest.mark.parametrize("name", ["aql", "aql_gaussian", "uniform_q", "qt_opt", "exact_q", "d3pg"])
+def test_evaluation_repeats(name):
+    agent = make_agent(name)
+    first, _ = loaded(agent, agent.make_evaluator(SPEC, 6))
+    second, _ = loaded(agent, agent.make_evaluator(SPEC, 6))
+    for _ in range(3):
+        for a, b in zip(first(observations(), ())[0], second(observations(), ())[0]):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_small_space_gives_the_actions_of_the_whole_search(monkeypatch):
+    """Of 125 actions, with 200 candidates; the shortcut leaves the random numbers as they are."""
+    agent = make_agent("aql", num_uniform_samples=195)
+    shortcut, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
+    assert shortcut.value._all is not None
+    monkeypatch.setattr(actor, "ValueTwin", lambda network, _: original(network))
+    original = type(shortcut.value)
+    whole, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
+    assert whole.value._all is None
+    for _ in range(20):
+        a, b = whole(observations(), ())[2], shortcut(observations(), ())[2]
+        for key in a:
+            np.testing.assert_array_equal(a[key], b[key])
+
+
+def test_integers_and_discrete_actions_are_taken_as_they_are():
+    agent = make_agent("aql")
+    integers = EnvironmentSpec(observation_size=4, action_size=3, action_choices=(7, 3, 2))
+    policy, _ = loaded(agent, agent.make_actor(integers, range(6), 6, seed=1), integers)
+    action, _, extras = policy(observations(), ())
+    np.testing.assert_array_equal(action, extras["action_index"])
+    assert action.dtype == np.int32 and action.shape == (6, 3)
+    assert np.all(action < [7, 3, 2])
+    discrete = EnvironmentSpec(observation_size=4, action_size=4, is_discrete=True)
+    policy, _ = loaded(agent, agent.make_actor(discrete, range(6), 6, seed=1), discrete)
+    action, _, extras = policy(observations(), ())
+    assert action.dtype == np.int32 and action.shape == (6,)
+    np.testing.assert_array_equal(action, extras["action_index"][:, 0])
+
+
+@pytest.mark.parametrize("name", ["d3pg", "d3pg_shared_rmsprop"])
+def test_d3pg_adds_its_noise_to_the_policy(name):
+    agent = make_agent(name)
+    policy, learner = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
+    features = learner.networks.critic.shared(observations())
+    expected = learner.networks.policy(features).numpy()
+    state = policy.initial_state(6)
+    np.testing.assert_array_equal(state, np.zeros((6, 3)))
+    action, state, extras = policy(observations(), state)
+    np.testing.assert_allclose(extras["best_index"], expected, atol=1e-5)
+    np.testing.assert_allclose(action, np.clip(expected + state, -1, 1), atol=1e-5)
+    np.testing.assert_array_equal(extras["action_index"], action)
+    before = state
+    _, state, _ = policy(observations(), state)
+    np.testing.assert_allclose((state - 0.85 * before).std(), 0.2, rtol=0.5)
+    greedy, _ = loaded(agent, agent.make_evaluator(SPEC, 6))
+    action, state, extras = greedy(observations(), greedy.initial_state(6))
+    np.testing.assert_allclose(action, expected, atol=1e-5)
+    assert state == ()

@@ -1,0 +1,53 @@
+"""Tests of AQL's hyperparameters and settings."""
+
+import pytest
+
+from reproductions.aql import settings
+from reproductions.aql.config import AQLConfig
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"num_proposal_samples": 0, "num_uniform_samples": 0},
+            "num_uniform_samples must be above 0 where num_proposal_samples is 0, is 0",
+        ),
+        ({"search": "cem"}, "num_levels must be 0 with search=cem, is 5"),
+        ({"search": "policy"}, "num_levels must be 0 with search=policy, is 5"),
+        (
+            {"search": "exact", "num_levels": 0},
+            "num_levels must be above 0 with search=exact, is 0",
+        ),
+        ({"cem_elites": 101}, r"cem_elites must be at most cem_samples \(100\), is 101"),
+        ({"replay_capacity": 29}, r"unroll_length must be at most replay_capacity \(29\), is 30"),
+        ({"queue_capacity": 31}, r"batch_size must be at most queue_capacity \(31\), is 32"),
+        (
+            {"updates_per_call": 3},
+            r"updates_per_call must be at most queue_capacity / batch_size \(2\), is 3",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(values, message):
+    with pytest.raises(ValueError, match=f"^--config.{message}$"):
+        AQLConfig(**values)
+
+
+def test_the_settings_are_those_of_the_figures():
+    assert settings.SETTINGS.default == "aql"
+    assert settings.configuration("aql") == AQLConfig()
+    assert settings.configuration("d3pg_shared_rmsprop").search == "policy"
+    for name in settings.SETTINGS.names:
+        assert settings.SETTINGS.name_of(name, settings.configuration(name)) == name
+
+
+def test_another_value_shows_in_the_name():
+    config = settings.configuration("qt_opt")
+    config.cem_uniform_samples = 400
+    assert settings.SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform400"
+
+
+def test_what_follows_from_the_unrolls():
+    config = AQLConfig(unroll_length=20, replayed_unrolls=14)
+    assert config.actor_period == 20
+    assert config.samples_per_insert == 15

@@ -1,0 +1,138 @@
+"""Tests of Q's network, of its NumPy twin and of the small-space shortcut."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.networks import packing
+from reproductions.aql import networks, search
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.twins import ValueTwin
+
+SMALL = {"state_size": 6, "action_size": 7, "joint_sizes": (8, 5), "proposal_sizes": (9, 4)}
+HYBRID = ActionSpace((3, 0, 2))
+
+
+def make(space=HYBRID, **values):
+    """A network with values far from 0."""
+    tf.random.set_seed(0)
+    network = networks.ValueNetwork(AQLConfig(**{**SMALL, **values}), 4, space)
+    for variable in network.parameters:
+        variable.assign(tf.random.normal(variable.shape))
+    return network
+
+
+def inputs(space=HYBRID, rows=3, num=11):
+    generator = np.random.default_rng(0)
+    observation = generator.standard_normal((rows, 4)).astype(np.float32)
+    return observation, space.uniform((rows, num), generator)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+@pytest.mark.parametrize("shared_sizes", [(), (5, 6)])
+def test_the_value_is_that_of_figure_1(shared_sizes):
+    """One layer on the concatenated embeddings, in float64, is the sum of both parts."""
+    network = make(shared_sizes=shared_sizes)
+    observation, actions = inputs()
+    v = [variable.numpy().astype(np.float64) for variable in network.parameters]
+    shapes = {variable.shape.rank for variable in network.parameters}
+    assert shapes == {1, 2}
+
+    def of(part):
+        return [
+            x.numpy().astype(np.float64)
+            for layer in part.layers
+            if hasattr(layer, "w")
+            for x in (layer.w, layer.b if layer.with_bias else np.zeros(1))
+            if hasattr(x, "numpy")
+        ]
+
+    shared, state = of(network.shared), of(network.state)
+    wa, ba, wa1 = of(network.action)
+    w2, b2, w3, b3 = of(network.joint)
+    assert sum(x.size for x in v) == sum(
+        x.size for part in (shared, state, [wa, ba, wa1], [w2, b2, w3, b3]) for x in part
+    )
+    h = np.repeat(observation.astype(np.float64)[:, np.newaxis], actions.shape[1], axis=1)
+    for w, b in zip(shared[::2], shared[1::2]):
+        h = relu(h @ w + b)
+    ws, bs, ws1, b1 = state
+    embeddings = [relu(h @ ws + bs), relu(HYBRID.encode(actions) @ wa + ba)]
+    h = relu(np.concatenate(embeddings, axis=-1) @ np.concatenate([ws1, wa1]) + b1)
+    expected = (relu(h @ w2 + b2) @ w3 + b3)[..., 0]
+    np.testing.assert_allclose(network(observation, actions), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("joint_sizes", [(8, 5), (8,)])
+@pytest.mark.parametrize("shared_sizes", [(), (5, 6)])
+def test_the_twin_is_the_network(shared_sizes, joint_sizes):
+    network = make(shared_sizes=shared_sizes, joint_sizes=joint_sizes)
+    observation, actions = inputs()
+    twin = ValueTwin(make(shared_sizes=shared_sizes, joint_sizes=joint_sizes))
+    flat = packing.pack(network.parameters).numpy()
+    assert flat.size == twin.num_parameters
+    twin.load(0 * flat)
+    twin.load(flat)
+    values = twin.at(twin.features(observation))(actions)
+    np.testing.assert_allclose(values, network(observation, actions), rtol=1e-5, atol=1e-4)
+    assert values.dtype == np.float32
+
+
+def test_a_small_space_is_evaluated_once_with_the_same_result():
+    space = ActionSpace((5, 5))
+    network = make(space)
+    observation, actions = inputs(space, rows=4, num=60)
+    whole, shortcut = ValueTwin(network), ValueTwin(network, table_size=60)
+    flat = packing.pack(network.parameters).numpy()
+    shortcut.load(2 * flat)  # the table is of the parameters of this moment
+    shortcut.load(flat)
+    found = []
+    for twin in (whole, shortcut):
+        q = twin.at(twin.features(observation))
+        np.testing.assert_allclose(q(actions), network(observation, actions), rtol=1e-5, atol=1e-4)
+        found.append(search.search(q, actions[:, :20], actions[:, 20:]))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+
+
+def test_an_action_that_is_no_candidate_is_not_chosen():
+    """Although the shortcut evaluates it."""
+    space = ActionSpace((5, 5))
+    network = make(space)
+    observation, _ = inputs(space, rows=1)
+    twin = ValueTwin(network, table_size=500)
+    q = twin.at(twin.features(observation))
+    every = space.all_actions()[np.newaxis]
+    order = np.argsort(q(every)[0])
+    candidates = every[:, order[:7]]  # the seven worst
+    best, _ = search.search(q, candidates, candidates[:, :0])
+    np.testing.assert_array_equal(best[0], candidates[0, 6])
+
+
+def test_a_larger_space_has_no_table():
+    network = make(ActionSpace((5, 5)))
+    assert ValueTwin(network, table_size=24)._all is None
+    assert ValueTwin(network, table_size=25)._all is not None
+    assert ValueTwin(make(HYBRID), table_size=10**9)._all is None
+
+
+def test_first_values_are_near_zero():
+    tf.random.set_seed(1)
+    network = networks.ValueNetwork(AQLConfig(), 67, ActionSpace((5,) * 21))
+    generator = np.random.default_rng(0)
+    observation = generator.standard_normal((8, 67)).astype(np.float32)
+    values = network(observation, network.space.uniform((8, 20), generator))
+    assert np.abs(values).max() < 0.05
+
+
+def test_the_optimisers_are_those_of_the_paper():
+    adam = networks.make_optimizer(AQLConfig())
+    values = (adam.learning_rate, adam.beta1, adam.beta2, adam.epsilon)
+    assert values == (2e-4, 0.9, 0.999, 1e-8)
+    rmsprop = networks.make_optimizer(AQLConfig(optimizer="rmsprop"))
+    assert (rmsprop.learning_rate, rmsprop.decay, rmsprop.epsilon) == (2e-4, 0.99, 0.1)
+    assert not rmsprop.centered and rmsprop.momentum == 0
