@@ -5,6 +5,7 @@
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
     python -m binaries.benchmark workers --repeats=3     # the same, of one and of two workers
+    python -m binaries.benchmark aql        # a paper's: all suites of AQL
 
 Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
 each number means and under which conditions it is taken. Other load on the machine lowers every
@@ -13,6 +14,7 @@ a median.
 """
 
 import argparse
+from collections.abc import Sequence
 import importlib
 import importlib.util
 import os
@@ -38,6 +40,8 @@ _SUITES = (
     "sequence_actor",
     "parameter_server",
     "episodes",
+    "unroll_actor",
+    "unroll_learner",
 )
 _LONG_SUITES = ("cluster", "workers")
 """Only by name."""
@@ -45,12 +49,16 @@ _SUITES_WITH_PEERS = ("replay", "image_replay")
 _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
 """Of Ape-X DQN."""
 _SUITES_OF_WORKERS = ("sequence_learner", "sequence_actor", "parameter_server", "workers")
-"""Of Reactor; episodes is of ReF-ER, the others are of D4PG."""
+"""Of Reactor; episodes is of ReF-ER, unroll_* of AQL, the others are of D4PG."""
+_PAPERS = {"aql": ("unroll_actor", "unroll_learner")}
+"""All suites of a paper."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
-    parser.add_argument("suite", nargs="?", choices=_SUITES + _LONG_SUITES, help="only this one")
+    parser.add_argument(
+        "suite", nargs="?", choices=(*_SUITES, *_LONG_SUITES, *_PAPERS), help="only this one"
+    )
     parser.add_argument(
         "--peers",
         action="store_true",
@@ -118,6 +126,8 @@ def _program(suite: str):
         return BenchmarkedProgram("binaries.reactor", _make_reactor)
     if suite == "episodes":
         return BenchmarkedProgram("binaries.refer", _make_refer)
+    if suite in _PAPERS["aql"]:
+        return BenchmarkedProgram("binaries.aql", _make_aql)
     return BenchmarkedProgram("binaries.d4pg", _make_d4pg)
 
 
@@ -149,11 +159,18 @@ def _make_refer(**config):
     return Refer(ReferConfig(**config))
 
 
-def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
-    """Measures every suite, each in a process of its own: thread limits are set once."""
+def _make_aql(**config):
+    from reproductions.aql.agent import AQL
+    from reproductions.aql.config import AQLConfig
+
+    return AQL(AQLConfig(**config))
+
+
+def _measure_all(arguments: argparse.Namespace, suites: Sequence[str]) -> list[report.Row]:
+    """Measures suites, each in a process of its own: thread limits are set once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
-        for suite in _SUITES:
+        for suite in suites:
             path = pathlib.Path(directory, f"{suite}.json")
             command = [
                 sys.executable,
@@ -174,7 +191,10 @@ def _measure_all(arguments: argparse.Namespace) -> list[report.Row]:
 def main(argv: list[str] | None = None) -> None:
     """Measures, prints and writes."""
     arguments = _arguments(argv)
-    rows = _measure(arguments) if arguments.suite else _measure_all(arguments)
+    if arguments.suite in (None, *_PAPERS):
+        rows = _measure_all(arguments, _PAPERS.get(arguments.suite, _SUITES))
+    else:
+        rows = _measure(arguments)
     if arguments.json is not None:
         report.write_json(arguments.json, rows)
     print(report.table(rows))

@@ -2,6 +2,7 @@
 
     python -m binaries.evaluate --workdir=runs/quickstart
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
+    python -m binaries.evaluate --workdir=runs/pendulum --episodes=1 --proposals=pendulum.png
 
 Reads the newest checkpoint of the run directory and changes nothing in it; the run may still be
 going on. Prints the mean return and its standard deviation over the episodes.
@@ -59,6 +60,21 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "(egl, osmesa, glfw)",
     )
     parser.add_argument(
+        "--proposals",
+        type=pathlib.Path,
+        metavar="FILE.png",
+        help="of a policy that samples actions and takes the best: draw moments of the first "
+        "episode there, and as PDF beside it: a picture, the values of the samples, the "
+        "probabilities of each sub-action, the chosen one in green",
+    )
+    parser.add_argument(
+        "--moments",
+        type=int,
+        nargs="+",
+        metavar="STEP",
+        help="steps that --proposals draws; default four, evenly spaced",
+    )
+    parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
     )
     parser.add_argument(
@@ -73,7 +89,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail(f"--seed must be in [0, 2^31), is {arguments.seed}")
     if arguments.video is not None and arguments.video.suffix.lower() != ".gif":
         fail(f"--video={arguments.video} must end in .gif, the only kind that is written")
-    for flag in ("video", "json"):
+    if arguments.proposals is not None and arguments.proposals.suffix != ".png":
+        fail(f"--proposals={arguments.proposals} must end in .png; a PDF is written beside it")
+    if arguments.moments is not None and (
+        arguments.proposals is None or min(arguments.moments) < 0
+    ):
+        fail("--moments needs --proposals, and steps that are not negative")
+    for flag in ("video", "json", "proposals"):
         path = getattr(arguments, flag)
         if path is not None:
             check_writable(f"--{flag}", path)
@@ -121,6 +143,7 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
 
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
+    from common.acting.proposals import ObservationRecorder, require_proposals
     from common.agents import trained
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
@@ -129,7 +152,7 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     run = trained.load(arguments.workdir, importlib.import_module(agent_module).from_config)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
-    if arguments.video:
+    if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
         frames = run.agent.num_frames
         made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
@@ -139,7 +162,13 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
             run.environment, seeds, evaluation=True, frames=run.agent.num_frames
         )
     policy = run.make_policy(len(seeds))
-    returns = run_episodes(batch, policy, arguments.episodes)
+    recorder = ObservationRecorder(policy)
+    if arguments.proposals:
+        try:
+            require_proposals(policy)
+        except ValueError as error:
+            fail(f"--proposals: {run.agent.setting} on {run.environment}: {error}")
+    returns = run_episodes(batch, recorder if arguments.proposals else policy, arguments.episodes)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
         f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "
@@ -159,6 +188,8 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "
             f"{shown} of return {returns[0]:.1f}"
         )
+    if arguments.proposals:
+        _draw_proposals(run, policy, recorder.observations, made[0].film(), arguments)
     if arguments.json:
         result = {
             "paper": run.agent.paper,
@@ -173,6 +204,27 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
             "episode_returns": returns.tolist(),
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespace) -> None:
+    """Draws moments of the filmed episode; the nearest frame stands for a step without one."""
+    import numpy as np
+
+    from common.figures import moments
+
+    steps = np.array(film.steps)
+    wanted = arguments.moments or [int(steps[-1] * eighth / 8) for eighth in (1, 3, 5, 7)]
+    drawn = []
+    for frame in sorted({int(np.argmin(np.abs(steps - step))) for step in wanted}):
+        step = film.steps[frame]
+        drawn.append(moments.Moment(step, film.frames[frame], *policy.propose(observations[step])))
+    caption = (
+        f"{run.agent.setting} on {run.environment} after {run.learner_steps:,} learner steps, "
+        f"seed {arguments.seed}. Q of {len(drawn[0].values)} proposed actions; probabilities of "
+        "the values of each sub-action, given the chosen ones before it."
+    )
+    files = moments.draw(drawn, "Proposals", caption, arguments.proposals.with_suffix(""))
+    print("proposals " + ", ".join(map(str, files)))
 
 
 def _human_normalised(environment: str, mean: float) -> float | None:

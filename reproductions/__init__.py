@@ -13,6 +13,7 @@ AGENTS = {
     "apex_dpg": "reproductions.apex.dpg.agent",
     "reactor": "reproductions.reactor.agent",
     "refer": "reproductions.refer.agent",
+    "aql": "reproductions.aql.agent",
 }
 """Modules by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
 

@@ -32,10 +32,12 @@ class Film(NamedTuple):
     Attributes:
       frames: uint8 [height, width, 3] each.
       frame_seconds: simulated time from one frame to the next.
+      steps: timestep of each frame, 0 at the beginning of the episode.
     """
 
     frames: list[np.ndarray]
     frame_seconds: float
+    steps: list[int]
 
 
 class Drawable(Protocol):
@@ -131,7 +133,7 @@ class _Camera:
         self._size = (height, width)
         step_seconds = environment.control_timestep()
         self._period = max(1, round(FRAME_SECONDS / step_seconds))
-        self._film = Film([], self._period * step_seconds)
+        self._film = Film([], self._period * step_seconds, [])
         self._steps = 0
         self._running = True
 
@@ -147,6 +149,7 @@ class _Camera:
     def _draw(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._running and (self._steps % self._period == 0 or timestep.last()):
             self._film.frames.append(self._environment.render(*self._size))
+            self._film.steps.append(self._steps)
         self._steps += 1
         is_full = len(self._film.frames) == MAX_FRAMES
         self._running = self._running and not timestep.last() and not is_full

@@ -14,7 +14,7 @@ from common.experiments.paper import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Scale
+from common.experiments.scales import Change, Scale
 from common.figures.palette import (
     BLACK,
     BLUE,
@@ -30,6 +30,7 @@ from common.figures.palette import (
 from common.reporting.budget import Budget
 
 PROGRAM = Program("AQL", "binaries.aql")
+_IMPALA = Program("IMPALA", "binaries.impala")
 
 LOW = tuple(
     f"control:{task}"
@@ -104,6 +105,13 @@ SMALL_LOW = tuple(
 )
 SMALL_MEDIUM = ("control:fish:upright", "control:cheetah:run", "control:walker:walk")
 """Tasks that are learnt in minutes on one core."""
+SMALL_HIGH = tuple(
+    f"python:reproductions.aql.redundant:{task}"
+    for task in ("cartpole_14", "cartpole_21", "reacher_14", "reacher_20")
+)
+"""Stand-ins for the tasks of figure 8: easy ones with fourteen or more sub-actions."""
+MATCH = tuple(f"python:reproductions.aql.match:make_{size}" for size in (5, 21, 56))
+ROVER = ("python:reproductions.aql.rover:make",)
 LAB = ("dmlab:explore_goal_locations_small", "dmlab:explore_object_locations_small")
 
 _LOOKS = {
@@ -118,12 +126,20 @@ _LOOKS = {
 }
 _METHODS = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
 _LAB_METHODS = ("aql", "exact_q", "impala")
+_SHARED_RMSPROP = tuple(f"{method}_shared_rmsprop" for method in _METHODS)
+_MATCH_METHODS = ("aql", "aql_independent", "aql_gaussian", "uniform_q", "qt_opt")
+_ROVER_METHODS = ("aql", "uniform_q", "exact_q")
 _ACTION_SETS = ("11", "3528")
 
 
 def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
     return tuple(
-        Run(PROGRAM, setting, environment, (f"--setting={setting}",))
+        Run(
+            _IMPALA if setting.startswith("impala") else PROGRAM,
+            setting,
+            environment,
+            (f"--setting={setting}",),
+        )
         for setting in settings
         for environment in environments
     )
@@ -133,6 +149,7 @@ def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Su
     return {"small": Substitute(_runs(settings, environments), seeds=3)}
 
 
+_HIGH_NOTE = "cartpole swingup and reacher easy with many redundant sub-actions, whose mean acts"
 _TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
 _200M_STEPS = Budget(actor_steps=200_000_000)
 _COMMON = {
@@ -143,6 +160,8 @@ _COMMON = {
     "note": _TASKS_OPEN,
 }
 _FINAL = {**_COMMON, "x": ""}
+_OURS = {**_COMMON, "states_budget": False, "band": Band.UNSTATED}
+_MATCH_BUDGET = Budget(actor_steps=50_000)
 
 EXPERIMENTS = (
     Experiment(
@@ -157,6 +176,19 @@ EXPERIMENTS = (
         "figure 2",
         "Control Suite: final means of medium and high dimensions",
         runs=_runs(_METHODS, (*MEDIUM, *HIGH)),
+        substitutes={
+            "small": Substitute(
+                _runs(_METHODS, (*SMALL_MEDIUM, *SMALL_HIGH)),
+                _HIGH_NOTE,
+                seeds=3,
+                overrides={
+                    "parts": (
+                        Part("medium", environments=SMALL_MEDIUM),
+                        Part("high", environments=SMALL_HIGH),
+                    )
+                },
+            )
+        },
         over_tasks=OverTasks.MEAN,
         parts=(Part("medium", environments=MEDIUM), Part("high", environments=HIGH)),
         **_FINAL,
@@ -164,16 +196,9 @@ EXPERIMENTS = (
     Experiment(
         "figure 3",
         "DeepMind Lab: AQL, exact Q-learning and IMPALA, 11 and 3528 actions",
-        runs=tuple(
-            Run(
-                PROGRAM,
-                f"{method}_{actions}_actions",
-                environment,
-                (f"--setting={method}_{actions}_actions",),
-            )
-            for method in _LAB_METHODS
-            for actions in _ACTION_SETS
-            for environment in LAB
+        runs=_runs(
+            [f"{method}_{actions}_actions" for method in _LAB_METHODS for actions in _ACTION_SETS],
+            LAB,
         ),
         parts=(Part("top"), Part("bottom", overrides={"x": "wall_seconds"})),
         **{
@@ -188,7 +213,12 @@ EXPERIMENTS = (
         "figure 4",
         "pendulum swingup: proposals and Q-values as pictures",
         runs=_runs(["aql"], ["control:pendulum:swingup"]),
-        **_FINAL,
+        **{
+            **_FINAL,
+            "note": "the pictures are those of `python -m binaries.evaluate --proposals`; here are "
+            "returns. While balancing, the proposal is near-uniform by the caption, and of low "
+            "entropy by appendix A3's text",
+        },
     ),
     Experiment(
         "figure 5",
@@ -216,35 +246,56 @@ EXPERIMENTS = (
         "figure 8",
         "Control Suite: final means of high dimensions, by task",
         runs=_runs(_METHODS, HIGH),
+        substitutes={"small": Substitute(_runs(_METHODS, SMALL_HIGH), _HIGH_NOTE, seeds=5)},
         **_FINAL,
     ),
     Experiment(
         "figure 9",
         "Control Suite: learning curves of low and some medium tasks",
         runs=_runs(_METHODS, ALL[:21]),
+        substitutes=_small(_METHODS, SMALL_LOW),
         **_COMMON,
     ),
     Experiment(
         "figure 10",
         "Control Suite: learning curves of the other tasks",
         runs=_runs(_METHODS, ALL[21:]),
+        substitutes=_small(_METHODS, SMALL_MEDIUM),
         **_COMMON,
     ),
     Experiment(
         "figure 11",
         "Control Suite: RMSProp, and a deeper network that shares layers",
-        runs=tuple(
-            Run(
-                PROGRAM,
-                f"{method}_shared_rmsprop",
-                environment,
-                (f"--setting={method}_shared_rmsprop",),
-            )
-            for method in _METHODS
-            for environment in ALL
-        ),
+        runs=_runs(_SHARED_RMSPROP, ALL),
+        substitutes=_small(_SHARED_RMSPROP, (*SMALL_LOW, *SMALL_MEDIUM)),
         over_tasks=OverTasks.MEAN,
         **_COMMON,
+    ),
+    Experiment(
+        "section match",
+        "not in the paper: signs to be matched by many sub-actions",
+        runs=_runs(_MATCH_METHODS, MATCH),
+        substitutes={
+            "small": Substitute(_runs(_MATCH_METHODS, MATCH), budget=_MATCH_BUDGET, seeds=3)
+        },
+        **{
+            **_OURS,
+            "budget": _MATCH_BUDGET,
+            "note": "an environment of ours. A perfect Q with 500 uniform samples returns 82.3, "
+            "49.4 and 37.4 of 100 with 5, 21 and 56 sub-actions",
+        },
+    ),
+    Experiment(
+        "section rover",
+        "not in the paper: 3,528 structured actions on features",
+        runs=_runs(_ROVER_METHODS, ROVER),
+        substitutes=_small(_ROVER_METHODS, ROVER),
+        parts=(Part("left"), Part("right", overrides={"x": "wall_seconds"})),
+        **{
+            **_OURS,
+            "budget": Budget(actor_steps=1_000_000),
+            "note": "an environment of ours, with the sub-actions of figure 3's large set",
+        },
     ),
 )
 
@@ -258,23 +309,75 @@ def _looks() -> dict[str, Look]:
             looks[f"{method}_{actions}_actions"] = Look(
                 f"{look.label}, {actions} actions", dataclasses.replace(look.style, line=line)
             )
-    return looks | {f"{method}_shared_rmsprop": _LOOKS[method] for method in _METHODS}
+    return looks | dict(zip(_SHARED_RMSPROP, map(_LOOKS.get, _METHODS)))
 
+
+_RATIO = Change(
+    "--config.replayed_unrolls=14",
+    "14 replayed unrolls with each new one instead of 2, so that there are 5 times as many updates "
+    "a step",
+)
+_RATE = Change("--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0002")
+_ACTORS = Change("--num_actors=10", "10 actors instead of 100, one of them with epsilon = 0.5")
+SCALES = (
+    PAPER_SCALE,
+    Scale(
+        "workstation",
+        "four hours a run, for some 16 cores",
+        Budget(minutes=4 * 60),
+        (Change("--evaluation_seconds=300", "an evaluation every 5 minutes instead of our 60 s"),),
+    ),
+    Scale(
+        "two_cores",
+        "ten minutes a run, for two cores",
+        Budget(minutes=10),
+        (
+            _ACTORS,
+            _RATIO,
+            _RATE,
+            Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
+            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+        ),
+    ),
+    Scale(
+        "small",
+        "easy tasks of low and medium dimensions, and stand-ins for high ones, minutes a run on "
+        "one core",
+        Budget(actor_steps=100_000),
+        (
+            Change(
+                "--config.single_process=true",
+                "one process that acts, learns and evaluates in turns instead of 100 actors and a "
+                "learner",
+            ),
+            _ACTORS,
+            _RATIO,
+            _RATE,
+            Change("--learner_threads=1", "one CPU thread"),
+            Change("--evaluation_steps=400", "an evaluation every 400 updates"),
+            Change("--evaluation_episodes=5", "of 5 episodes"),
+            Change("--final_episodes=20", "at the end of 20"),
+        ),
+        is_compact=True,
+    ),
+    Scale(
+        "smoke",
+        "a minute a run, to see that it works: its returns say nothing",
+        Budget(minutes=1),
+        (
+            _ACTORS,
+            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
+            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+        ),
+    ),
+)
 
 PAPER = Paper(
     name="aql",
     title="AQL",
     citation="Van de Wiele et al. 2020",
-    programs=(PROGRAM,),
+    programs=(PROGRAM, _IMPALA),
     experiments=EXPERIMENTS,
-    scales=(
-        PAPER_SCALE,
-        Scale(
-            "small",
-            "easy tasks of low and medium dimensions, minutes a run on one core",
-            Budget(actor_steps=100_000),
-            is_compact=True,
-        ),
-    ),
+    scales=SCALES,
     looks=_looks(),
 )

@@ -6,7 +6,7 @@ import pytest
 
 import reproductions
 
-BINARIES = ("d4pg", "apex_dqn", "apex_dpg", "reactor", "refer")
+BINARIES = ("d4pg", "apex_dqn", "apex_dpg", "reactor", "refer", "aql")
 
 
 @pytest.mark.parametrize("name", BINARIES)

@@ -173,6 +173,9 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
         ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),
         ([workdir, "--vido=x.gif"], ["--vido"]),
+        ([workdir, "--proposals=x.pdf"], ["--proposals=x.pdf", ".png"]),
+        ([workdir, "--moments", "3"], ["--moments", "--proposals"]),
+        ([workdir, f"--proposals={tmp_path}/x.png", "--moments", "-3"], ["not negative"]),
     ):
         line = refusal(capsys, evaluate.main, *flags)
         for word in words:

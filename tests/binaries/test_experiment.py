@@ -65,7 +65,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--paper=aql", "--figure=3"], "not yet implemented: AQL"),
+        (["--paper=refer", "--figure=6"], "not yet implemented: flow control"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
         (["--paper=d4pg", "--figure=3"], "not public"),
         ([*FEW[:2], "--tasks", "pong"], "acrobot:swingup"),
@@ -121,7 +121,7 @@ def test_help_names_every_scale_and_who_has_it(capsys):
         experiment.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "paper (apex, aql, d4pg, reactor, refer)" in text
-    assert "two_cores (apex, d4pg, reactor, refer)" in text and "default workstation" in text
+    assert "two_cores (apex, aql, d4pg, reactor, refer)" in text and "default workstation" in text
 
 
 @pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])

@@ -59,13 +59,16 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
         (["--paper=d4pg", "--figure=2", "--scale=huge"], ['D4PG: no scale "huge"', "two_cores"]),
         (["--paper=d4pg", "--figure=7"], ["D4PG figure 7", "nothing to run"]),
         (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
-        (["--paper=aql", "--figure=3"], ["no runs of AQL figure 3", "not yet implemented"]),
+        (
+            ["--paper=aql", "--figure=3"],
+            ["no runs of AQL figure 3", "DeepMind Lab is in no package"],
+        ),
         (["--all", "--figure=2"], ["leave --figure out"]),
         (
             ["--all", "--scale=two_core"],
             ['no scale "two_core", there are paper', "two_cores", "quickstart"],
         ),
-        (["--all", "--paper=aql", "--scale=smoke"], ['AQL: no scale "smoke", there are paper']),
+        (["--all", "--paper=aql", "--scale=tiny"], ['AQL: no scale "tiny", there are paper']),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_one_line(capsys, flags, words):

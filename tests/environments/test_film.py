@@ -40,8 +40,8 @@ def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(m
     for ours, theirs in timesteps:
         assert ours.step_type == theirs.step_type and ours.reward == theirs.reward
         np.testing.assert_array_equal(ours.observation, theirs.observation)
-    frames, frame_seconds = filmed.film()
-    assert frame_seconds == 0.05
+    frames, frame_seconds, steps = filmed.film()
+    assert frame_seconds == 0.05 and steps == list(range(101))
     assert len(frames) == 101  # without the second episode
     assert frames[0].shape == (16, 32, 3) and frames[0].dtype == np.uint8
     assert np.any(frames[0] != frames[-1])
@@ -63,7 +63,7 @@ def test_a_game_is_drawn_as_the_agent_sees_it(make):
     timesteps = [(filmed.step(np.int32(1)), plain.step(np.int32(1))) for _ in range(3)]
     for ours, theirs in timesteps:
         np.testing.assert_array_equal(ours.observation, theirs.observation)
-    frames, frame_seconds = filmed.film()
+    frames, frame_seconds, _ = filmed.film()
     assert frame_seconds == pytest.approx(4 / 60) and len(frames) == 4
     np.testing.assert_array_equal(frames[-1][..., 0], timesteps[-1][0].observation[..., -1])
 
@@ -74,7 +74,7 @@ def test_mujoco_is_drawn_without_a_screen_25_times_a_second(make):
     filmed.reset()
     for _ in range(8):
         filmed.step(np.ones(1, np.float32))
-    frames, frame_seconds = filmed.film()
+    frames, frame_seconds, _ = filmed.film()
     assert frame_seconds == pytest.approx(0.04)  # each fourth step of 10 ms
     assert len(frames) == 3
     assert np.ptp(frames[0]) > 50 and np.any(frames[0] != frames[-1])

@@ -112,7 +112,7 @@ def test_it_can_be_filmed():
     filmed.reset()
     while not filmed.step(np.int32(0)).last():
         pass
-    frames, frame_seconds = filmed.film()
+    frames, frame_seconds, _ = filmed.film()
     filmed.close()
     assert frame_seconds == 0.05 and len(frames) > 5 and frames[0].shape == (30, 40, 3)
 

@@ -849,8 +849,11 @@ def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, ve
     ],
 )
 def test_costs_are_decided_by_a_record(tmp_path, evidence, paper, name, value, verdict):
-    number = {"exact_cost": "exact_q_3528_time_over_aql", "vracer_cost": "acer_cost_over_vracer"}
-    record = [{"name": f"learner/{number[name]}", "value": value}] if value else []
+    number = {
+        "exact_cost": "search/exact_q_3528_time_over_aql",
+        "vracer_cost": "learner/acer_cost_over_vracer",
+    }
+    record = [{"name": number[name], "value": value}] if value else []
     (tmp_path / f"{paper}.json").write_text(json.dumps(record))
     finding = judge(paper, name, dataclasses.replace(evidence, benchmarks=tmp_path))
     assert finding.verdict is verdict
@@ -859,7 +862,7 @@ def test_costs_are_decided_by_a_record(tmp_path, evidence, paper, name, value, v
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '[{"name": "x"}]', "[1]", "{"])
 def test_a_damaged_record_of_costs_is_an_error(tmp_path, evidence, text):
-    (tmp_path / "aql.json").write_text(text.replace("x", "learner/exact_q_3528_time_over_aql"))
+    (tmp_path / "aql.json").write_text(text.replace("x", "search/exact_q_3528_time_over_aql"))
     with pytest.raises(UserError, match="aql.json.* is no"):
         judge("aql", "exact_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
 

@@ -11,6 +11,7 @@ from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions
 from reproductions.apex.dqn import settings as dqn_settings
+from reproductions.aql import settings as aql_settings
 from reproductions.d4pg import settings as d4pg_settings
 
 PAPERS = reproductions.papers()
@@ -156,8 +157,26 @@ def test_what_cannot_be_run_says_why():
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert "not public" in paper.obstacle(paper.experiment("figure 3"))
     aql = reproductions.paper("aql")
-    assert aql.obstacle(aql.experiment("figure 3")).startswith("not yet implemented: AQL")
-    assert all("not yet implemented: AQL" in aql.obstacle(one) for one in aql.experiments)
+    assert "DeepMind Lab is in no package" in aql.obstacle(aql.experiment("figure 3"))
+    assert aql.obstacle(aql.experiment("figure 1")) == ""
+    refer = reproductions.paper("refer")
+    assert refer.obstacle(refer.experiment("figure 6")) == "not yet implemented: flow control"
+
+
+def test_impala_is_a_program_of_its_own_that_is_missing():
+    aql = reproductions.paper("aql")
+    programs = {run.setting: run.program for one in aql.experiments for run in one.every_run}
+    missing = {setting for setting, program in programs.items() if not program.exists}
+    assert missing == {one for one in programs if one.startswith("impala")}
+    assert {programs[one].title for one in missing} == {"IMPALA"}
+
+
+def test_aqls_settings_are_those_of_its_agent():
+    aql = reproductions.paper("aql")
+    for run in (run for one in aql.experiments for run in one.every_run):
+        if run.program.exists and not run.environment.startswith("dmlab:"):
+            config = aql_settings.configuration(run.agent_setting)
+            assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 
 def test_an_unknown_name_lists_those_there_are():

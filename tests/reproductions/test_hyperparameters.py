@@ -6,14 +6,15 @@ import pytest
 
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
+from reproductions.aql import settings as aql
 from reproductions.d4pg import settings as d4pg
 from reproductions.reactor import settings as reactor
 
 ALL = [
     pytest.param(module.SETTINGS, id=module.SETTINGS.config_class.__name__)
-    for module in (d4pg, dqn, dpg, reactor)
+    for module in (d4pg, dqn, dpg, reactor, aql)
 ]
-SOURCES = ("section", "appendix", "algorithm 1", "Ape-X", "Not in the paper")
+SOURCES = ("section", "Section", "appendix", "algorithm 1", "Ape-X", "Not in the paper")
 
 
 @pytest.mark.parametrize("settings", ALL)
@@ -37,7 +38,7 @@ def test_every_number_has_bounds(settings):
             assert each.metadata["bounds"], each.name
 
 
-@pytest.mark.parametrize("settings", ALL[:3])  # Reactor's sequences have conditions of their own
+@pytest.mark.parametrize("settings", ALL[:3])  # of Reactor and AQL other things fill it
 def test_what_is_drawn_or_sent_at_once_may_fill_the_replay_but_not_exceed_it(settings):
     sizes = dict.fromkeys(("replay_capacity", "batch_size", "min_replay_size", "send_batch"), 10)
     settings.config_class(**sizes)

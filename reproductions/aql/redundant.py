@@ -1,0 +1,84 @@
+"""Easy tasks of the Control Suite with many redundant sub-actions, learnt in minutes on one core.
+
+    python -m binaries.aql --environment=python:reproductions.aql.redundant:cartpole_21 \
+        --workdir=runs/cartpole_21
+
+In `cartpole_21` the mean of 21 sub-actions is the force on the cart of `control:cartpole:swingup`;
+in `reacher_14` the mean of the first seven is one torque of `control:reacher:easy` and that of the
+others the second. Everything else is the task's. The optimal return stays as it was, since all
+sub-actions may agree. But the mean of D random values is near 0, so with many sub-actions uniform
+search finds no strong action: of 500 samples the largest mean is about 1.0 with one sub-action of
+five values, 0.8 with 7 and 0.5 with 21.
+
+They are no environments of the paper. They stand in for its tasks of high dimensions, which take
+days on two cores.
+"""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common import environments
+
+
+class Redundant(dm_env.Environment):
+    """A task of which each action is the mean of several sub-actions in [-1, 1]."""
+
+    def __init__(self, name: str, size: int, seed: int):
+        """Makes the task.
+
+        Args:
+          name: of a continuous environment.
+          size: sub-actions in all, a multiple of the task's.
+          seed: of the task.
+        """
+        self._environment = environments.make(name, seed)
+        self._shape = (self._environment.action_spec().shape[0], -1)
+        self._size = size
+        self.render = self._environment.render
+        self.control_timestep = self._environment.control_timestep
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the task's."""
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of all sub-actions."""
+        return specs.BoundedArray((self._size,), np.float32, -1.0, 1.0, name="action")
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._environment.reset()
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes the means of the sub-actions."""
+        return self._environment.step(np.reshape(action, self._shape).mean(axis=1))
+
+    def close(self) -> None:
+        """Closes the task."""
+        self._environment.close()
+
+
+def cartpole_7(seed: int) -> Redundant:
+    """Returns cartpole swingup with 7 sub-actions."""
+    return Redundant("control:cartpole:swingup", 7, seed)
+
+
+def cartpole_14(seed: int) -> Redundant:
+    """Returns cartpole swingup with 14 sub-actions."""
+    return Redundant("control:cartpole:swingup", 14, seed)
+
+
+def cartpole_21(seed: int) -> Redundant:
+    """Returns cartpole swingup with 21 sub-actions."""
+    return Redundant("control:cartpole:swingup", 21, seed)
+
+
+def reacher_14(seed: int) -> Redundant:
+    """Returns reacher easy with 7 sub-actions for each of its two torques."""
+    return Redundant("control:reacher:easy", 14, seed)
+
+
+def reacher_20(seed: int) -> Redundant:
+    """Returns reacher easy with 10 sub-actions for each of its two torques."""
+    return Redundant("control:reacher:easy", 20, seed)

@@ -1,0 +1,115 @@
+"""Rover with the 3,528 structured actions of section 5.2, on features instead of pixels.
+
+    python -m binaries.aql --environment=python:reproductions.aql.rover:make --workdir=runs/rover
+
+A rover drives to a beacon on a plane and reads it, whereupon there is another one. An action has
+the sub-actions of the paper's large set, 7 * 7 * 3 * 3 * 2 * 2 * 2, and each one matters:
+
+    0 turn      7  `TURNS` degrees
+    1 tilt      7  `TILTS` degrees, of the camera
+    2 strafe    3  to the left, none, to the right
+    3 drive     3  backward, none, forward
+    4 read      2  reads a beacon within `REACH` to which the camera is tilted, else costs `MISREAD`
+    5 jump      2  is needed to move over a rock, and stops the rover elsewhere
+    6 crouch    2  is needed to move below a bar, and stops the rover elsewhere
+
+The reward is `PROGRESS` times the distance by which the rover came nearer, and 1 for a beacon that
+was read. What is ahead, nothing, a rock or a bar, changes by chance. An episode ends after 100
+steps by its time limit.
+
+It is no environment of the paper, whose tasks are DeepMind Lab's; the angles are ours.
+"""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+CHOICES = (7, 7, 3, 3, 2, 2, 2)
+TURNS = (-60, -25, -10, 0, 10, 25, 60)
+TILTS = (-20, -10, -5, 0, 5, 10, 20)
+EPISODE_STEPS = 100
+REACH = 0.5
+PROGRESS = 0.2
+MISREAD = 0.1
+_SPEED = 0.5  # of driving, and of strafing, a step
+_NEAREST, _FARTHEST = 1.0, 3.0  # of a new beacon
+_HIGHEST = 30.0  # degrees, of a beacon and of the camera
+_AIM = 3.0  # degrees that a tilt may be off
+_CHANGE = 0.2  # probability a step of another thing ahead
+_ROCK, _BAR = 1, 2
+
+
+class Rover(dm_env.Environment):
+    """Observations float32 [8]; actions int32 [7], below `CHOICES`."""
+
+    def __init__(self, seed: int):
+        self._random = np.random.default_rng(seed)
+        self._steps_left = 0
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec: beacon, its direction, tilt that it needs, rock and bar ahead."""
+        return specs.Array((8,), np.float32, name="features")
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of the seven sub-actions."""
+        most = np.array(CHOICES) - 1
+        return specs.BoundedArray(most.shape, np.int32, 0, most, name="action")
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._steps_left = EPISODE_STEPS
+        self._tilt, self._ahead = 0.0, 0
+        self._place_beacon()
+        return dm_env.restart(self._observation())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Turns, tilts, moves, then reads; after an episode's last step, starts the next."""
+        if not self._steps_left:
+            return self.reset()
+        self._steps_left -= 1
+        turn, tilt, strafe, drive, read, jump, crouch = map(int, action)
+        before = abs(self._beacon)
+        self._beacon *= np.exp(-1j * np.radians(TURNS[turn]))
+        self._tilt = float(np.clip(self._tilt + TILTS[tilt], -_HIGHEST, _HIGHEST))
+        if (jump, crouch) == (self._ahead == _ROCK, self._ahead == _BAR):
+            self._beacon -= _SPEED * complex(drive - 1, 1 - strafe)
+        reward = PROGRESS * (before - abs(self._beacon))
+        if read:
+            if abs(self._beacon) <= REACH and abs(self._height - self._tilt) <= _AIM:
+                reward += 1.0
+                self._place_beacon()
+            else:
+                reward -= MISREAD
+        if self._random.random() < _CHANGE:
+            self._ahead = int(self._random.integers(3))
+        if self._steps_left:
+            return dm_env.transition(reward, self._observation())
+        return dm_env.truncation(reward, self._observation())
+
+    def _place_beacon(self) -> None:
+        """Puts a beacon, a complex number: real is ahead of the rover, imaginary to its left."""
+        direction = self._random.uniform(-np.pi, np.pi)
+        self._beacon = self._random.uniform(_NEAREST, _FARTHEST) * np.exp(1j * direction)
+        self._height = self._random.uniform(-_HIGHEST, _HIGHEST)
+
+    def _observation(self) -> np.ndarray:
+        distance = abs(self._beacon)
+        direction = self._beacon / max(distance, 1e-6)
+        return np.array(
+            [
+                self._beacon.real / _FARTHEST,
+                self._beacon.imag / _FARTHEST,
+                direction.real,
+                direction.imag,
+                (self._height - self._tilt) / _HIGHEST,
+                distance <= REACH,
+                self._ahead == _ROCK,
+                self._ahead == _BAR,
+            ],
+            np.float32,
+        )
+
+
+def make(seed: int) -> Rover:
+    """Returns an environment whose random numbers come from `seed`."""
+    return Rover(seed)
