@@ -14,7 +14,7 @@ from reproductions.aql import networks, proposals, search
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.search import QFunction
-from reproductions.aql.twins import ValueTwin
+from reproductions.aql.twins import ValueTwin, load_parts
 
 
 def epsilons(
@@ -86,10 +86,7 @@ class SearchPolicy(Policy):
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `AQLLearner.actor_variables`, [P] float32."""
-        for part in (self.value, self.trunk, self.proposal):
-            if part is not None:
-                part.load(flat[: part.num_parameters])
-                flat = flat[part.num_parameters :]
+        load_parts([part for part in (self.value, self.trunk, self.proposal) if part], flat)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Acts on observations [K, Ds] float32.
@@ -164,9 +161,7 @@ class DeterministicPolicy(Policy):
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `D3PGLearner.actor_variables`, [P] float32."""
-        self._policy.load(flat[: self._policy.num_parameters])
-        if self._shared is not None:
-            self._shared.load(flat[self._policy.num_parameters :])
+        load_parts([part for part in (self._policy, self._shared) if part], flat)
 
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the noise before an episode."""

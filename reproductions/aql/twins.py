@@ -4,11 +4,25 @@ On one core it was as fast as XLA for batches of states and a fifth faster for o
 500 candidates of 21 sub-actions.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from common.networks import numpy_twins
+from common.networks import numpy_twins, packing
 from reproductions.aql.networks import ValueNetwork
 from reproductions.aql.search import QFunction
+
+
+def load_parts(twins: Sequence[Any], flat: np.ndarray) -> None:
+    """Loads the parts of a vector, [P] float32, into twins in their order.
+
+    Raises:
+      ValueError: the length is wrong; the old parameters stay.
+    """
+    parts = packing.unpack(flat, [(twin.num_parameters,) for twin in twins])
+    for twin, part in zip(twins, parts):
+        twin.load(part)
 
 
 class ValueTwin:
@@ -38,9 +52,7 @@ class ValueTwin:
 
     def load(self, flat: np.ndarray) -> None:
         """Loads the parameters, [P] float32 in the order of `ValueNetwork.parameters`."""
-        for part in self._twins:
-            part.load(flat[: part.num_parameters])
-            flat = flat[part.num_parameters :]
+        load_parts(self._twins, flat)
         self._prepare()
 
     def features(self, observation: np.ndarray) -> np.ndarray:

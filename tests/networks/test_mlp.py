@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import sonnet as snt
 import tensorflow as tf
 
 from common.networks import numpy_twins, packing
-from common.networks.mlp import SoftsignMLP
+from common.networks.mlp import ReluMLP, SoftsignMLP
 
 D, HIDDEN, OUT = 40, (300, 200), 50
 
@@ -59,3 +60,21 @@ def test_the_numpy_twin_equals_the_mlp_and_loads(activation):
     np.testing.assert_allclose(twin(observation), other(observation), atol=1e-5)
     assert twin(observation).dtype == np.float32
     np.testing.assert_array_equal(observation, kept)
+
+
+def test_relu_layers_and_an_output():
+    network = ReluMLP(3, [4, 5], snt.Linear(2), tf.tanh)
+    assert network.output_size == 2
+    h = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    outputs = network(h)
+    for layer in (network.layers[0], network.layers[2]):
+        h = np.maximum(h @ layer.w.numpy() + layer.b.numpy(), 0)
+    last = network.layers[4]
+    expected = np.tanh(h @ last.w.numpy() + last.b.numpy())
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_layers_it_is_the_identity():
+    network = ReluMLP(3, [])
+    assert network.output_size == 3 and not network.trainable_variables
+    np.testing.assert_array_equal(network(tf.ones([2, 3])), np.ones([2, 3]))

@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, numpy_twins, packing
+from common.networks import control, heads, mlp, numpy_twins, packing
 
 OBSERVATION_SIZE, ACTION_SIZE = 24, 6
 
@@ -107,7 +107,18 @@ def test_other_modules_have_no_twin():
     with pytest.raises(TypeError, match="Linear"):
         numpy_twins.twin(snt.Linear(3))
     policy = control.ControlPolicy(1, (3,), False)
-    policy.layers[1] = tf.nn.relu
+    policy.layers[1] = tf.nn.gelu
     policy(tf.zeros([1, 2]))
-    with pytest.raises(TypeError, match="relu"):
+    with pytest.raises(TypeError, match="gelu"):
         numpy_twins.twin(policy)
+
+
+def test_twin_of_relu_layers_with_an_output_without_bias():
+    network = mlp.ReluMLP(3, [4, 5], snt.Linear(2, with_bias=False))
+    for variable in network.trainable_variables:
+        variable.assign(tf.random.normal(variable.shape))
+    inputs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    kept = inputs.copy()
+    twin = numpy_twins.twin(network)
+    np.testing.assert_allclose(twin(inputs), network(inputs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(inputs, kept)

@@ -1,0 +1,159 @@
+"""Tests of the agent: what is stored, what its settings refuse, and a run in one process."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from common.environments import registry
+from common.environments.spec import EnvironmentSpec
+from common.learning.learner import Learner
+from common.networks import packing
+from reproductions.aql.agent import AQL, from_config
+from reproductions.aql.settings import SETTINGS
+
+T, ACTORS = 6, 2
+SMALL = {
+    "state_size": 6,
+    "action_size": 7,
+    "joint_sizes": (8, 5),
+    "proposal_sizes": (9, 4),
+    "num_proposal_samples": 5,
+    "num_uniform_samples": 12,
+    "cem_samples": 20,
+    "unroll_length": T,
+    "batch_size": 4,
+    "replay_capacity": 60,
+    "queue_capacity": 8,
+}
+CONTROL = EnvironmentSpec(observation_size=5, action_size=1)
+
+
+def make_agent(name="aql", **values):
+    config = dataclasses.replace(SETTINGS.configuration(name), **{**SMALL, **values})
+    return AQL(config, name)
+
+
+@pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg"])
+def test_acts_stores_and_learns_on_the_control_suite(name):
+    agent = make_agent(name)
+    agent.jit_compile = False  # compiled updates are tested with the learners
+    environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
+    spec = EnvironmentSpec.of(environments)
+    agent.require(spec)
+    learner, memory = agent.make_learner(spec, seed=1), agent.make_memory(spec, seed=1)
+    assert isinstance(learner, Learner)
+    updates = agent.replay_learner(learner, memory, spec, 0, agent.schedule(in_turns=True))
+    actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    before, added = packing.pack(learner.actor_variables).numpy(), []
+
+    def add(unrolls):
+        added.append(agent.columns(unrolls))
+        agent.insert(memory, actor, range(ACTORS), unrolls, incarnation=1)
+
+    loop = agent.acting_loop(actor, environments, add, lambda *episode: None)
+    while (metrics := updates.step()) is None:
+        loop.step()
+    assert set(metrics) == set(agent.metrics)
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert int(learner.steps) == 1
+    changed = packing.pack(learner.actor_variables).numpy()
+    assert np.all(np.isfinite(changed)) and np.any(changed != before)
+    for field, column, wanted in zip(added[0]._fields, added[0], agent.step_specs(spec)):
+        assert column.shape == (ACTORS, *wanted.shape), field
+        assert column.dtype == wanted.dtype.as_numpy_dtype, field
+
+
+def test_what_is_stored_is_what_the_policy_found():
+    """The action that was taken and a*, also at the last timestep of an unroll."""
+    agent = make_agent(epsilon=1.0, high_epsilon=1.0)
+    environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
+    spec = EnvironmentSpec.of(environments)
+    policy, found, added = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2), [], []
+
+    class Recorded:
+        initial_state = policy.initial_state
+
+        def __call__(self, observation, state):
+            action, state, extras = policy(observation, state)
+            np.testing.assert_array_equal(action, policy.space.values(extras["action_index"]))
+            found.append((observation.copy(), extras["action_index"], extras["best_index"]))
+            return action, state, extras
+
+    loop = agent.acting_loop(Recorded(), environments, added.append, lambda *episode: None)
+    for _ in range(T + 1):
+        loop.step()
+    stored = agent.columns(added[0])
+    for column, name in zip(zip(*found), ("observation", "action_index", "best_index")):
+        np.testing.assert_array_equal(getattr(stored, name), np.stack(column[:T], axis=1))
+    assert np.any(stored.action_index != stored.best_index)
+
+
+def test_actors_of_a_process_have_the_epsilons_of_their_places():
+    agent = make_agent()
+    policy = agent.make_actor(CONTROL, range(8, 12), 100, seed=0)
+    np.testing.assert_array_equal(policy._epsilons, [0.5, 0.5, 0.05, 0.05])
+    evaluator = agent.make_evaluator(CONTROL, 3)
+    np.testing.assert_array_equal(evaluator._epsilons, [0, 0, 0])
+
+
+def test_equal_seeds_make_equal_learners():
+    first, second, other = (make_agent().make_learner(CONTROL, seed=s) for s in (1, 1, 2))
+    for a, b, c in zip(first.actor_variables, second.actor_variables, other.actor_variables):
+        np.testing.assert_array_equal(a, b)
+        assert len(a.shape) == 1 or np.any(a.numpy() != c.numpy())
+
+
+@pytest.mark.parametrize("name", ["aql", "uniform_q", "d3pg"])
+def test_a_policy_refuses_parameters_of_other_networks(name):
+    agent = make_agent(name)
+    policy = agent.make_actor(CONTROL, range(1), 1, seed=0)
+    size = sum(v.shape.num_elements() for v in agent.make_learner(CONTROL, 0).actor_variables)
+    policy.load(np.zeros(size, np.float32))
+    for wrong in (size - 1, size + 1):
+        with pytest.raises(ValueError, match=f"have {size} parameters"):
+            policy.load(np.zeros(wrong, np.float32))
+
+
+def test_a_run_is_made_again_from_its_config():
+    agent = make_agent("qt_opt", cem_elites=3)
+    values = {"config": dataclasses.asdict(agent._config), "setting": "qt_opt"}
+    again = from_config(values)
+    assert again._config == agent._config and again.setting == "qt_opt"
+
+
+INTEGERS = EnvironmentSpec(observation_size=5, action_size=3, action_choices=(7, 7, 3))
+DISCRETE = EnvironmentSpec(observation_size=5, action_size=4, is_discrete=True)
+IMAGES = EnvironmentSpec(
+    observation_size=3 * 84 * 84, action_size=4, image_shape=(84, 84, 3), is_discrete=True
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        ("aql", IMAGES, r"--environment has images of \[84, 84, 3\], but .* flat observations: .*"),
+        (
+            "exact_q",
+            EnvironmentSpec(observation_size=67, action_size=21),
+            r"--environment has 5\^21 = 476,837,158,203,125 actions, but .* at most 10,000: .*",
+        ),
+        ("qt_opt", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
+        ("d3pg", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
+        ("aql_gaussian", DISCRETE, r"--environment has actions of 4 choices, but .*"),
+    ],
+)
+def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        AQL(SETTINGS.configuration(name), name).require(spec)
+
+
+def test_what_suits_is_not_refused():
+    for name in SETTINGS.names:
+        AQL(SETTINGS.configuration(name), name).require(CONTROL)
+    for spec in (INTEGERS, DISCRETE):
+        for name in ("aql", "aql_independent", "uniform_q", "exact_q"):
+            AQL(SETTINGS.configuration(name), name).require(spec)
+    most = EnvironmentSpec(observation_size=1, action_size=1, action_choices=(100, 100))
+    AQL(SETTINGS.configuration("exact_q"), "exact_q").require(most)

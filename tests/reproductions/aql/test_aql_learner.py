@@ -1,0 +1,358 @@
+"""Tests of AQL's losses and of its learner's update, against float64 twins."""
+
+from float64_networks import numeric_gradient
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+from common.types import Batch
+from reproductions.aql import learner as learner_lib
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.d3pg import D3PGLearner
+from reproductions.aql.learner import AQLLearner, StoredUnroll
+
+B, T, OBSERVATION = 3, 5, 4
+SPACE = ActionSpace((3, 0, 2))
+CONTINUOUS = ActionSpace((0, 0))
+SMALL = {
+    "state_size": 4,
+    "action_size": 3,
+    "joint_sizes": (4, 3),
+    "proposal_sizes": (4,),
+    "batch_size": B,
+    "unroll_length": T,
+}
+
+
+def config_of(**values):
+    return AQLConfig(**{**SMALL, **values})
+
+
+def make_unrolls(space, seed=0):
+    """B unrolls; a time limit is in the first, a true end in the second, the third goes on."""
+    generator = np.random.default_rng(seed)
+    is_last = np.zeros((B, T), bool)
+    is_last[0, 2] = is_last[1, 3] = True
+    discount = np.where(is_last, 0, 1).astype(np.float32)
+    discount[1, 2] = 0
+    reward = np.where(is_last, 0, generator.standard_normal((B, T))).astype(np.float32)
+    return StoredUnroll(
+        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
+        space.uniform((B, T), generator),
+        space.uniform((B, T), generator),
+        reward,
+        discount,
+        is_last,
+    )
+
+
+def batch_of(unroll):
+    steps = tf.nest.map_structure(tf.constant, unroll)
+    return Batch(steps, tf.fill([B], 0.1), tf.constant(10.0))
+
+
+def randomize(variables, seed=2):
+    generator = np.random.default_rng(seed)
+    for variable in variables:
+        variable.assign(0.7 * generator.standard_normal(variable.shape))
+
+
+# The targets.
+
+
+def targets64(reward, discount, is_last, value, gamma, lambda_):
+    """G_t of each row from its definition: [T, B] -> [T - 1, B]."""
+    steps, rows = reward.shape
+    found = np.zeros((steps - 1, rows))
+    for b in range(rows):
+        for t in range(steps - 1):
+            total, factor, share = 0.0, 1.0, 1.0
+            for k in range(t, steps - 1):
+                total += factor * share * reward[k, b]
+                factor *= gamma * discount[k, b]
+                ends = is_last[k + 1, b] or k + 1 == steps - 1
+                total += factor * share * (1.0 if ends else 1 - lambda_) * value[k + 1, b]
+                if ends:
+                    break
+                share *= lambda_
+            found[t, b] = total
+    return found
+
+
+def test_targets_are_pengs_within_each_episode():
+    unroll = make_unrolls(SPACE)
+    value = np.random.default_rng(1).standard_normal((T, B))
+    columns = [c.T.astype(np.float64) for c in (unroll.reward, unroll.discount)]
+    arguments = (*columns, unroll.is_last.T, value, 0.9, 0.8)
+    target, weight = learner_lib.targets(*map(tf.constant, arguments[:4]), *arguments[4:])
+    np.testing.assert_allclose(target, targets64(*arguments), rtol=1e-12)
+    np.testing.assert_array_equal(weight, 1 - unroll.is_last.T[:-1].astype(float))
+
+
+def test_a_time_limit_bootstraps_and_a_true_end_does_not():
+    """Hand-worked: r = 1, V = 10, gamma 0.5, lambda 0.8; LAST is the third of five timesteps."""
+    reward = tf.constant([[1.0], [1], [0], [1], [1]])
+    is_last = tf.constant([[False], [False], [True], [False], [False]])
+    value = tf.fill([5, 1], 10.0)
+
+    def of(discounts):
+        discount = tf.constant(discounts)[:, tf.newaxis]
+        target, weight = learner_lib.targets(reward, discount, is_last, value, 0.5, 0.8)
+        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
+        return target.numpy()[[0, 1, 3], 0]
+
+    # G_2 = 1 + 0.5 * 10, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 6), G_4 = 1 + 0.5 * 10
+    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [4.4, 6, 6])
+    # G_2 = 1, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 1)
+    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
+
+
+def test_what_follows_an_episode_changes_nothing_in_it():
+    unroll = make_unrolls(SPACE)
+    value = np.random.default_rng(1).standard_normal((T, B)).astype(np.float32)
+    columns = [c.T.copy() for c in (unroll.reward, unroll.discount, unroll.is_last)]
+    before, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+    columns[0][3:, 0] += 100  # after the first row's LAST, its third timestep
+    value[3:, 0] -= 10
+    after, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+    np.testing.assert_array_equal(after[:2], before[:2])
+    assert np.all(np.abs(after - before)[3, 0] > 1)
+
+
+def test_no_gradient_flows_into_targets():
+    unroll, value = make_unrolls(SPACE), tf.ones([T, B])
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
+        target, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+    assert tape.gradient(target, value) is None
+
+
+# The losses.
+
+
+def test_the_value_loss_sums_squares_and_holds_the_target():
+    value, target = tf.constant([[1.0, 2], [3, 4]]), tf.constant([[2.0, 2], [0, 7]])
+    weight = tf.constant([[1.0, 1], [1, 0]])
+    with tf.GradientTape() as tape:
+        tape.watch([value, target])
+        loss = learner_lib.value_loss(value, target, weight)
+    assert loss.numpy() == 1 + 0 + 9
+    gradient, none = tape.gradient(loss, [value, target])
+    np.testing.assert_array_equal(gradient, [[-2, 0], [6, 0]])
+    assert none is None
+
+
+def test_the_proposal_loss_sums_minus_log_prob_and_rewards_entropy():
+    log_prob, entropy = tf.constant([[-1.0, -2], [-3, -4]]), tf.constant([[1.0, 1], [2, 1]])
+    loss = learner_lib.proposal_loss(log_prob, entropy, 0.1)
+    np.testing.assert_allclose(loss, 10 - 0.5)
+
+
+# The learner's update.
+
+
+class Twin64:
+    """Networks in float64, whose arrays can be changed one number at a time."""
+
+    def __init__(self, variables):
+        self.values = {v.ref(): v.numpy().astype(np.float64) for v in variables}
+
+    def of(self, variable):
+        return self.values[variable.ref()]
+
+    def run(self, network, h):
+        for layer in network.layers:
+            if layer is tf.nn.relu:
+                h = np.maximum(h, 0)
+            elif layer is tf.tanh:
+                h = np.tanh(h)
+            else:
+                h = h @ self.of(layer.w) + (self.of(layer.b) if layer.with_bias else 0)
+        return h
+
+    def value(self, network, observation, encoded):
+        part = self.run(network.state, self.run(network.shared, observation))
+        hidden = np.maximum(part + self.run(network.action, encoded), 0)
+        return self.run(network.joint, hidden)[..., 0]
+
+    def value_loss(self, network, unroll, target, space):
+        observation, encoded = (
+            x.astype(np.float64) for x in (unroll.observation, space.encode(unroll.action_index))
+        )
+        value = self.value(network, observation, encoded).T[:-1]
+        return np.sum((1 - unroll.is_last.T[:-1]) * np.square(target - value))
+
+    def proposal_loss(self, network, features, unroll, entropy_cost):
+        """Of the hybrid space; sums over all T timesteps."""
+        encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+        weights = self.of(network.proposal.action_weights)
+        outputs = self.run(network.trunk, features) @ self.of(network.proposal.state_weights)
+        outputs += self.of(network.proposal.bias)
+        first = outputs[..., :3]
+        second = outputs[..., 3] + encoded[..., :3] @ weights[:3, 3]
+        third = outputs[..., 4:] + encoded[..., :4] @ weights[:4, 4:]
+        total = np.sum(np.square(encoded[..., 3] - second)) / (2 * 0.25)
+        total += second.size * 0.5 * np.log(2 * np.pi * 0.25)
+        total -= second.size * entropy_cost * 0.5 * np.log(2 * np.pi * np.e * 0.25)
+        for logits, taken in ((first, encoded[..., :3]), (third, encoded[..., 4:])):
+            log_p = logits - scipy.special.logsumexp(logits, axis=-1, keepdims=True)
+            total -= np.sum(taken * log_p) - entropy_cost * np.sum(np.exp(log_p) * log_p)
+        return total
+
+
+def assert_numeric(gradients, variables, twin, loss):
+    for gradient, variable in zip(gradients, variables, strict=True):
+        expected = numeric_gradient(loss, twin.of(variable))
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-3, err_msg=variable.name)
+
+
+@pytest.mark.parametrize("shared_sizes", [(), (4,)])
+def test_the_gradients_are_those_of_both_losses(shared_sizes):
+    """With a* as stored; a target network or a gradient through G would make a difference."""
+    config = config_of(shared_sizes=shared_sizes, discount=0.9)
+    learner = AQLLearner(config, OBSERVATION, SPACE)
+    randomize(learner.actor_variables)
+    unroll, twin = make_unrolls(SPACE), Twin64(learner.actor_variables)
+    observation = unroll.observation.astype(np.float64)
+    encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+    best_value = twin.value(learner.value, observation, encoded)
+    columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
+    target = targets64(*columns, best_value.T, 0.9, config.trace)
+    features = twin.run(learner.value.shared, observation)
+
+    (value_gradients, proposal_gradients), outputs, metrics = learner.gradients(batch_of(unroll))
+    assert outputs == ()
+    assert_numeric(
+        value_gradients,
+        learner.value_variables,
+        twin,
+        lambda: twin.value_loss(learner.value, unroll, target, SPACE),
+    )
+    assert_numeric(
+        proposal_gradients,
+        learner.proposal_variables,
+        twin,
+        lambda: twin.proposal_loss(learner.proposal, features, unroll, config.entropy_cost),
+    )
+    num_terms = B * (T - 1) - 2
+    expected = twin.value_loss(learner.value, unroll, target, SPACE) / num_terms
+    np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-4)
+    np.testing.assert_allclose(metrics["mean_q"], best_value.mean(), rtol=1e-4)
+    without = twin.proposal_loss(learner.proposal, features, unroll, 0.0)
+    np.testing.assert_allclose(metrics["proposal_loss"], without / (B * T), rtol=1e-4)
+
+
+@pytest.mark.parametrize("shared_sizes", [(), (4,)])
+def test_each_loss_trains_its_own_variables(shared_sizes):
+    """The proposal's gradient does not enter the shared layers, nor Q's the proposal."""
+    learner = AQLLearner(config_of(shared_sizes=shared_sizes), OBSERVATION, SPACE)
+    value, proposal = (
+        {v.ref() for v in vs} for vs in (learner.value_variables, learner.proposal_variables)
+    )
+    assert not value & proposal
+    assert value | proposal == {v.ref() for v in learner.actor_variables}
+    assert {v.ref() for v in learner.value.shared.trainable_variables} <= value
+    batch = batch_of(make_unrolls(SPACE))
+    with tf.GradientTape() as tape:
+        features = learner.value.shared(learner_lib.flat(batch.steps.observation))
+        _, metrics = learner._proposal_gradients(features, learner_lib.flat(batch.steps.best_index))
+    shared = tape.gradient(metrics["proposal_loss"], learner.value_variables)
+    assert shared == (None,) * len(learner.value_variables)
+
+
+@pytest.mark.parametrize("search", ["uniform", "exact"])
+def test_without_a_proposal_there_is_q_alone(search):
+    learner = AQLLearner(config_of(search=search), OBSERVATION, ActionSpace((3, 2)))
+    assert learner.proposal_variables == () and learner.proposal is None
+    _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
+    assert set(metrics) == set(learner_lib.METRICS)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_compiled_update_is_an_eager_one(optimizer):
+    config = config_of(optimizer=optimizer, shared_sizes=(4,), learning_rate=1e-2)
+    batch, results = batch_of(make_unrolls(SPACE)), []
+    for compiled in (False, True):
+        learner = AQLLearner(config, OBSERVATION, SPACE)
+        randomize(learner.actor_variables)
+        update = tf.function(learner.update, jit_compile=True) if compiled else learner.update
+        for _ in range(3):
+            _, metrics = update(batch)
+        assert learner.steps.numpy() == 3
+        results.append([v.numpy() for v in (*learner.actor_variables, *metrics.values())])
+    for eager, jitted in zip(*results):
+        np.testing.assert_allclose(eager, jitted, rtol=1e-3, atol=1e-4)
+
+
+def test_optimisers_and_networks_exist_before_the_first_update():
+    """A checkpoint of a run that has not learnt yet has all of them."""
+    for config, kind, space in (
+        (config_of(), AQLLearner, SPACE),
+        (config_of(search="policy", num_levels=0), D3PGLearner, CONTINUOUS),
+    ):
+        learner = kind(config, OBSERVATION, space)
+        before = {v.ref() for v in learner.variables}
+        learner.update(batch_of(make_unrolls(space)))
+        assert {v.ref() for v in learner.variables} == before
+
+
+# D3PG.
+
+
+def make_d3pg(**values):
+    config = config_of(search="policy", num_levels=0, **values)
+    learner = D3PGLearner(config, OBSERVATION, CONTINUOUS)
+    randomize(learner.networks.variables, seed=2)
+    randomize(learner.target_networks.variables, seed=3)
+    return config, learner
+
+
+@pytest.mark.parametrize("shared_sizes", [(), (4,)])
+def test_d3pg_has_the_same_targets_from_its_target_networks(shared_sizes):
+    config, learner = make_d3pg(shared_sizes=shared_sizes)
+    unroll = make_unrolls(CONTINUOUS)
+    twin = Twin64((*learner.networks.variables, *learner.target_networks.variables))
+    observation = unroll.observation.astype(np.float64)
+    (policy, critic), (target_policy, target_critic) = learner.networks, learner.target_networks
+
+    def own_value(policy, critic, features):
+        return twin.value(critic, observation, twin.run(policy, features))
+
+    target_features = twin.run(target_critic.shared, observation)
+    bootstrap = own_value(target_policy, target_critic, target_features)
+    columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
+    target = targets64(*columns, bootstrap.T, config.discount, config.trace)
+    features = twin.run(critic.shared, observation)
+
+    gradients, _, metrics = learner.gradients(batch_of(unroll))
+    assert_numeric(
+        gradients.critic,
+        learner.value_variables,
+        twin,
+        lambda: twin.value_loss(critic, unroll, target, CONTINUOUS),
+    )
+    assert_numeric(
+        gradients.policy,
+        learner.proposal_variables,
+        twin,
+        lambda: -np.sum(own_value(policy, critic, features)),
+    )
+    own = own_value(policy, critic, features)
+    np.testing.assert_allclose(metrics["mean_q"], own.mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_d3pg_copies_its_targets_periodically():
+    _, learner = make_d3pg(target_period=2)
+    batch = batch_of(make_unrolls(CONTINUOUS))
+    update = tf.function(learner.update, jit_compile=True)
+    online, target = learner.networks.variables, learner.target_networks.variables
+    first = [v.numpy() for v in target]
+    update(batch)
+    for variable, value in zip(target, first):
+        np.testing.assert_array_equal(variable, value)
+    update(batch)
+    for variable, copy in zip(online, target):
+        np.testing.assert_array_equal(variable, copy)
