@@ -7,6 +7,7 @@ import numpy as np
 
 from common.acting.noise import OrnsteinUhlenbeckNoise
 from common.acting.policy import Policy
+from common.acting.proposals import Proposals, ProposingPolicy
 from common.environments.spec import EnvironmentSpec
 from common.networks import numpy_twins
 from common.types import Nest
@@ -38,7 +39,7 @@ def epsilons(
     return np.where(np.arange(num_actors) < num_high, high, low)
 
 
-class SearchPolicy(Policy):
+class SearchPolicy(ProposingPolicy):
     """Policy that takes the action of the highest Q that its search finds, or a uniform one.
 
     Attributes:
@@ -134,6 +135,26 @@ class SearchPolicy(Policy):
             shape = (num_rows, config.num_proposal_samples)
             proposed = self.space.uniform(shape, self._generator)
         return search.search(q, proposed, uniform)[0]
+
+    def require_proposals(self) -> None:
+        """See base class."""
+        if self.proposal is None:
+            raise ValueError("its search has no proposal")
+        if not all(self.space.choices):
+            raise ValueError("its proposal is continuous, without probabilities to draw")
+
+    def propose(self, observation: np.ndarray) -> Proposals:
+        """Searches at an observation, [Ds] float32; see base class."""
+        assert self.proposal is not None and self.trunk is not None
+        config = self._config
+        features = self.value.features(observation[np.newaxis])
+        hidden = self.trunk(features)
+        proposed = self.proposal.sample(hidden, config.num_proposal_samples, self._generator)
+        uniform = self.space.uniform((1, config.num_uniform_samples), self._generator)
+        q = self.value.at(features)
+        best, _ = search.search(q, proposed, uniform)
+        probabilities = self.proposal.probabilities(hidden[0], best[0])
+        return Proposals(q(proposed)[0], probabilities, best[0].astype(np.int64))
 
 
 class DeterministicPolicy(Policy):

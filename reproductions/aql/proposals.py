@@ -158,6 +158,25 @@ class ProposalTwin:
                 encoded[:, offset] = actions[:, d]
         return actions.reshape(len(features), num, space.size)
 
+    def probabilities(self, features: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns mu_d(. | s, a_<d) of each sub-action along an action, float32 [K_d] each.
+
+        Args:
+          features: [H] of a state.
+          action: [D], of a space without continuous sub-actions.
+        """
+        space = self._space
+        encoded = space.encode(action)
+        found = []
+        for offset, width in zip(space.offsets, space.widths):
+            block = slice(offset, offset + width)
+            logits = features @ self._state_weights[:, block] + self._bias[block]
+            if self._autoregressive:
+                logits += encoded[:offset] @ self._action_weights[:offset, block]
+            exponentials = np.exp(logits - logits.max())
+            found.append(exponentials / exponentials.sum())
+        return tuple(found)
+
     def _noise(self, rows: int, generator: np.random.Generator) -> np.ndarray:
         """Returns noise [rows, S]: Gumbel's, whose maximum samples a softmax, and Gaussian."""
         noise = generator.standard_exponential((rows, self._space.encoded_size), np.float32)

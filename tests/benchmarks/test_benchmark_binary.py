@@ -53,7 +53,12 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
     assert benchmark.report.read_json(path) == rows
 
 
-def test_all_suites_run_in_processes_of_their_own(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "which, names",
+    [([], benchmark._SUITES), (["aql"], ("unroll_actor", "unroll_learner"))],
+    ids=["all", "of a paper"],
+)
+def test_suites_run_in_processes_of_their_own(capsys, monkeypatch, which, names):
     commands = []
 
     class Ended:
@@ -66,9 +71,8 @@ def test_all_suites_run_in_processes_of_their_own(capsys, monkeypatch):
         return Ended
 
     monkeypatch.setattr(benchmark.subprocess, "run", run)
-    benchmark.main(["--repeats=3", "--quick"])
-    names = list(benchmark._SUITES)
-    assert [command[3] for command in commands] == names
+    benchmark.main([*which, "--repeats=3", "--quick"])
+    assert [command[3] for command in commands] == list(names)
     assert all(
         command[0] == sys.executable and "--repeats=3" in command and "--quick" in command
         for command in commands

@@ -18,6 +18,8 @@ from common.benchmarks import (
     replay_suite,
     sequence_actor_suite,
     sequence_learner_suite,
+    unroll_actor_suite,
+    unroll_learner_suite,
     workers_suite,
 )
 from common.benchmarks.report import Row
@@ -27,6 +29,8 @@ from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
+from reproductions.aql.agent import AQL
+from reproductions.aql.config import AQLConfig
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.reactor.agent import Reactor
@@ -37,6 +41,12 @@ TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
 class Uncompiled(D4PG):
     """Without XLA, which takes longer to compile than all else here."""
+
+    jit_compile = False
+
+
+class UncompiledAQL(AQL):
+    """Likewise."""
 
     jit_compile = False
 
@@ -283,3 +293,30 @@ def test_sizes_for_quick_are_smaller():
         quick, full = dataclasses.astuple(suite.QUICK), dataclasses.astuple(suite.FULL)
         numbers = [(q, f) for q, f in zip(quick, full) if isinstance(f, (int, float))]
         assert all(q <= f for q, f in numbers) and any(q < f for q, f in numbers)
+
+
+def aql():
+    sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
+    return BenchmarkedProgram(
+        "binaries.aql", lambda **given: UncompiledAQL(AQLConfig(**{**sizes, **given}))
+    )
+
+
+def test_unroll_actor():
+    sizes = unroll_actor_suite.UnrollActorSizes(actors=2, searches=1, batch_steps=32)
+    rows = unroll_actor_suite.measure(aql(), sizes, repeats=1)
+    check(
+        rows,
+        [
+            "search/3528_actions",
+            "search/exact_q_3528_time_over_aql",
+            "actor/humanoid_stand_with_search",
+            "actor/cartpole_swingup_with_search",
+        ],
+    )
+    assert rows[0].ratio == rows[1].value
+
+
+def test_unroll_learner():
+    sizes = unroll_learner_suite.UnrollLearnerSizes(updates=2)
+    check(unroll_learner_suite.measure(aql(), sizes, repeats=1), ["learner/unrolls_batch32"])

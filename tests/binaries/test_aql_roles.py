@@ -1,0 +1,149 @@
+"""AQL in its roles: actors with replays and a learner, through the death of each; one process."""
+
+import re
+import signal
+
+from by_hand import RunByHand
+from forked import forked
+import numpy as np
+import pytest
+
+from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
+from common.reporting.csv_rows import last_row, read_rows
+from reproductions.aql import agent
+
+BATCH, LENGTH, REPLAYED = 4, 5, 2
+EPISODE_STEPS = 100
+SMALL = (
+    "--environment=python:reproductions.aql.match:make_5",
+    "--num_actors=4",
+    "--evaluation_episodes=1",
+    f"--config.batch_size={BATCH}",
+    f"--config.unroll_length={LENGTH}",
+    f"--config.replayed_unrolls={REPLAYED}",
+    "--config.replay_capacity=200",
+    "--config.queue_capacity=8",
+    "--config.num_proposal_samples=5",
+    "--config.num_uniform_samples=5",
+    "--config.state_size=8",
+    "--config.action_size=8",
+    "--config.joint_sizes=8,8",
+    "--config.proposal_sizes=8,8",
+)
+ROLES = (*SMALL, "--actor_processes=2", "--learner_threads=1", "--checkpoint_seconds=2")
+SECONDS = 150
+"""Patience with a busy machine."""
+_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
+"""Columns of times, or of numbers made from the time."""
+
+
+def by_hand(start, workdir):
+    return RunByHand(
+        start, workdir, "binaries.aql", ROLES, layout=ACTORS_WITH_REPLAY, learner=1, actor=2
+    )
+
+
+def ratio(row):
+    """Timesteps learnt from, of those that were accepted with what was replayed."""
+    timesteps = row["actor_steps"] * (EPISODE_STEPS + 1) / EPISODE_STEPS
+    return row["learner_steps"] * BATCH * LENGTH / ((1 + REPLAYED) * timesteps)
+
+
+def wait_for_updates(run, more=30):
+    steps = run.learner("learner_steps")
+    run.wait_for(lambda: run.learner("learner_steps") > steps + more, SECONDS, "more updates")
+
+
+@pytest.mark.timeout(600)
+def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
+    with forked() as start:
+        run = by_hand(start, tmp_path / "run")
+        limit = "--max_learner_steps=800"
+        tasks = [("learner", 0), ("actor", 0), ("actor", 1), ("evaluator", 0)]
+        programs = {task: run.start(*task, limit) for task in tasks}
+        run.wait_for(lambda: run.learner("learner_steps") > 30, SECONDS, "updates")
+        programs["actor", 1].stop(signal.SIGKILL)
+        assert programs["actor", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["actor", 1] = run.start("actor", 1, limit)
+        run.ends(programs.values(), SECONDS)
+    assert "800 learner steps" in programs["evaluator", 0].output
+    run.check_files()
+    row = last_row(run.workdir / "learner.csv")
+    assert row["learner_steps"] == 800
+    assert ratio(row) == pytest.approx(1, abs=0.02)
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["samples_per_insert"].dropna().median() == pytest.approx(1 + REPLAYED, abs=0.3)
+    acting = read_rows(run.workdir / "acting.csv")
+    assert set(acting["actor"]) == set(range(4)) and len(set(acting["incarnation"])) == 3
+    assert np.isfinite(rows[["value_loss", "proposal_loss", "entropy"]].iloc[-1]).all()
+    policy = agent.load_policy(run.workdir)
+    assert policy.learner_steps == 800
+    assert policy(np.ones((3, 5), np.float32)).shape == (3, 5)
+
+
+@pytest.mark.timeout(600)
+def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_path):
+    with forked() as start:
+        run = by_hand(start, tmp_path / "run")
+        programs = {task: run.start(*task) for task in (("learner", 0), ("actor", 0), ("actor", 1))}
+        checkpoint = run.workdir / "checkpoints" / "checkpoint"
+        run.wait_for(
+            lambda: checkpoint.exists() and run.learner("learner_steps") > 30, SECONDS, "a save"
+        )
+        programs["learner", 0].stop(signal.SIGKILL)
+        assert programs["learner", 0].wait(SECONDS) == -signal.SIGKILL
+        before = len(read_rows(run.workdir / "learner.csv"))
+        programs["learner", 0] = run.start("learner")
+        run.wait_for(
+            lambda: len(read_rows(run.workdir / "learner.csv")) > before + 1, SECONDS, "it goes on"
+        )
+        rows = read_rows(run.workdir / "learner.csv")
+        assert rows["learner_steps"][before] > 0  # from its checkpoint
+        wait_for_updates(run)
+        for program in programs.values():
+            program.stop()
+        for program in programs.values():
+            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
+            assert "Traceback" not in program.output
+    run.check_files()
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["actor_steps"].is_monotonic_increasing
+    # The actors were not started again.
+    assert len(read_rows(run.workdir / "lives.csv")) == 2
+    for path in tmp_path.glob("actor-*.log"):
+        (accepted,) = re.findall(r"(\d+) items accepted", path.read_text())
+        assert int(accepted) in run.accounts().values()
+
+
+def test_equal_seeds_give_equal_files_in_one_process(tmp_path):
+    flags = (
+        *(*SMALL, "--config.single_process", "--learner_threads=1", "--evaluation_steps=40"),
+        *("--final_episodes=2", "--max_learner_steps=120"),
+    )
+    with forked() as start:
+        runs = []
+        for name in ("first", "second"):
+            run = RunByHand(
+                start,
+                tmp_path / name,
+                "binaries.aql",
+                flags,
+                layout=ONE_PROCESS_WITH_REPLAYS,
+                learner=1,
+            )
+            runs.append((run, run.start("learner")))
+        for run, program in runs:
+            run.ends([program], SECONDS)
+    first, second = (
+        [
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for name in ("evaluator.csv", "acting.csv")
+        ]
+        for run, _ in runs
+    )
+    for one, two in zip(first, second):
+        assert len(one) and one.equals(two)
+    assert first[1]["episode_return"].nunique() > 5
+    assert first[0]["learner_steps"].tolist() == [40, 80, 120]
+    assert first[0]["episodes"].tolist() == [1, 1, 2]
+    assert ratio(last_row(runs[0][0].workdir / "learner.csv")) == pytest.approx(1, abs=0.05)

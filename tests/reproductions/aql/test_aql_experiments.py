@@ -1,0 +1,66 @@
+"""AQL's experiments: the paper's tasks and budgets, and what stands in for them."""
+
+import pathlib
+
+import pytest
+
+from common import environments
+from common.program.layouts import ONE_PROCESS_WITH_REPLAYS
+from reproductions.aql import experiments
+from reproductions.aql.settings import SETTINGS
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def sub_actions(name):
+    return environments.make(name, 0).action_spec().shape[0]
+
+
+def test_the_39_tasks_have_the_papers_numbers_of_sub_actions():
+    """One environment of a domain, and of swimmers each, which differ in their joints."""
+    for tasks, allowed in (
+        (experiments.LOW, {1, 2}),
+        (experiments.MEDIUM, {4, 5, 6}),
+        (experiments.HIGH, {14, 21, 56}),
+    ):
+        one_each = {name.rpartition(":")[0]: name for name in tasks if "swimmer" not in name}
+        names = [*one_each.values(), *(name for name in tasks if "swimmer" in name)]
+        assert {sub_actions(name) for name in names} == allowed
+    sizes = [len(tasks) for tasks in (experiments.LOW, experiments.MEDIUM, experiments.HIGH)]
+    assert sizes == [17, 15, 7] and len(set(experiments.ALL)) == 39
+    assert len({name.split(":")[1] for name in experiments.ALL}) == 16
+
+
+def test_the_budgets_are_actor_steps():
+    """200M environment steps of DeepMind Lab are 50M of the agent, which repeats actions."""
+    steps = {one.name: one.budget.actor_steps for one in experiments.EXPERIMENTS}
+    assert steps.pop("figure 3") == 50_000_000
+    figures = {steps[name] for name in steps if name.startswith("figure")}
+    assert figures == {200_000_000}
+
+
+@pytest.mark.parametrize("name", ["small", "two_cores"])
+def test_scales_raise_the_ratio_and_the_rate_together(name):
+    scale = experiments.PAPER.scale(name)
+    changed = {change.name: change.flag.partition("=")[2] for change in scale.changes}
+    config = SETTINGS.configuration("aql")
+    assert int(changed["config.replayed_unrolls"]) == 14 > config.replayed_unrolls
+    assert float(changed["config.learning_rate"]) == 1e-3 > config.learning_rate
+
+
+def test_the_scale_small_evaluates_in_the_process_that_acts():
+    changes = {change.name for change in experiments.PAPER.scale("small").changes}
+    assert {"config.single_process", "evaluation_steps"} <= changes
+    assert "evaluation_steps" in ONE_PROCESS_WITH_REPLAYS.flags
+
+
+def test_stand_ins_have_as_many_sub_actions_as_the_tasks_of_figure_8():
+    assert min(map(sub_actions, experiments.SMALL_HIGH)) >= 14
+    assert [sub_actions(name) for name in experiments.MATCH] == [5, 21, 56]
+
+
+def test_the_flag_file_for_two_cores_has_the_scales_values():
+    lines = (ROOT / "reproductions/aql/two_cores.flags").read_text().splitlines()
+    for change in experiments.PAPER.scale("two_cores").changes:
+        assert change.flag in lines
+    assert "--max_minutes=10" in lines

@@ -1,0 +1,169 @@
+"""The README of AQL says what the code says."""
+
+import math
+import re
+import subprocess
+import sys
+
+from reproduction_readme import ROOT, Readme
+
+from common.environments.spec import EnvironmentSpec
+from common.replay.footprint import unroll_bytes_per_step
+from reproductions.aql import config as config_lib
+from reproductions.aql import d3pg, experiments, learner, match, networks, settings
+from reproductions.aql.actions import ActionSpace
+
+README = Readme("aql")
+PITFALLS = "Pitfalls, and how each is handled"
+
+
+def columns(text):
+    """The names in the first cells of a table's rows."""
+    return re.findall(r"^\| `(\w+)` \| .+ \|$", text, re.M)
+
+
+def test_table_of_hyperparameters_is_the_configuration():
+    README.check_hyperparameters(config_lib.AQLConfig)
+    assert f"`--num_actors`: {config_lib.NUM_ACTORS} " in README.section("Hyperparameters")
+
+
+def test_flags_in_the_text_exist():
+    README.check_flags(config_lib.AQLConfig, settings.SETTINGS.names)
+
+
+def test_every_setting_is_in_the_text():
+    for name in settings.SETTINGS.names:
+        assert re.search(rf"[`=]{re.escape(name)}[` ]", README.section("Run")), name
+
+
+def test_the_table_of_scales_names_those_of_the_experiments():
+    section = README.section("Run").split("### Scales\n", 1)[1]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [one.name for one in experiments.SCALES]
+    small = experiments.PAPER.scale("small").budget.actor_steps
+    shorter = experiments.PAPER.experiment("section match").at("small").budget.actor_steps
+    assert f"{small:,} actor steps in one process on one core (match: {shorter:,})" in section
+
+
+def test_what_differs_on_two_cores_is_in_the_table():
+    section = README.section("Run").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
+    rows = re.findall(r"^\| `(?:--)?(\w+)` \| ([\de-]+) \| ([\de-]+) \| .+ \|$", section, re.M)
+    scale = experiments.PAPER.scale("two_cores")
+    changed = {
+        change.name.removeprefix("config."): float(change.flag.partition("=")[2])
+        for change in scale.changes
+        if not change.name.startswith("evaluation")
+    }
+    assert {name: float(ours) for name, _, ours in rows} == changed
+    papers = {**vars(config_lib.AQLConfig()), "num_actors": config_lib.NUM_ACTORS}
+    assert all(float(value) == papers[name] for name, value, _ in rows)
+
+
+def test_the_returns_of_uniform_samples_are_those_of_match():
+    text = " ".join(README.section("Run").split())
+    values = [f"{match.uniform_return(size, 500):.1f}" for size in (5, 21, 56)]
+    words = "returns {} of 100 with D = 5, {} with D = 21 and {} with D = 56"
+    assert words.format(*values) in text
+
+
+def test_the_flag_file_is_one_of_the_program(tmp_path):
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "binaries.aql"),
+            "--flagfile=reproductions/aql/two_cores.flags",
+            *(f"--workdir={tmp_path}/run", "--environment=control:no:no"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "control:no:no" in result.stderr, result.stderr  # nothing else was wrong
+
+
+def test_every_equation_has_a_number_once_and_a_place():
+    section = README.section("Equations and where they are")
+    found = re.findall(r"^- \(([\d, ]+)\) ", section, re.M)
+    numbers = [int(number) for one in found for number in one.split(", ")]
+    assert numbers == list(range(1, 22))
+    rows = re.findall(r"^\| .+? \| ([\d, ]*)\| `", section, re.M)
+    assert {int(one) for row in rows for one in re.findall(r"\d+", row)} == set(numbers)
+
+
+def test_every_place_in_the_maps_exists():
+    assert README.check_places("Equations and where they are") > 40
+
+
+def test_every_file_in_the_list_exists():
+    README.check_files()
+
+
+def test_every_test_that_is_named_exists():
+    README.check_tests()
+
+
+def test_every_pitfall_is_there_with_a_test():
+    assert README.numbers(PITFALLS) == list(range(1, 26))
+    pitfalls = re.split(r"^\d+\. ", README.section(PITFALLS), flags=re.M)[1:]
+    assert [text for text in pitfalls if not re.search(r"tests/[\w/]+\.py::\w+", text)] == []
+
+
+def test_every_column_is_in_the_table():
+    section = README.section("Columns of learner.csv")
+    shared, proposal, policy = map(
+        columns, re.split(r"^(?:those of methods|and those of D3PG)", section, flags=re.M)
+    )
+    assert (*shared,) == learner.METRICS
+    assert (*proposal,) == learner.PROPOSAL_METRICS
+    assert (*shared, *policy) == d3pg.METRICS
+
+
+def test_the_proposals_probabilities_follow_from_the_entropy_cost():
+    section = README.section("Hyperparameters")
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", section, re.M)
+    assert len(rows) == 5
+    for cost, probability, of_21 in rows:
+        low, high = 0.2001, 1 - 1e-12
+        for _ in range(100):
+            x = (low + high) / 2
+            is_above = math.log(4 * x / (1 - x)) > 1 / (float(cost) * x)
+            low, high = (low, x) if is_above else (x, high)
+        assert f"{x:.{len(probability) - 2}f}" == probability
+        assert f"{x**21:.{len(of_21) - 2}f}" == of_21
+
+
+def test_the_arithmetic():
+    config = config_lib.AQLConfig()
+    section = README.section("Layout").split("### Arithmetic\n", 1)[1]
+    space = ActionSpace.of(EnvironmentSpec(67, 21), config.num_levels)
+    value = networks.ValueNetwork(config, 67, space)
+    proposal = networks.ProposalNetwork(config, 67, space)
+    sizes = [
+        sum(variable.shape.num_elements() for variable in part.parameters)
+        for part in (value, proposal)
+    ]
+    products = sum(
+        variable.shape.num_elements()
+        for part in (value.action, value.joint)
+        for variable in part.trainable_variables
+        if variable.shape.rank == 2
+    )
+    candidates = config.num_proposal_samples + config.num_uniform_samples
+    step = unroll_bytes_per_step(config, EnvironmentSpec(67, 21), None)
+    replay = config.replay_capacity * step / 1e6
+    timesteps = config.batch_size * config.unroll_length
+    unrolls = 200e6 / config.unroll_length
+    updates = [1000 * (1 + replayed) / timesteps for replayed in (config.replayed_unrolls, 14)]
+    for text in (
+        f"{unrolls / 1e6:.2f} million unrolls, {3 * unrolls / 1e6:.0f} million with what is "
+        f"replayed, {3 * unrolls / config.batch_size:,.0f} updates",
+        f"{updates[0]:.1f} with R = 2, {updates[1]:.1f} with R = 14",
+        f"4 (67 + 2 x 21 + 2) + 1 + 66 / 30 = {step:.0f} bytes",
+        f"{replay:.0f} MB on humanoid; of 100 actors {replay / 10:.1f} GB",
+        f"{sum(sizes):,}: of Q {sizes[0]:,}, of the proposal {sizes[1]:,}. "
+        f"{4 * sum(sizes) / 1e6:.1f} MB as float32",
+        f"{products:,} multiply-adds; of {candidates} candidates "
+        f"{products * candidates / 1e6:.0f} million",
+        f"| timesteps of an update | {timesteps}, a third",
+    ):
+        assert text in section, text
