@@ -242,6 +242,11 @@ class AQLConfig(Config):
         return self.unroll_length
 
     @property
+    def min_replay_size(self) -> int:
+        """Steps before the first update: none but those of a batch (algorithm 2)."""
+        return 0
+
+    @property
     def samples_per_insert(self) -> float:
         """Timesteps learnt from per acting step: an unroll and those replayed with it."""
         return 1.0 + self.replayed_unrolls
