@@ -87,7 +87,7 @@ class AQLConfig(Config):
     )
     cem_uniform_samples: int = field(
         0,
-        "Uniform candidates of QT-Opt besides. Section 5.1 says that all methods have 400 and "
+        "Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and "
         "describes QT-Opt without them.",
         minimum=0,
         suffix="cem_uniform{}",
