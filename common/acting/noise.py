@@ -23,7 +23,8 @@ def truncated_normal(
     Raises:
       ValueError: `bound` is not above 0.
     """
-    _check_bound(bound)
+    if not bound > 0:
+        raise ValueError(f"the noise's bound must be above 0, got {bound}")
     samples = generator.standard_normal(shape, np.float32)
     while (beyond := np.abs(samples) > bound).any():
         samples[beyond] = generator.standard_normal(np.count_nonzero(beyond), np.float32)
@@ -34,25 +35,20 @@ class GaussianNoise:
     """Gaussian noise sigma * N(0, I), independent for each step, row and dimension.
 
     Source: D4PG algorithm 1 and section 4 (sigma 0.3), the same for all actors; Ape-X appendix D.
-    ReF-ER (appendix A) truncates it at 3 standard deviations.
     """
 
-    def __init__(self, sigma: float, seed: int, clip: bool = True, bound: float | None = None):
+    def __init__(self, sigma: float, seed: int, clip: bool = True):
         """Makes the noise.
 
         Args:
           sigma: standard deviation in canonical units, in which actions are in [-1, 1].
           seed: of the random numbers.
           clip: whether noisy actions are clipped to [-1, 1], which is not in the D4PG paper.
-          bound: in standard deviations, see `truncated_normal`; None does not truncate.
 
         Raises:
-          ValueError: `sigma` is negative or not finite, or `bound` is not above 0.
+          ValueError: `sigma` is negative or not finite.
         """
         _check_sigma(sigma)
-        if bound is not None:
-            _check_bound(bound)
-        self._bound = bound
         self._sigma = np.float32(sigma)
         self._clip = clip
         self._generator = np.random.default_rng(seed)
@@ -64,10 +60,7 @@ class GaussianNoise:
 
     def __call__(self, action: np.ndarray, state: tuple = ()) -> tuple[np.ndarray, tuple]:
         """Adds noise to actions [..., A] in [-1, 1]; returns a new float32 array and the state."""
-        if self._bound is None:
-            noisy = self._generator.standard_normal(action.shape, np.float32)
-        else:
-            noisy = truncated_normal(self._generator, action.shape, self._bound)
+        noisy = self._generator.standard_normal(action.shape, np.float32)
         noisy *= self._sigma
         noisy += action
         return np.clip(noisy, -1.0, 1.0, out=noisy) if self._clip else noisy, state
@@ -118,8 +111,3 @@ class OrnsteinUhlenbeckNoise:
 def _check_sigma(sigma: float) -> None:
     if not 0 <= sigma < np.inf:
         raise ValueError(f"the noise's sigma must be finite and at least 0, got {sigma}")
-
-
-def _check_bound(bound: float) -> None:
-    if not bound > 0:
-        raise ValueError(f"the noise's bound must be above 0, got {bound}")

@@ -72,12 +72,8 @@ class ReplayAgent(Agent):
         self.setting = setting
         self.discount: float = config.discount
         self.batch_size: int = config.batch_size
-        self.replay_capacity: int = config.replay_capacity
-        self._set_pace(config)
-
-    def _set_pace(self, config: Any) -> None:
-        """Copies the fields that relate the actors and the learner."""
         self.actor_period: int = config.actor_period
+        self.replay_capacity: int = config.replay_capacity
         self.min_replay_size: int = config.min_replay_size
         self.samples_per_insert: float | None = config.samples_per_insert or None
 

@@ -41,15 +41,10 @@ class UnrollAgent(ReplayAgent):
           setting: name of the configuration, for CSV files.
         """
         super().__init__(config, setting)
-        self.queue_capacity: int = config.queue_capacity
-        self.updates_per_call = config.updates_per_call
-
-    def _set_pace(self, config: Any) -> None:
         self.unroll_length: int = config.unroll_length
         self.replayed_unrolls: int = config.replayed_unrolls
-        self.actor_period = self.unroll_length
-        self.min_replay_size = 0
-        self.samples_per_insert = 1.0 + self.replayed_unrolls
+        self.queue_capacity: int = config.queue_capacity
+        self.updates_per_call = config.updates_per_call
 
     @property
     def samples_per_update(self) -> int:

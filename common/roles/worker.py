@@ -69,7 +69,10 @@ def run(context: RunContext) -> None:
         updates.report()
     except ServiceUnavailableError as error:
         logging.warning("the last actor steps were not reported: %s", error)
-    logging.info("added %d steps until learner step %d", actors.num_added, step.steps)
+    acted = actors.num_added
+    logging.info(
+        "acted for %d steps, %d items accepted, until learner step %d", acted, acted, step.steps
+    )
 
 
 class _ActingThread:

@@ -52,6 +52,7 @@ class ActionSpace:
             np.arange(self.encoded_size) - np.repeat(self.offsets, self.widths)
         ).astype(np.float32)
         self._is_value = np.repeat(self._is_continuous, self.widths)
+        self._choice_offsets = np.array(self.offsets)[~self._is_continuous]
 
     @classmethod
     def of(cls, spec: EnvironmentSpec, num_levels: int) -> "ActionSpace":
@@ -87,8 +88,13 @@ class ActionSpace:
     def encode(self, actions: Any) -> Any:
         """Returns encodings: array or tensor [..., D] -> the same kind [..., S]."""
         if isinstance(actions, np.ndarray):
-            spread = actions[..., self._owners]
-            return np.where(self._is_value, spread, spread == self._indices).astype(actions.dtype)
+            rows = actions.reshape(-1, self.size)
+            encoded = np.zeros((len(rows), self.encoded_size), actions.dtype)
+            entries = rows[:, ~self._is_continuous].astype(np.intp) + self._choice_offsets
+            entries += np.arange(len(rows))[:, np.newaxis] * self.encoded_size
+            encoded.ravel()[entries.ravel()] = 1
+            encoded[:, self._is_value] = rows[:, self._is_continuous]
+            return encoded.reshape(*actions.shape[:-1], self.encoded_size)
         import tensorflow as tf
 
         spread = tf.gather(actions, self._owners, axis=-1)

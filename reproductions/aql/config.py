@@ -87,7 +87,7 @@ class AQLConfig(Config):
     )
     cem_uniform_samples: int = field(
         0,
-        "Uniform candidates of QT-Opt besides. Section 5.1 says that all methods have 400 and "
+        "Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and "
         "describes QT-Opt without them.",
         minimum=0,
         suffix="cem_uniform{}",
@@ -240,6 +240,11 @@ class AQLConfig(Config):
     def actor_period(self) -> int:
         """Timesteps between pulls of parameters: an unroll. Not in the paper; as IMPALA does."""
         return self.unroll_length
+
+    @property
+    def min_replay_size(self) -> int:
+        """Steps before the first update: none but those of a batch (algorithm 2)."""
+        return 0
 
     @property
     def samples_per_insert(self) -> float:

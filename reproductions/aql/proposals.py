@@ -123,7 +123,6 @@ class ProposalTwin:
         self._space = proposal.space
         self._autoregressive = proposal.autoregressive
         self._shapes = packing.shapes(proposal.parameters)
-        # Of a Gaussian column the deviation of its noise; 0 of a softmax's.
         is_value = np.repeat(np.array(self._space.choices) == 0, self._space.widths)
         self._value_columns = np.flatnonzero(is_value)
         self._deviation = np.float32(math.sqrt(proposal.variance))

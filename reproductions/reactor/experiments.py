@@ -103,8 +103,9 @@ EXPERIMENTS = (
             ),
             "two_cores": Substitute(
                 _runs(_PARTS_OF_REACTOR, ("atari:road_runner",)),
-                "one game of 57",
+                "one game of 57, as many steps as two quiet cores make in some ten minutes",
                 seeds=2,
+                budget=Budget(actor_steps=50_000),
                 overrides={"over_tasks": OverTasks.APART, "parts": ()},
             ),
         },

@@ -10,8 +10,7 @@ from common.environments.spec import EnvironmentSpec
 
 def test_numbers_that_follow_from_the_configuration():
     agent = make_agent(updates_per_call=2)
-    assert agent.samples_per_update == 20 and agent.samples_per_insert == 3
-    assert agent.actor_period == 5 and agent.publish_period == 1 and agent.min_replay_size == 0
+    assert agent.samples_per_update == 20 and agent.publish_period == 1
     # With less room than this the learner has a call's unrolls and makes room.
     assert agent.max_offer == 8 - 2 * 4 + 1
 

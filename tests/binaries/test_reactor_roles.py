@@ -103,7 +103,7 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     assert sum(accounts.values()) <= rows["actor_steps"].iloc[-1]
     # A worker that ends in order says itself how far it acted.
     logs = "".join(path.read_text() for path in tmp_path.glob("worker-*.log"))
-    said = [int(steps) for steps in re.findall(r"added (\d+) steps until", logs)]
+    said = [int(steps) for steps in re.findall(r"acted for (\d+) steps", logs)]
     assert len(said) == 4 and set(said) <= set(accounts.values())
     policy = agent.load_policy(run.workdir)
     assert policy.learner_steps == limit

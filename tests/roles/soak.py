@@ -6,9 +6,11 @@
     .venv/bin/python tests/roles/soak.py --module=binaries.apex_dqn \\
         --flagfile=reproductions/apex/dqn/ten_minutes.flags --replay_shards=2 \\
         --actor_kills=20 --replay_kills=3 --learner_kills=0
+    .venv/bin/python tests/roles/soak.py --module=binaries.reactor \\
+        --flagfile=tests/roles/soak_reactor.flags --actor_processes=2
 
 Its roles and its launcher are killed with -9, its roles are frozen, its disk is full for a while.
-When is random; of several actor processes, or shards of the replay, each has its turn. Ends with
+When is random; of several acting processes, or shards of the replay, each has its turn. Ends with
 exit code 1 if the run does not come through: a role that does not come back, learning that stands
 still after the last fault, an exit code other than 0, a last return below that of undisturbed runs,
 counters that do not add up, a file that is not whole, a process, thread or file that is left over.
@@ -20,6 +22,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
@@ -30,7 +33,7 @@ import sys
 import tempfile
 from typing import Any
 
-from soak_faults import Disk, Fault, Faults, schedule
+from soak_faults import Disk, Fault, Faults, has_replay, schedule
 from watched_run import WatchedRun
 
 from common.reporting.command_line import Parser, check_writable
@@ -48,10 +51,13 @@ _FULL_SECONDS = 60.0
 _MAX_MORE_THREADS = 32
 """Of a process, beside those before the first fault. A role that waited for partners once made 190
 in a minute."""
+_UNREPORTED = 400
+"""Steps of a killed process since its last report to what keeps the run, which come every second.
+"""
 _COUNTS = {
-    "actor_kills": (100, "kills of actors"),
-    "replay_kills": (10, "kills of the replay"),
-    "learner_kills": (10, "kills of the learner"),
+    "actor_kills": (100, "kills of acting processes, which are actors or workers"),
+    "replay_kills": (10, "kills of the replay, in layouts that have it as a process"),
+    "learner_kills": (10, "kills of what keeps the run, the learner or the parameter server"),
     "launcher_kills": (1, "kills of the launcher, which is started again"),
     "freezes": (1, f"freezes of each role, of {_FREEZE_SECONDS:g} s"),
     "full_disks": (1, f"times that the disk is full, for {_FULL_SECONDS:g} s"),
@@ -131,6 +137,8 @@ def _arguments() -> argparse.Namespace:
     if arguments.min_return is None and arguments.flagfile == pathlib.Path(_FLAGFILE):
         rows = [last_row(path) for path in _UNDISTURBED.rglob("evaluator.csv")]
         arguments.min_return = min(row["episode_return_mean"] for row in rows if row)
+    program = importlib.import_module(arguments.module).PROGRAM
+    arguments.layout = program.layout(program.settings.configuration(program.settings.default))
     try:
         arguments.faults = _planned(arguments)
     except ValueError as error:
@@ -140,20 +148,25 @@ def _arguments() -> argparse.Namespace:
 
 def _planned(arguments: argparse.Namespace) -> list[Fault]:
     rng = random.Random(arguments.seed)
-    processes = {"actor": arguments.actor_processes, "replay": arguments.replay_shards}
+    layout = arguments.layout
+    acting, keeper = layout.acting_role.name, layout.keeper.name
+    processes = {acting: arguments.actor_processes, "replay": arguments.replay_shards}
     faults = []
 
     def add(kind: str, role: str, count: int, seconds: float = 0.0) -> None:
-        there = processes.get(role, 1)
+        there, is_alone = processes.get(role, 1), (kind, role) != ("kill", acting)
         while count > 0:  # each process in turn, the turns in random orders
             turn = rng.sample(range(there), there)[:count]
-            faults.extend(Fault(kind, role, index, seconds) for index in turn)
+            faults.extend(Fault(kind, role, index, seconds, is_alone) for index in turn)
             count -= there
 
-    for role in ("actor", "replay", "learner", "launcher"):
-        add("kill", role, getattr(arguments, f"{role}_kills"))
-    for role in ("actor", "replay", "learner", "evaluator"):
-        add("freeze", role, arguments.freezes, _FREEZE_SECONDS)
+    add("kill", acting, arguments.actor_kills)
+    if has_replay(layout):
+        add("kill", "replay", arguments.replay_kills)
+    add("kill", keeper, arguments.learner_kills)
+    add("kill", "launcher", arguments.launcher_kills)
+    for role in layout.roles:
+        add("freeze", role.name, arguments.freezes, _FREEZE_SECONDS)
     add("fill", "disk", arguments.full_disks, _FULL_SECONDS)
     end = 60 * arguments.minutes - arguments.quiet_seconds
     return schedule(faults, _QUIET_BEGIN_SECONDS, end, rng)
@@ -225,7 +238,11 @@ def _check(
         if threads.most[role] > count + _MAX_MORE_THREADS:
             wrong.append(f"threads of the {role} grew from {count} to {threads.most[role]}")
     in_order = arguments.actor_processes
-    checks = {"files": run.check_files, "accounts": lambda: run.check_accounts(in_order)}
+    unreported = 0 if has_replay(arguments.layout) else _UNREPORTED
+    checks = {
+        "files": run.check_files,
+        "accounts": lambda: run.check_accounts(in_order, unreported),
+    }
     for name, check in checks.items():
         try:
             check()
@@ -241,15 +258,17 @@ def _attack(
     command = [
         *(sys.executable, "-m", arguments.module, f"--flagfile={arguments.flagfile.absolute()}"),
         *(f"--workdir={run.workdir}", f"--max_minutes={arguments.minutes}"),
-        f"--actor_processes={arguments.actor_processes}",
-        f"--replay_shards={arguments.replay_shards}",
+        f"--{arguments.layout.acting_flag}={arguments.actor_processes}",
         *(f"--seed={arguments.seed}", "--checkpoint_seconds=20"),
     ]
+    if has_replay(arguments.layout):
+        command.append(f"--replay_shards={arguments.replay_shards}")
     with tempfile.TemporaryDirectory(prefix="soak_tmp_") as tmp:
         variables = {**os.environ, "TMPDIR": tmp}
         faults = Faults(
             run,
             lambda: subprocess.Popen(command, cwd=_ROOT, env=variables),
+            arguments.layout,
             arguments.actor_processes,
             disk,
         )

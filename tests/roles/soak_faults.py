@@ -16,6 +16,7 @@ import time
 from watched_run import WatchedRun
 
 from common.cluster.errors import ClusterError
+from common.program.layout import Layout
 from common.replay.memory import Statistics
 from common.reporting.csv_rows import last_row, read_rows
 
@@ -35,6 +36,7 @@ class Fault:
       role: of the process, also "launcher"; "disk" if none.
       index: of the process.
       seconds: length.
+      is_alone: whether it keeps apart from others; kills of acting processes come at any time.
       at: when it began; before that, when it is planned.
       done: whether it took place.
       recovered: seconds from its end until the role's work was seen to go on, None while it was
@@ -47,15 +49,11 @@ class Fault:
     role: str
     index: int = 0
     seconds: float = 0.0
+    is_alone: bool = True
     at: float = 0.0
     done: bool = False
     recovered: float | None = None
     note: str = ""
-
-    @property
-    def is_alone(self) -> bool:
-        """True if it keeps apart from others; kills of actors come at any time."""
-        return (self.kind, self.role) != ("kill", "actor")
 
     def __str__(self) -> str:
         """Returns "kill actor-3"."""
@@ -91,6 +89,11 @@ def schedule(faults: Sequence[Fault], begin: float, end: float, rng: random.Rand
             if fault.at >= fill.at:
                 fault.at += fill.seconds + _APART_SECONDS
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def has_replay(layout: Layout) -> bool:
+    """Returns whether a process of the layout is a replay for all actors."""
+    return any(role.name == "replay" for role in layout.roles)
 
 
 class Disk:
@@ -150,7 +153,8 @@ class Faults:
     Args:
       run: to attack.
       launch: starts the launcher of the run.
-      actor_processes: that share the run's actors.
+      layout: of the run.
+      acting_processes: that share the run's actors.
       disk: that holds the run.
 
     Attributes:
@@ -162,12 +166,15 @@ class Faults:
         self,
         run: WatchedRun,
         launch: Callable[[], subprocess.Popen],
-        actor_processes: int,
+        layout: Layout,
+        acting_processes: int,
         disk: Disk,
     ):
         self._run = run
         self._launch = launch
-        self._actor_processes = actor_processes
+        self._acting, self._keeper = layout.acting_role.name, layout.keeper.name
+        self._has_replay = has_replay(layout)
+        self._acting_processes = acting_processes
         self._disk = disk
         self.launcher = launch()
         self.steps_at_last = 0
@@ -186,12 +193,14 @@ class Faults:
             running = self._run.pids()
             each_time(running)
             waits = any(one.is_alone for one, _ in begun)  # a slow machine comes behind the plan
+            # Without a replay nobody but the keeper knows what a killed process has done.
+            waits_all = not self._has_replay and any(one.role == self._keeper for one, _ in begun)
             due = (
                 one
                 for one in planned
                 if one.at <= self._now()
                 and (one.role == "disk" or _name(one) in running)
-                and not (one.is_alone and waits)
+                and not (waits_all or (one.is_alone and waits))
             )
             fault = next(due, None)
             if fault is not None:  # one at a time, for it changes what runs
@@ -213,9 +222,9 @@ class Faults:
 
     def _kill(self, fault: Fault) -> Iterator[None]:
         is_back = {
-            "actor": self._acts,
+            self._acting: self._acts,
             "replay": self._is_refilled,
-            "learner": self._is_resumed,
+            self._keeper: self._is_resumed,
             "launcher": self._is_resumed,
         }[fault.role](fault)
         self._run.kill(fault.role, fault.index)
@@ -235,9 +244,9 @@ class Faults:
             with contextlib.suppress(ProcessLookupError):  # it may have been killed
                 os.kill(pid, signal.SIGCONT)
         is_back = {
-            "actor": self._acts,
+            self._acting: self._acts,
             "replay": self._learns,
-            "learner": self._learns,
+            self._keeper: self._learns,
             "evaluator": self._evaluates,
         }[fault.role](fault)
         while not is_back():
@@ -261,8 +270,8 @@ class Faults:
     def _acts(self, fault: Fault) -> Callable[[], bool]:
         # Which of the paper's actors live in this process.
         count = json.loads((self._run.workdir / "config.json").read_text())["num_actors"]
-        first = fault.index * count // self._actor_processes
-        last = (fault.index + 1) * count // self._actor_processes
+        first = fault.index * count // self._acting_processes
+        last = (fault.index + 1) * count // self._acting_processes
 
         def episodes() -> int:
             rows = self._run.acting()
@@ -308,7 +317,7 @@ class Faults:
         return is_back
 
     def _resumptions(self) -> list[int]:
-        found = re.findall(r"resumed at learner step (\d+)", self._run.log("learner"))
+        found = re.findall(r"resumed at learner step (\d+)", self._run.log(self._keeper))
         return [int(step) for step in found]
 
     def _learns(self, fault: Fault) -> Callable[[], bool]:

@@ -129,6 +129,9 @@ def make_agent(**changes):
         replayed_unrolls=2,
         replay_capacity=50,
         queue_capacity=8,
+        actor_period=5,
+        min_replay_size=0,
+        samples_per_insert=3.0,
         discount=0.9,
         updates_per_call=1,
     )

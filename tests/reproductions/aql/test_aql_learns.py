@@ -10,13 +10,13 @@ LARGE = ActionSpace((5,) * 10)  # 9.8 million actions; 30 uniform ones match 4.6
 
 
 def test_aql_finds_the_best_of_ten_sub_actions():
-    best = learn(LARGE, num_updates=400)
+    best = learn(LARGE, num_updates=350)
     np.testing.assert_array_equal(best, optimum(LARGE))
 
 
 def test_uniform_samples_do_not():
     """What the proposal is for."""
-    best = learn(LARGE, num_updates=400, search="uniform")
+    best = learn(LARGE, num_updates=200, search="uniform")
     assert rewards(LARGE, np.arange(2), best).max() <= 0.7
 
 
@@ -24,7 +24,7 @@ def test_uniform_samples_do_not():
 def test_aql_learns_in_a_hybrid_space(autoregressive):
     """Of softmax and Gaussian sub-actions."""
     space = ActionSpace((4, 0, 3, 3, 0, 4))
-    best = learn(space, num_updates=400, autoregressive=autoregressive)
+    best = learn(space, num_updates=300, autoregressive=autoregressive)
     is_choice = np.array(space.choices) > 0
     np.testing.assert_array_equal(best[:, is_choice], optimum(space)[:, is_choice])
     np.testing.assert_allclose(best[:, ~is_choice], optimum(space)[:, ~is_choice], atol=0.3)
