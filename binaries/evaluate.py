@@ -212,7 +212,8 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
 
     from common.figures import moments
 
-    steps = np.array(film.steps)
+    # The policy is not asked at the end of the last episode.
+    steps = np.array([step for step in film.steps if step < len(observations)])
     wanted = arguments.moments or [int(steps[-1] * eighth / 8) for eighth in (1, 3, 5, 7)]
     drawn = []
     for frame in sorted({int(np.argmin(np.abs(steps - step))) for step in wanted}):

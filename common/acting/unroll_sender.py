@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+import secrets
 from typing import NamedTuple
 
 from absl import logging
@@ -12,8 +13,8 @@ from common.cluster.processes import Patience, StopRequest
 from common.replay.unroll_service import RemoteUnrollQueue
 from common.types import Nest, Unrolls
 
-_REFUSED_SECONDS = 0.01
-"""Time between offers to a full queue."""
+_REFUSED_SECONDS = 0.005, 0.05
+"""Shortest and longest time between offers to a full queue, which carry the whole offer each."""
 _GONE_SECONDS = 0.2
 """Time between calls to a learner that does not answer."""
 
@@ -34,7 +35,7 @@ class UnrollSender:
     number until it is taken, also by a learner that has restarted meanwhile.
 
     Attributes:
-      incarnation: the number that the learner assigned to this start of the actors.
+      incarnation: random number of this start of the actors, above 0.
       num_accepted: actor steps whose unrolls the queue has taken since this start.
     """
 
@@ -63,16 +64,12 @@ class UnrollSender:
         self._patience = Patience("no answer from the learner")
         self._waiting: deque[_Offer] = deque()
         self._number = self._steps = 0
-        self.incarnation = 0
+        self._pause, self._longest_pause = _REFUSED_SECONDS
+        self.incarnation = 1 + secrets.randbelow(2**62)
         self.num_accepted = 0
 
     def start(self) -> None:
-        """Waits for the learner and gets an incarnation, unless a stop is requested before."""
-        while not (self.incarnation or self._stop.requested):
-            try:
-                self.incarnation = self._queue.new_incarnation()
-            except ServiceUnavailableError as error:
-                self._wait_for_learner(error)
+        """Does nothing: no work goes on in the background."""
 
     def add(self, unrolls: Unrolls) -> None:
         """Makes the offers of a burst, which `has_credit` sends."""
@@ -104,8 +101,10 @@ class UnrollSender:
                 return False
             self._patience.renew()
             if not is_taken:
-                self._stop.wait(_REFUSED_SECONDS)
+                self._stop.wait(self._pause)
+                self._pause = min(2 * self._pause, self._longest_pause)
                 return False
+            self._pause, _ = _REFUSED_SECONDS
             self.num_accepted = offer.accepted
             self._waiting.popleft()
         return True

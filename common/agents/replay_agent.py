@@ -45,6 +45,7 @@ class ReplayAgent(Agent):
       discount: gamma, per step.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
+      pull_timestep: timestep of each such period at which an actor requests them.
       replay_capacity: steps in the replay.
       min_replay_size: items inserted before the first update.
       samples_per_insert: ratio to which schedules hold actors and learner; None for no limit.
@@ -59,6 +60,7 @@ class ReplayAgent(Agent):
     publish_period: int = 16
     target_period: int = 1
     send_batch: int = 1
+    pull_timestep: int = 0
     sequence_length: int = 0
 
     def __init__(self, config: Any, setting: str):

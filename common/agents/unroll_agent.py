@@ -32,6 +32,7 @@ class UnrollAgent(ReplayAgent):
     """
 
     publish_period = 1
+    pull_timestep = 1  # an unroll is complete once the next timestep is observed
 
     def __init__(self, config: Any, setting: str):
         """Copies the fields that configurations of such agents have in common.

@@ -46,7 +46,7 @@ class UnrollQueue:
         """Adds unrolls, unless they do not fit now.
 
         Args:
-          incarnation: of the actors, see `common.replay.accounts`.
+          incarnation: a number that this start of the actors has alone.
           number: of the offer: 1, 2, ... in its incarnation.
           accepted: actor steps accepted from the incarnation if this offer is.
           unrolls: nest of [M, T, ...]; the queue keeps a copy.

@@ -5,7 +5,6 @@ import tensorflow as tf
 
 from common.cluster import rpc
 from common.replay import service
-from common.replay.accounts import Accounts
 from common.replay.memory import Signature
 from common.replay.unroll_queue import UnrollQueue
 from common.types import Nest
@@ -22,8 +21,6 @@ class UnrollService:
           queue: the queue.
         """
         self._queue = queue
-        self._accounts = Accounts()
-        server.register("unrolls_incarnation", self._accounts.next_incarnation, [])
         server.register(
             "unrolls_offer",
             lambda *arguments: tf.numpy_function(self._offer, arguments, tf.bool, stateful=True),
@@ -63,10 +60,6 @@ class RemoteUnrollQueue:
                 f"an unroll of {self._signature.bytes_per_step} bytes exceeds a message: make the "
                 "unrolls shorter or the observations smaller"
             )
-
-    def new_incarnation(self) -> int:
-        """Returns a new incarnation, which stays valid when the service restarts."""
-        return int(self._client.call("unrolls_incarnation"))
 
     def offer(self, incarnation: int, number: int, accepted: int, unrolls: Nest) -> bool:
         """Offers at most `max_rows` unrolls; see `UnrollQueue.offer`.

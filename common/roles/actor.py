@@ -74,12 +74,12 @@ def act(
         puller.apply(actor.load)  # even without credit, to notice the end of the run
         if not sender.has_credit():
             continue
+        if timesteps % agent.actor_period == agent.pull_timestep:
+            puller.request()
         loop.step()
         if sender.num_accepted:
             report_ready()
         timesteps += 1
-        if timesteps % agent.actor_period == 0:
-            puller.request()
     sender.close()
     puller.close()
     logging.info("acted for %d steps, %d items accepted", loop.steps, sender.num_accepted)

@@ -87,7 +87,8 @@ class InProcessActors:
     def pull(self) -> None:
         """Loads newer parameters if they are due."""
         self._learner_steps = self._source.steps
-        is_due = self._timesteps % self._agent.actor_period == 0
+        period, timestep = self._agent.actor_period, self._agent.pull_timestep
+        is_due = self._loaded_at < 0 or self._timesteps % period == timestep
         if is_due and self._learner_steps != self._loaded_at:
             self._actor.load(self._source.parameters().numpy())
             self._version, self._loaded_at = self._source.version, self._learner_steps

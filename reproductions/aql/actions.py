@@ -86,8 +86,13 @@ class ActionSpace:
         return np.where(self._is_continuous, 2 * numbers - 1, np.floor(numbers * self._counts))
 
     def encode(self, actions: Any) -> Any:
-        """Returns encodings: array or tensor [..., D] -> the same kind [..., S]."""
+        """Returns encodings: array or tensor [..., D] -> the same kind [..., S].
+
+        The dtype is that of the actions if it is floating, otherwise float32.
+        """
         if isinstance(actions, np.ndarray):
+            if actions.dtype.kind != "f":
+                actions = actions.astype(np.float32)
             rows = actions.reshape(-1, self.size)
             encoded = np.zeros((len(rows), self.encoded_size), actions.dtype)
             entries = rows[:, ~self._is_continuous].astype(np.intp) + self._choice_offsets
@@ -97,6 +102,8 @@ class ActionSpace:
             return encoded.reshape(*actions.shape[:-1], self.encoded_size)
         import tensorflow as tf
 
+        if not actions.dtype.is_floating:
+            actions = tf.cast(actions, tf.float32)
         spread = tf.gather(actions, self._owners, axis=-1)
         one_hot = tf.cast(tf.equal(spread, self._indices.astype(spread.dtype.name)), spread.dtype)
         return tf.where(self._is_value, spread, one_hot)

@@ -11,6 +11,9 @@ from common.config import Config, field
 NUM_ACTORS = 100
 """Actors (appendix A1)."""
 
+MAX_CHOICES = 10_000
+"""Most choices of a sub-action, each of which has an output of the proposal. Not in the paper."""
+
 MAX_EXACT_ACTIONS = 10_000
 """Most actions of an exact search. Not in the paper, whose largest one has 3,528 (section 5.2)."""
 
@@ -259,6 +262,7 @@ class AQLConfig(Config):
             "num_uniform_samples",
             "above 0 where num_proposal_samples is 0",
         )
+        self.require(self.num_levels != 1, "num_levels", "0, or 2 and more")
         if self.search in ("cem", "policy"):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
         if self.search == "exact":

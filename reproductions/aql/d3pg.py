@@ -80,7 +80,7 @@ class D3PGLearner(ActorCriticLearner):
 
         gradients = self.gradients_of(value_loss, policy_loss)
         metrics = {
-            "value_loss": gradients.critic_loss / tf.reduce_sum(weight),
+            "value_loss": tf.math.divide_no_nan(gradients.critic_loss, tf.reduce_sum(weight)),
             "mean_q": gradients.mean_q,
             "value_gradient_norm": gradients.critic_gradient_norm,
             "saturated_actions": gradients.saturated_actions,

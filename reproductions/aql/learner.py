@@ -164,7 +164,7 @@ class AQLLearner(Learner):
             loss = value_loss(value[:-1], target, weight)
         value_gradients = tape.gradient(loss, self.value_variables)
         metrics = {
-            "value_loss": loss / tf.reduce_sum(weight),
+            "value_loss": tf.math.divide_no_nan(loss, tf.reduce_sum(weight)),
             "mean_q": tf.reduce_mean(best_value),
             "value_gradient_norm": tf.linalg.global_norm(value_gradients),
         }

@@ -59,11 +59,6 @@ class Redundant(dm_env.Environment):
         self._environment.close()
 
 
-def cartpole_7(seed: int) -> Redundant:
-    """Returns cartpole swingup with 7 sub-actions."""
-    return Redundant("control:cartpole:swingup", 7, seed)
-
-
 def cartpole_14(seed: int) -> Redundant:
     """Returns cartpole swingup with 14 sub-actions."""
     return Redundant("control:cartpole:swingup", 14, seed)

@@ -5,7 +5,7 @@ import math
 
 from common.environments.spec import EnvironmentSpec
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.config import MAX_EXACT_ACTIONS, AQLConfig
+from reproductions.aql.config import MAX_CHOICES, MAX_EXACT_ACTIONS, AQLConfig
 
 
 def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
@@ -14,6 +14,11 @@ def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
         raise ValueError(
             f"--environment has images of {list(spec.image_shape)}, but this agent needs flat "
             "observations: name another one, for example control:cartpole:swingup"
+        )
+    if max(spec.action_choices, default=0) > MAX_CHOICES:
+        raise ValueError(
+            f"--environment has a sub-action of {max(spec.action_choices):,} choices, but this "
+            f"agent takes at most {MAX_CHOICES:,}: make the integer's bounds narrower"
         )
     if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
         raise ValueError(

@@ -92,7 +92,7 @@ class LosesAnswers:
     def __init__(self, queue):
         self._queue = queue
         self._calls = 0
-        self.max_rows, self.new_incarnation = queue.max_rows, queue.new_incarnation
+        self.max_rows = queue.max_rows
 
     def offer(self, *arguments):
         self._calls += 1
@@ -161,13 +161,16 @@ def test_many_actors_share_a_queue_that_is_smaller_than_their_bursts(learner):
     assert sorted(learner.queue.accepted().values()) == [4 * num_bursts] * num_actors
 
 
-def test_a_stop_ends_the_waits(learner):
-    learner.server.close()
+def test_a_stop_ends_the_waits_and_drops_the_burst(learner):
     stop = StopRequest()
-    stop.request()
     sender = make_sender(remote(learner), stop=stop)
-    assert sender.incarnation == 0
+    sender.add(unrolls(1, 2, 3))
+    assert not sender.has_credit()  # half of it
+    learner.server.close()
+    stop.request()
+    assert not sender.has_credit()
     sender.close()
+    assert sender.has_credit() and sender.num_accepted == 0
 
 
 def test_patience_with_a_learner_that_is_gone_ends(learner, monkeypatch):
@@ -184,7 +187,7 @@ def test_the_queue_refuses_wrong_columns_with_their_name(learner):
     queue = remote(learner)
     columns = {"mark": np.zeros((1, T), np.float32), "image": np.zeros((1, T, 4), np.uint8)}
     with pytest.raises(tf.errors.InvalidArgumentError, match="column image must have shape"):
-        queue.offer(queue.new_incarnation(), 1, 1, columns)
+        queue.offer(1, 1, 1, columns)
     assert learner.queue.size() == 0
 
 

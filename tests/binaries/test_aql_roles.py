@@ -49,11 +49,6 @@ def ratio(row):
     return row["learner_steps"] * BATCH * LENGTH / ((1 + REPLAYED) * timesteps)
 
 
-def wait_for_updates(run, more=30):
-    steps = run.learner("learner_steps")
-    run.wait_for(lambda: run.learner("learner_steps") > steps + more, SECONDS, "more updates")
-
-
 @pytest.mark.timeout(600)
 def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
     with forked() as start:
@@ -99,7 +94,7 @@ def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_pa
         )
         rows = read_rows(run.workdir / "learner.csv")
         assert rows["learner_steps"][before] > 0  # from its checkpoint
-        wait_for_updates(run)
+        assert rows["learner_steps"].iloc[-1] > rows["learner_steps"][before]
         for program in programs.values():
             program.stop()
         for program in programs.values():

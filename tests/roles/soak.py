@@ -51,9 +51,6 @@ _FULL_SECONDS = 60.0
 _MAX_MORE_THREADS = 32
 """Of a process, beside those before the first fault. A role that waited for partners once made 190
 in a minute."""
-_UNREPORTED = 400
-"""Steps of a killed process since its last report to what keeps the run, which come every second.
-"""
 _COUNTS = {
     "actor_kills": (100, "kills of acting processes, which are actors or workers"),
     "replay_kills": (10, "kills of the replay, in layouts that have it as a process"),
@@ -238,7 +235,8 @@ def _check(
         if threads.most[role] > count + _MAX_MORE_THREADS:
             wrong.append(f"threads of the {role} grew from {count} to {threads.most[role]}")
     in_order = arguments.actor_processes
-    unreported = 0 if has_replay(arguments.layout) else _UNREPORTED
+    # A worker acts without the parameter server until its own replay is filled.
+    unreported = 0 if has_replay(arguments.layout) else numbers["min_replay_size"]
     checks = {
         "files": run.check_files,
         "accounts": lambda: run.check_accounts(in_order, unreported),

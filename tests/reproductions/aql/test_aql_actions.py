@@ -20,6 +20,13 @@ def test_a_hybrid_space_is_encoded_one_hot_or_as_it_is():
     assert HYBRID.offsets == (0, 3, 4) and HYBRID.encoded_size == 6 and HYBRID.size == 3
 
 
+def test_integers_are_encoded_as_float32():
+    space, actions = ActionSpace((3, 2)), np.array([[2, 1]], np.int32)
+    for encoded in (space.encode(actions), space.encode(tf.constant(actions)).numpy()):
+        assert encoded.dtype == np.float32
+        np.testing.assert_array_equal(encoded, [[0, 0, 1, 0, 1]])
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_tensors_are_encoded_as_arrays_are(jit):
     actions = HYBRID.uniform((4, 7), np.random.default_rng(0))

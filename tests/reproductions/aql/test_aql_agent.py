@@ -142,6 +142,11 @@ IMAGES = EnvironmentSpec(
         ("qt_opt", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
         ("d3pg", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
         ("aql_gaussian", DISCRETE, r"--environment has actions of 4 choices, but .*"),
+        (
+            "uniform_q",
+            EnvironmentSpec(observation_size=5, action_size=2, action_choices=(3, 2**31 - 1)),
+            r"--environment has a sub-action of 2,147,483,647 choices, but .* at most 10,000: .*",
+        ),
     ],
 )
 def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, message):

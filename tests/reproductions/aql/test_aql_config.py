@@ -13,6 +13,7 @@ from reproductions.aql.config import AQLConfig
             {"num_proposal_samples": 0, "num_uniform_samples": 0},
             "num_uniform_samples must be above 0 where num_proposal_samples is 0, is 0",
         ),
+        ({"num_levels": 1}, "num_levels must be 0, or 2 and more, is 1"),
         ({"search": "cem"}, "num_levels must be 0 with search=cem, is 5"),
         ({"search": "policy"}, "num_levels must be 0 with search=policy, is 5"),
         (

@@ -6,7 +6,7 @@ import pytest
 from common import environments
 from common.environments.spec import EnvironmentSpec
 
-SIZES = {"cartpole_7": 7, "cartpole_14": 14, "cartpole_21": 21, "reacher_14": 14, "reacher_20": 20}
+SIZES = {"cartpole_14": 14, "cartpole_21": 21, "reacher_14": 14, "reacher_20": 20}
 TASKS = {"cartpole": "control:cartpole:swingup", "reacher": "control:reacher:easy"}
 
 
