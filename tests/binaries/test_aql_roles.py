@@ -99,6 +99,9 @@ def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_pa
             "it goes on",
         )
         assert steps_since().iloc[0] > 0  # from its checkpoint
+        # Both actors have offered to the new learner, which else knows one by its checkpoint only.
+        enough = run.learner("learner_steps") + 200
+        run.wait_for(lambda: run.learner("learner_steps") > enough, SECONDS, "more updates")
         for program in programs.values():
             program.stop()
         for program in programs.values():
