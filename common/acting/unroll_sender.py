@@ -69,7 +69,8 @@ class UnrollSender:
         self.num_accepted = 0
 
     def start(self) -> None:
-        """Does nothing: no work goes on in the background."""
+        """Begins the wait for the learner anew, since the first parameters may come late."""
+        self._patience.renew()
 
     def add(self, unrolls: Unrolls) -> None:
         """Makes the offers of a burst, which `has_credit` sends."""

@@ -10,6 +10,7 @@ from common.acting.policy import Policy
 from common.acting.proposals import Proposals, ProposingPolicy
 from common.environments.spec import EnvironmentSpec
 from common.networks import numpy_twins
+from common.networks.mlp import ReluMLP
 from common.types import Nest
 from reproductions.aql import networks, proposals, search
 from reproductions.aql.actions import ActionSpace
@@ -171,7 +172,7 @@ class DeterministicPolicy(Policy):
           space: of the actions, all continuous.
           seed: of the noise; None: no noise.
         """
-        shared = networks.ValueNetwork(config, spec.observation_size, space).shared
+        shared = ReluMLP(spec.observation_size, config.shared_sizes)
         policy = networks.make_policy(config, shared.output_size, space.size)
         self._action_size = space.size
         self._shared = numpy_twins.twin(shared) if shared.layers else None
