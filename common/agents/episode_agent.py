@@ -13,12 +13,10 @@ from common.environments.environment_errors import UnusableEnvironmentError
 from common.environments.spec import EnvironmentSpec
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
-from common.learning.replay_learner import Loop
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory, EpisodeSample
-from common.replay.memory import Sample
 from common.replay.schedule import Schedule
-from common.types import EpisodeBatch, Episodes, Metrics, Nest, StoredState
+from common.types import Batch, EpisodeBatch, Episodes, Metrics, Nest, StoredState
 
 
 class EpisodeAgent(ReplayAgent):
@@ -53,9 +51,8 @@ class EpisodeAgent(ReplayAgent):
         """Builds the adder for a batch of environments."""
         return EpisodeAdder(num_environments)
 
-    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> EpisodeMemory:
-        """Builds the memory; it cannot be sharded."""
-        assert num_shards == 1
+    def make_memory(self, spec: EnvironmentSpec, seed: int) -> EpisodeMemory:
+        """See base class."""
         distributions, removal = self.distributions()
         return EpisodeMemory(
             self.step_specs(spec),
@@ -89,39 +86,30 @@ class EpisodeAgent(ReplayAgent):
         """Returns the number of actions that follow the timestep."""
         return added.num_steps
 
-    def schedule(self, in_turns: bool = False) -> Schedule:
+    def schedule(self) -> Schedule:
         """Returns the limit by which a call is due as soon as its steps have been executed.
 
         Between calls, actor steps - (steps per update) * learner steps is constant.
         """
-        del in_turns
         call = self.batch_size * self.updates_per_call
         return Schedule(self.min_replay_size, self.samples_per_insert, float(call))
 
-    def replay_learner(
-        self,
-        learner: Learner,
-        memory: EpisodeMemory,
-        spec: EnvironmentSpec,
-        seed: int,
-        schedule: Schedule,
-        prefetch: int = 0,
-        loop: Loop | None = None,
+    def updates_in_turns(
+        self, learner: Learner, memory: EpisodeMemory, spec: EnvironmentSpec, seed: int
     ) -> EpisodeLearner:
-        """Builds the loop of a learner of this agent; see base class.
+        """See base class.
 
         The draw, the updates and what they write back are one graph, since launching each alone
         would take longer than a small network's update.
         """
         del spec
-        assert not prefetch and loop is None
         updates = self.update_loop(learner)
 
         @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
         def call(seed: tf.Tensor) -> Metrics:
             self.before_updates(learner, memory)
             sample = memory.sample(self.batch_size, seed, self.updates_per_call)
-            outputs, metrics = updates(sample_of(sample))
+            outputs, metrics = updates(batch_of(sample))
             self.write_back_to(learner, memory, sample.keys, outputs)
             return metrics
 
@@ -131,7 +119,7 @@ class EpisodeAgent(ReplayAgent):
             self.updates_per_call,
             self.batch_size,
             learner.steps,
-            schedule,
+            self.schedule(),
             seed,
             lambda step: self.prepare(learner, memory, step),
         )
@@ -158,9 +146,9 @@ class EpisodeAgent(ReplayAgent):
         """
 
 
-def sample_of(sample: EpisodeSample) -> Sample:
-    """Returns a sample as `UpdateLoop` takes it, with an `EpisodeBatch` as its steps."""
-    batch = EpisodeBatch(
+def batch_of(sample: EpisodeSample) -> Batch:
+    """Returns a sample as updates take it, with an `EpisodeBatch` as its steps."""
+    steps = EpisodeBatch(
         sample.steps,
         sample.next_steps,
         sample.rewards,
@@ -168,11 +156,6 @@ def sample_of(sample: EpisodeSample) -> Sample:
         sample.bootstraps,
         sample.q_ret,
     )
-    return Sample(
-        sample.keys,
-        sample.probabilities,
-        tf.constant(1.0, tf.float64),
-        sample.count,
-        tf.ones_like(sample.keys, tf.int32),
-        batch,
+    return Batch(
+        steps, tf.cast(sample.probabilities, tf.float32), tf.cast(sample.count, tf.float32)
     )

@@ -8,13 +8,13 @@ import tree
 
 from common.acting.n_step_adder import NStepAdder
 from common.acting.policy import Adder, ExploringPolicy
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay import keys
 from common.types import Items, NStepTransitions, StoredTransition
 
 
-class NStepAgent(ReplayAgent):
+class NStepAgent(ItemAgent):
     """An agent whose replay has n-step transitions, each an item.
 
     Attributes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.acting.policy import Adder, Policy
 from common.acting.sequence_adder import SequenceAdder
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay import keys
 from common.replay.distributions import UNKNOWN_PRIORITY
@@ -17,7 +17,7 @@ from common.types import Items, StoredTimestep, Timesteps
 _LAST = int(dm_env.StepType.LAST)
 
 
-class SequenceAgent(ReplayAgent):
+class SequenceAgent(ItemAgent):
     """An agent whose replay has timesteps, and items that view T consecutive ones.
 
     Sequences overlap: every timestep begins one, and the memory stores each timestep once.

@@ -11,9 +11,7 @@ from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.queue_learner import QueueLearner
-from common.learning.replay_learner import Loop
 from common.replay.local_replay import LocalReplay, UnrollMemory
-from common.replay.schedule import Schedule
 from common.replay.unroll_queue import UnrollQueue
 from common.types import Nest, Unrolls
 
@@ -92,12 +90,11 @@ class UnrollAgent(ReplayAgent):
         actor_of_row = np.asarray(actors)[added.environment_index]
         return replay.burst(actor_of_row, self.columns(added), self.replayed_unrolls)
 
-    def make_memory(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> UnrollMemory:
-        """Builds the memory of a process that acts and learns; it cannot be sharded.
+    def make_memory(self, spec: EnvironmentSpec, seed: int) -> UnrollMemory:
+        """Builds the memory of a process that acts and learns.
 
         Its queue is not bounded: the actors of such a process act when a batch is missing.
         """
-        assert num_shards == 1
         return UnrollMemory(self.make_replay(spec, seed), UnrollQueue(self.step_specs(spec)))
 
     def insert(
@@ -109,16 +106,9 @@ class UnrollAgent(ReplayAgent):
         accepted = memory.queue.accepted().get(incarnation, 0) + self.count_steps(added)
         memory.queue.offer(incarnation, 1 + int(added.number[0]), accepted, burst)
 
-    def replay_learner(
-        self,
-        learner: Learner,
-        memory: UnrollMemory,
-        spec: EnvironmentSpec,
-        seed: int,
-        schedule: Schedule,
-        prefetch: int = 0,
-        loop: Loop | None = None,
+    def updates_in_turns(
+        self, learner: Learner, memory: UnrollMemory, spec: EnvironmentSpec, seed: int
     ) -> QueueLearner:
         """Builds the loop of a learner that takes from the memory's queue; see base class."""
-        del spec, seed, schedule, prefetch
-        return QueueLearner(memory.queue, loop or self.update_loop(learner))
+        del spec, seed
+        return QueueLearner(memory.queue, self.update_loop(learner))

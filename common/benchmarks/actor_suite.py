@@ -21,7 +21,7 @@ import numpy as np
 from common import environments
 from common.acting.noise import GaussianNoise
 from common.acting.sender import Sender
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.benchmarks.report import Row, interleave, say
 from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster import rpc
@@ -114,7 +114,7 @@ def measure(program: BenchmarkedProgram, sizes: ActorSizes, repeats: int) -> lis
 @contextlib.contextmanager
 def _replay_role(
     program: BenchmarkedProgram,
-    agent: ReplayAgent,
+    agent: ItemAgent,
     spec: EnvironmentSpec,
     sizes: ActorSizes,
     to_items: Callable[[Nest, int], Items],
@@ -145,7 +145,7 @@ def _replay_role(
 @contextlib.contextmanager
 def _own_memory(
     program: BenchmarkedProgram,
-    agent: ReplayAgent,
+    agent: ItemAgent,
     spec: EnvironmentSpec,
     sizes: ActorSizes,
     to_items: Callable[[Nest, int], Items],
@@ -190,7 +190,7 @@ class _Watch:
         return self._median(1)
 
 
-def _make_batch(agent: ReplayAgent, sizes: ActorSizes) -> EnvironmentBatch:
+def _make_batch(agent: ItemAgent, sizes: ActorSizes) -> EnvironmentBatch:
     return environments.make_batch(
         sizes.environment, range(sizes.environments), frames=agent.num_frames
     )

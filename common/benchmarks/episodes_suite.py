@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import environments
-from common.agents.episode_agent import EpisodeAgent, sample_of
+from common.agents.episode_agent import EpisodeAgent, batch_of
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.batch import BatchedEnvironment
@@ -100,10 +100,9 @@ class _Pairs:
         self.num_updates = agent.updates_per_call
         self.memory = agent.make_memory(spec, 0)
         _fill(self.memory, agent, actor, spec, capacity)
-        schedule = agent.schedule(in_turns=True)
         actors = _Actors(agent, self.memory, actor, batch, learner, capacity)
-        updates = agent.replay_learner(learner, self.memory, spec, 0, schedule)
-        updates.beside = ActingBeside(schedule, updates.num_samples, lambda: actors)
+        updates = agent.updates_in_turns(learner, self.memory, spec, 0)
+        updates.beside = ActingBeside(updates.schedule, updates.num_samples, lambda: actors)
 
         def step() -> None:
             while updates.step() is None:
@@ -113,8 +112,8 @@ class _Pairs:
         self.step: Callable[[], None] = step
         step()
         loop = agent.update_loop(learner)
-        sample = sample_of(self.memory.sample(agent.batch_size, 1, self.num_updates))
-        self.update: Callable[[], object] = lambda: loop(sample)
+        samples = batch_of(self.memory.sample(agent.batch_size, 1, self.num_updates))
+        self.update: Callable[[], object] = lambda: loop(samples)
         self.act = agent.acting_loop(actor, batch, lambda added: None, lambda *episode: None).step
 
     def updates_per_second(self, call: Callable[[], object], calls: int) -> float:

@@ -12,14 +12,13 @@ import dataclasses
 import tensorflow as tf
 
 from common import environments
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import ReplayLearner
 from common.replay.memory import Memory
 from common.replay.schedule import Schedule
-from common.types import Batch
 from common.values import categorical, retrace
 
 _ENVIRONMENT = "atari:pong"
@@ -89,7 +88,7 @@ def _rate_of(step: Callable[[], object], sizes: ImageLearnerSizes) -> Callable[[
     return lambda: rate(step, sizes.updates)
 
 
-def _filled_memory(agent: ReplayAgent, sizes: ImageLearnerSizes) -> tuple[Memory, EnvironmentSpec]:
+def _filled_memory(agent: ItemAgent, sizes: ImageLearnerSizes) -> tuple[Memory, EnvironmentSpec]:
     """Returns a memory with the items of untrained actors, and the environment's spec."""
     games = environments.make_batch(_ENVIRONMENT, range(sizes.games), frames=agent.num_frames)
     spec, actors = EnvironmentSpec.of(games), range(sizes.games)
@@ -107,22 +106,20 @@ def _filled_memory(agent: ReplayAgent, sizes: ImageLearnerSizes) -> tuple[Memory
     return memory, spec
 
 
-def _replay_learner(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
+def _replay_learner(agent: ItemAgent, memory: Memory, spec: EnvironmentSpec) -> ReplayLearner:
     learner = agent.make_learner(spec, seed=0)
     prefetch = agent.prefetch if agent.decodes else 0
     return agent.replay_learner(learner, memory, spec, 0, _UNLIMITED, prefetch)
 
 
-def _fixed_batch_step(agent: ReplayAgent, memory: Memory, spec: EnvironmentSpec) -> Callable:
+def _fixed_batch_step(agent: ItemAgent, memory: Memory, spec: EnvironmentSpec) -> Callable:
     sample = memory.sample(agent.batch_size, max_length=agent.sequence_length)
-    probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
-    steps = agent.decode(sample.steps, spec)
-    batch = Batch(steps, probabilities, tf.cast(sample.count, tf.float32))
+    batch = sample.batch()._replace(steps=agent.decode(sample.steps, spec))
     update = tf.function(agent.make_learner(spec, seed=0).update)
     return lambda: update(batch)[0].numpy()
 
 
-def _retrace_step(agent: ReplayAgent, spec: EnvironmentSpec, atoms: int) -> Callable:
+def _retrace_step(agent: ItemAgent, spec: EnvironmentSpec, atoms: int) -> Callable:
     """Returns a call of distributional Retrace on random values of the size of an update."""
     shape = [agent.sequence_length - 1, agent.batch_size, spec.action_size]
     random = tf.random.Generator.from_seed(0)

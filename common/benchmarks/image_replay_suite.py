@@ -16,7 +16,7 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
 from common.benchmarks.loops import INSERTED, SAMPLED, AddedBatch
@@ -118,7 +118,7 @@ def measure(
     return rows
 
 
-def _play(agent: ReplayAgent, sizes: ImageReplaySizes) -> tuple[np.ndarray, EnvironmentSpec]:
+def _play(agent: ItemAgent, sizes: ImageReplaySizes) -> tuple[np.ndarray, EnvironmentSpec]:
     """Returns stacks of frames [T + n, K, 84, 84, 4] of K games from their beginning."""
     games = environments.make_batch(_ENVIRONMENT, range(sizes.games))
     spec = EnvironmentSpec.of(games)
@@ -131,7 +131,7 @@ def _play(agent: ReplayAgent, sizes: ImageReplaySizes) -> tuple[np.ndarray, Envi
 
 
 def _columns(
-    agent: ReplayAgent, stacks: np.ndarray, spec: EnvironmentSpec, sizes: ImageReplaySizes
+    agent: ItemAgent, stacks: np.ndarray, spec: EnvironmentSpec, sizes: ImageReplaySizes
 ) -> tuple[_Columns, _Columns]:
     """Returns the same transitions with PNG files and raw."""
     specs = agent.step_specs(spec)
@@ -167,7 +167,7 @@ def _priorities(count: int) -> np.ndarray:
 
 
 def _filled(
-    agent: ReplayAgent, columns: _Columns, sizes: ImageReplaySizes
+    agent: ItemAgent, columns: _Columns, sizes: ImageReplaySizes
 ) -> tuple[float, Memory, Callable[[int], np.ndarray]]:
     """Returns the resident bytes a transition of a full memory, the memory, and new keys."""
 
@@ -184,7 +184,7 @@ def _filled(
 
 
 def _cpprb_loop(
-    agent: ReplayAgent,
+    agent: ItemAgent,
     raw: _Columns,
     inserted: AddedBatch,
     priorities: np.ndarray,
@@ -205,7 +205,7 @@ def _beside_cpprb(name: str, value: float, speeds: dict[str, float]) -> Row:
 
 
 def _codec(
-    agent: ReplayAgent, stacks: np.ndarray, spec: EnvironmentSpec, memory: Memory, repeats: int
+    agent: ItemAgent, stacks: np.ndarray, spec: EnvironmentSpec, memory: Memory, repeats: int
 ) -> list[Row]:
     """Returns images a second that the agent encodes, and those that it decodes of a sample."""
     images, sample = stacks[-1], memory.sample(SAMPLED)

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram, RoleProcess
 from common.cluster import rpc
@@ -66,7 +66,7 @@ def measure(program: BenchmarkedProgram, sizes: LearnerSizes, repeats: int) -> l
     return rows
 
 
-def _fill(agent: ReplayAgent, memory: memory_lib.Memory, items: int) -> None:
+def _fill(agent: ItemAgent, memory: memory_lib.Memory, items: int) -> None:
     rng = np.random.default_rng(0)
     steps = tree.map_structure(
         lambda column: rng.random((items, *column.shape), np.float32), agent.step_specs(WALKER)
@@ -75,11 +75,7 @@ def _fill(agent: ReplayAgent, memory: memory_lib.Memory, items: int) -> None:
 
 
 def _alone(
-    agent: ReplayAgent,
-    learner: Learner,
-    memory: memory_lib.Memory,
-    sizes: LearnerSizes,
-    repeats: int,
+    agent: ItemAgent, learner: Learner, memory: memory_lib.Memory, sizes: LearnerSizes, repeats: int
 ) -> tuple[list[Row], ReplayLearner]:
     """Returns updates a second with nothing beside, in calls of the configured number and of one.
 
@@ -117,23 +113,17 @@ def _alone(
 
 
 def _replay_learner(
-    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory, num_updates: int
+    agent: ItemAgent, learner: Learner, memory: memory_lib.Memory, num_updates: int
 ) -> ReplayLearner:
     """Returns the loop of a learner's process with a memory of its own: nothing is drawn ahead."""
     loop = UpdateLoop(learner.update, num_updates, agent.batch_size, agent.jit_compile)
     return ReplayLearner(memory, loop, learner.steps, agent.schedule())
 
 
-def _batch(agent: ReplayAgent, memory: memory_lib.Memory) -> Batch:
-    sample = memory.sample(agent.batch_size)
-    probabilities = tf.cast(sample.masses / sample.total_mass, tf.float32)
-    return Batch(sample.steps, probabilities, tf.cast(sample.count, tf.float32))
-
-
 def _fixed_batch_loop(
-    agent: ReplayAgent, learner: Learner, memory: memory_lib.Memory
+    agent: ItemAgent, learner: Learner, memory: memory_lib.Memory
 ) -> Callable[[], tf.Tensor]:
-    batch = _batch(agent, memory)
+    batch = memory.sample(agent.batch_size).batch()
     n = agent.updates_per_call
 
     @tf.function(jit_compile=agent.jit_compile)
@@ -164,7 +154,7 @@ def _products_per_second() -> float:
     return count * rate(lambda: _products(left, right, tf.constant(count)), 1)
 
 
-def _operations(agent: ReplayAgent, learner: Learner) -> int:
+def _operations(agent: ItemAgent, learner: Learner) -> int:
     """Counts multiplications and additions in the matrix products of one update, by its graph."""
 
     def spec(column: tf.TensorSpec) -> tf.TensorSpec:
@@ -188,7 +178,7 @@ def _operations(agent: ReplayAgent, learner: Learner) -> int:
 
 def _with_actors(
     program: BenchmarkedProgram,
-    agent: ReplayAgent,
+    agent: ItemAgent,
     learner: Learner,
     memory: memory_lib.Memory,
     replay_learner: ReplayLearner,

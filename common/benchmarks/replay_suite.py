@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.benchmarks import loops as loops_lib
 from common.benchmarks import peers
 from common.benchmarks.loops import INSERTED, SAMPLED, AddedBatch
@@ -86,7 +86,7 @@ def measure(
     return rows
 
 
-def _batch(agent: ReplayAgent, spec: EnvironmentSpec, size: int) -> AddedBatch:
+def _batch(agent: ItemAgent, spec: EnvironmentSpec, size: int) -> AddedBatch:
     """Returns random transitions and raw priorities."""
     rng = np.random.default_rng(0)
     steps = tree.map_structure(
@@ -96,7 +96,7 @@ def _batch(agent: ReplayAgent, spec: EnvironmentSpec, size: int) -> AddedBatch:
 
 
 def _bytes_per_raw_byte(
-    agent: ReplayAgent, spec: EnvironmentSpec, sizes: ReplaySizes, suffix: str
+    agent: ItemAgent, spec: EnvironmentSpec, sizes: ReplaySizes, suffix: str
 ) -> tuple[Row, memory_lib.Memory, Callable[[int], np.ndarray]]:
     """Returns the row of the resident memory that filling adds, the memory, and new keys.
 
@@ -115,7 +115,7 @@ def _bytes_per_raw_byte(
     return Row(f"replay/bytes_per_raw_byte{suffix}", value, "B/B"), memory, keys
 
 
-def _copying_loops(agent: ReplayAgent, sizes: ReplaySizes, repeats: int) -> float:
+def _copying_loops(agent: ItemAgent, sizes: ReplaySizes, repeats: int) -> float:
     """Returns the limit by bytes: loops/s if a loop only copied its 306 rows.
 
     The speed is that of one NumPy copy of a large array, front to back, in one thread. Rows are
@@ -131,7 +131,7 @@ def _copying_loops(agent: ReplayAgent, sizes: ReplaySizes, repeats: int) -> floa
 
 
 def _in_process(
-    agent: ReplayAgent,
+    agent: ItemAgent,
     memory: memory_lib.Memory,
     keys,
     sizes: ReplaySizes,
@@ -210,7 +210,7 @@ def _contextual_tree(sizes: ReplaySizes, repeats: int) -> Row:
 
 
 def _under_adds(
-    agent: ReplayAgent, memory: memory_lib.Memory, keys, sizes: ReplaySizes, repeats: int
+    agent: ItemAgent, memory: memory_lib.Memory, keys, sizes: ReplaySizes, repeats: int
 ) -> list[Row]:
     """Returns the 99th percentile of the time of `Memory.sample(256)` while another thread adds.
 

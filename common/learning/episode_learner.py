@@ -19,6 +19,7 @@ class EpisodeLearner:
 
     Attributes:
       num_samples: steps that a call draws.
+      schedule: says when a call is due.
       statistics: counters of the memory before the last call; None before the first.
       priority_lag: updates of a call.
       state: nothing, since a draw follows from the learner step.
@@ -56,7 +57,7 @@ class EpisodeLearner:
         self._batch_size = batch_size
         self.num_samples = num_updates * batch_size
         self._steps = steps
-        self._schedule = schedule
+        self.schedule = schedule
         self._seed = seed
         self._prepare = prepare
         self.statistics: EpisodeStatistics | None = None
@@ -73,7 +74,7 @@ class EpisodeLearner:
           because the first episodes are longer than the steps before the first update.
         """
         self.statistics = self._memory.statistics()
-        is_due = self._schedule.may_sample(self.statistics, self.num_samples)
+        is_due = self.schedule.may_sample(self.statistics, self.num_samples)
         if not is_due or self.statistics.items < self._batch_size:
             return None
         begin = int(self._steps)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from common.learning.replay_learner import Loop
-from common.replay.memory import Sample, Statistics
+from common.replay.memory import Statistics
 from common.replay.unroll_queue import UnrollQueue
-from common.types import Metrics
+from common.types import Batch, Metrics
 
 
 class QueueLearner:
@@ -40,9 +40,8 @@ class QueueLearner:
             )
         self._queue = queue
         self._loop = loop
-        self._keys = tf.zeros([self._num_samples], tf.int64)
-        self._masses = tf.ones([self._num_samples], tf.float64)
-        self._lengths = tf.ones([self._num_samples], tf.int32)
+        self._size = tf.constant(self._num_samples, tf.float32)
+        self._probabilities = tf.fill([self._num_samples], 1.0 / self._num_samples)
         self.statistics: Statistics | None = None
 
     def step(self) -> Metrics | None:
@@ -51,16 +50,8 @@ class QueueLearner:
         self.statistics = self._queue.statistics()
         if unrolls is None:
             return None
-        count = tf.constant(self._num_samples, tf.int64)
-        sample = Sample(
-            keys=self._keys,
-            masses=self._masses,
-            total_mass=tf.cast(count, tf.float64),
-            count=count,
-            lengths=self._lengths,
-            steps=tf.nest.map_structure(tf.convert_to_tensor, unrolls),
-        )
-        _, metrics = self._loop(sample)
+        steps = tf.nest.map_structure(tf.convert_to_tensor, unrolls)
+        _, metrics = self._loop(Batch(steps, self._probabilities, self._size))
         return metrics
 
     def flush(self) -> None:

@@ -10,7 +10,6 @@ from common.cluster.processes import StopRequest
 from common.learning.learner import Learner
 from common.learning.update_client import UpdateClient
 from common.networks import packing
-from common.replay.memory import Sample
 from common.types import Batch, Metrics, Nest
 
 _RETRY_SECONDS = 0.2
@@ -117,17 +116,14 @@ class RemoteStep:
             self._stop.wait(_RETRY_SECONDS)
         return False
 
-    def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
-        """Learns from a sample of `num_samples` items; see `UpdateLoop`."""
+    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
+        """Learns from `num_samples` items; see `UpdateLoop`."""
         self.download()
-        flat, outputs, metrics = self._gradients(
-            sample.steps, sample.masses / sample.total_mass, sample.count
-        )
+        flat, outputs, metrics = self._gradients(samples)
         self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
         self._learner.steps.assign_add(1)  # its own: the next draw has another seed
         return outputs, metrics
 
-    def _packed_gradients(self, steps: Nest, probabilities: tf.Tensor, count: tf.Tensor):
-        batch = Batch(steps, tf.cast(probabilities, tf.float32), tf.cast(count, tf.float32))
+    def _packed_gradients(self, batch: Batch):
         gradients, outputs, metrics = self._learner.gradients(batch)
         return packing.pack(tf.nest.flatten(gradients)), outputs, metrics

@@ -14,7 +14,7 @@ from common.replay import seeds
 from common.replay.memory import Sample, Statistics
 from common.replay.replay_memory import ReplayMemory
 from common.replay.schedule import Schedule
-from common.types import Metrics, Nest
+from common.types import Batch, Metrics, Nest
 
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
 """Errors of a memory that is gone for a while or still empty."""
@@ -42,8 +42,8 @@ class Loop(Protocol):
     def num_samples(self) -> int:
         """Items that a call learns from."""
 
-    def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
-        """Makes the updates of a sample; returns their outputs and their mean metrics."""
+    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
+        """Makes the updates; returns their outputs, in the order of the items, and mean metrics."""
 
 
 class ReplayLearner:
@@ -130,7 +130,7 @@ class ReplayLearner:
         draw = self._next(begin)
         if draw is None:
             return None
-        outputs, metrics = self._loop(draw.sample)
+        outputs, metrics = self._loop(draw.sample.batch())
         end = int(self._steps)
         period = self._removal_period
         removes = period is not None and end // period > begin // period

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from common.learning.metrics import is_maximum
-from common.replay.memory import Sample
 from common.types import Batch, Metrics, Nest
 
 
@@ -42,25 +41,24 @@ class UpdateLoop:
         """Number of items that a call learns from."""
         return self.num_updates * self._batch_size
 
-    def __call__(self, sample: Sample) -> tuple[Nest, Metrics]:
-        """Learns from a sample of `num_samples` items, in their order.
+    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
+        """Learns from `num_samples` items, the batches of the updates one after the other.
 
         Returns:
           outputs: nest of [num_samples, ...], the outputs of the updates.
           metrics: means over the updates of the call, but maxima of metrics named `*_max`.
         """
-        return self._run(sample.steps, sample.masses, sample.total_mass, sample.count)
+        return self._run(samples)
 
-    def _loop(self, steps: Nest, masses, total_mass, count) -> tuple[Nest, Metrics]:
+    def _loop(self, samples: Batch) -> tuple[Nest, Metrics]:
         n, b = self.num_updates, self._batch_size
-        probabilities = tf.cast(masses / total_mass, tf.float32)
-        size = tf.cast(count, tf.float32)
         steps, probabilities = tf.nest.map_structure(
-            lambda x: tf.reshape(x, [n, b, *x.shape[1:]]), (steps, probabilities)
+            lambda x: tf.reshape(x, [n, b, *x.shape[1:]]), (samples.steps, samples.probabilities)
         )
 
         def batch(i) -> Batch:
-            return Batch(tf.nest.map_structure(lambda x: x[i], steps), probabilities[i], size)
+            steps_i, probabilities_i = tf.nest.map_structure(lambda x: x[i], (steps, probabilities))
+            return Batch(steps_i, probabilities_i, samples.size)
 
         outputs, metrics = self._update(batch(0))
         if n == 1:

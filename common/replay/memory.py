@@ -11,7 +11,7 @@ import tree
 
 from common.replay import distributions as distributions_lib
 from common.replay import library
-from common.types import Nest
+from common.types import Batch, Nest
 
 HARD_CAPACITY = 2
 """The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
@@ -60,6 +60,11 @@ class Sample(NamedTuple):
     count: tf.Tensor
     lengths: tf.Tensor
     steps: Nest
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+        probabilities = tf.cast(self.masses / self.total_mass, tf.float32)
+        return Batch(self.steps, probabilities, tf.cast(self.count, tf.float32))
 
 
 class Statistics(NamedTuple):

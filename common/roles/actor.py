@@ -10,6 +10,7 @@ from common.acting.parameter_puller import ParameterPuller
 from common.acting.policy import Policy
 from common.acting.sender import Sender
 from common.acting.unroll_sender import UnrollSender
+from common.agents.item_agent import ItemAgent
 from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
 from common.cluster.processes import report_ready
@@ -89,7 +90,7 @@ def _make_sender(context: RunContext, spec: EnvironmentSpec, policy: Policy, sta
     """Builds the sender to the shard of the replay that these actors add to."""
     del start
     agent, topology = context.agent, context.topology
-    assert isinstance(agent, ReplayAgent)
+    assert isinstance(agent, ItemAgent)
     shard = topology.service_index(replay.JOB)
     memories = [
         RemoteMemory(

@@ -31,10 +31,9 @@ def run(context: RunContext) -> None:
     server = context.server()
     memory = agent.make_memory(spec, context.seed)
     parameters = ParameterService(server, learner.num_parameters)
-    schedule = agent.schedule(in_turns=True)
-    updates = agent.replay_learner(learner, memory, spec, context.seed, schedule)
+    updates = agent.updates_in_turns(learner, memory, spec, context.seed)
     if isinstance(updates, EpisodeLearner):
-        updates.beside = ActingBeside(schedule, updates.num_samples, lambda: actors)
+        updates.beside = ActingBeside(updates.schedule, updates.num_samples, lambda: actors)
     incarnation = int(Accounts().next_incarnation())
     bookkeeping = keeper.make_bookkeeping(
         context,

@@ -2,7 +2,7 @@
 
 from absl import logging
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import ParameterService
 from common.replay.replay_memory import ReplayMemory
@@ -15,7 +15,7 @@ from common.roles.run_context import RunContext
 def run(context: RunContext) -> None:
     """Learns from the newest checkpoint on, until a limit is reached or a stop is requested."""
     agent, spec, stop = context.agent, context.spec, context.stop
-    assert isinstance(agent, ReplayAgent)
+    assert isinstance(agent, ItemAgent)
     # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = agent.make_learner(spec, context.seed)
     server = context.server()
@@ -43,7 +43,7 @@ def run(context: RunContext) -> None:
     server.close()
 
 
-def _remote_memory(context: RunContext, agent: ReplayAgent) -> RemoteMemory | ShardedMemory:
+def _remote_memory(context: RunContext, agent: ItemAgent) -> RemoteMemory | ShardedMemory:
     """Returns the memory in other processes; several shards act as one memory."""
     shards = [
         RemoteMemory(context.client(address), agent.step_specs(context.spec))

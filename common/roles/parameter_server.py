@@ -1,6 +1,6 @@
 """The parameter server's process: networks and optimiser, to which workers send gradients."""
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.cluster.parameters import TARGET, ParameterService
 from common.learning.applied_updates import METRICS, AppliedUpdates
 from common.learning.update_service import UpdateService
@@ -17,7 +17,7 @@ _NOTHING = Statistics(*[0] * len(Statistics._fields))
 def run(context: RunContext) -> None:
     """Applies workers' updates until a limit is reached or a stop is requested (Reactor, 3.4)."""
     agent = context.agent
-    assert isinstance(agent, ReplayAgent)
+    assert isinstance(agent, ItemAgent)
     # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = agent.make_learner(context.spec, context.seed)
     server = context.server()

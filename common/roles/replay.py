@@ -2,7 +2,7 @@
 
 import time
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.cluster.processes import Patience, report_ready
 from common.replay.service import ReplayService
 from common.roles.run_context import RunContext
@@ -19,7 +19,7 @@ def run(context: RunContext) -> None:
       PatienceError: nothing was added or sampled for too long.
     """
     agent, topology = context.agent, context.topology
-    assert isinstance(agent, ReplayAgent)
+    assert isinstance(agent, ItemAgent)
     server = context.server()
     shard, num_shards = topology.service_index(JOB), len(topology.service(JOB))
     memory = agent.make_memory(context.spec, context.seed + shard, num_shards)

@@ -5,7 +5,7 @@ import threading
 from absl import logging
 
 from common.acting import actor_start
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.parameters import TARGET, ParameterClient
 from common.cluster.processes import StopRequest, report_ready
@@ -26,7 +26,7 @@ def run(context: RunContext) -> None:
     is empty, and environment and exploration use other random numbers than before.
     """
     agent, spec, stop = context.agent, context.spec, context.stop
-    assert isinstance(agent, ReplayAgent)
+    assert isinstance(agent, ItemAgent)
     actors: InProcessActors | None = None
 
     def progress() -> tuple[int, Statistics]:

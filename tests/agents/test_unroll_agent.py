@@ -53,7 +53,7 @@ def test_the_learner_takes_from_the_queue():
     environments = BatchedEnvironment([CanonicalEnvironment(Sums(0)) for _ in range(2)])
     spec = EnvironmentSpec.of(environments)
     memory, learner = agent.make_memory(spec, seed=1), agent.make_learner(spec, seed=1)
-    updates = agent.replay_learner(learner, memory, spec, 0, agent.schedule(in_turns=True))
+    updates = agent.updates_in_turns(learner, memory, spec, 0)
     actor = agent.make_actor(spec, range(2), 2, seed=2)
     rewards = []
 

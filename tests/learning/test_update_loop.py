@@ -8,7 +8,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
-from common.replay.memory import Sample
+from common.types import Batch
 
 
 class Steps(NamedTuple):
@@ -44,29 +44,24 @@ class Regression(tf.Module):
         return tf.abs(error), metrics
 
 
-def make_sample(size, seed=0):
+def make_samples(size, seed=0):
     """A draw of `size` items from a memory of 40."""
     generator = np.random.default_rng(seed)
-    return Sample(
-        keys=tf.range(size, dtype=tf.int64),
-        masses=tf.constant(generator.uniform(1, 3, size)),
-        total_mass=tf.constant(80.0, tf.float64),
-        count=tf.constant(40, tf.int64),
-        lengths=tf.ones([size], tf.int32),
+    return Batch(
         steps=Steps(
             tf.constant(generator.normal(size=[size, 3]), tf.float32),
             {"value": tf.constant(generator.normal(size=[size]), tf.float32)},
         ),
+        probabilities=tf.constant(generator.uniform(1, 3, size) / 80, tf.float32),
+        size=tf.constant(40.0),
     )
 
 
-def rows(sample, begin, end):
-    """A part of a sample, as a draw of its own."""
-    return sample._replace(
-        keys=sample.keys[begin:end],
-        masses=sample.masses[begin:end],
-        lengths=sample.lengths[begin:end],
-        steps=tf.nest.map_structure(lambda column: column[begin:end], sample.steps),
+def rows(samples, begin, end):
+    """A part of a draw, as a draw of its own."""
+    return samples._replace(
+        probabilities=samples.probabilities[begin:end],
+        steps=tf.nest.map_structure(lambda column: column[begin:end], samples.steps),
     )
 
 
@@ -79,10 +74,10 @@ def test_updates_in_one_call_are_those_of_as_many_calls(num_updates, jit_compile
     single = UpdateLoop(apart.update, 1, batch_size, jit_compile)
     assert loop.num_samples == num_updates * batch_size
     for call in range(2):
-        sample = make_sample(num_updates * batch_size, seed=call)
-        priorities, metrics = loop(sample)
+        samples = make_samples(num_updates * batch_size, seed=call)
+        priorities, metrics = loop(samples)
         parts = [
-            single(rows(sample, begin, begin + batch_size))
+            single(rows(samples, begin, begin + batch_size))
             for begin in range(0, loop.num_samples, batch_size)
         ]
         assert priorities.shape == [loop.num_samples]
@@ -99,18 +94,17 @@ def test_updates_in_one_call_are_those_of_as_many_calls(num_updates, jit_compile
 
 
 def test_an_update_sees_probabilities_and_the_size_of_the_memory_and_may_put_out_any_nest():
-    sample = make_sample(6)
+    samples = make_samples(6)
     seen = []
 
     def update(batch):
         seen.append(batch)
         return {"p": batch.probabilities, "steps": batch.steps}, {"size": batch.size}
 
-    outputs, metrics = UpdateLoop(update, 3, 2, jit_compile=False)(sample)
-    np.testing.assert_allclose(outputs["p"], sample.masses.numpy() / 80, rtol=1e-6)
-    assert outputs["p"].dtype == tf.float32
-    np.testing.assert_array_equal(outputs["steps"].x, sample.steps.x)  # [B, 3]
-    np.testing.assert_array_equal(outputs["steps"].y["value"], sample.steps.y["value"])
+    outputs, metrics = UpdateLoop(update, 3, 2, jit_compile=False)(samples)
+    np.testing.assert_array_equal(outputs["p"], samples.probabilities)
+    np.testing.assert_array_equal(outputs["steps"].x, samples.steps.x)  # [B, 3]
+    np.testing.assert_array_equal(outputs["steps"].y["value"], samples.steps.y["value"])
     assert float(metrics["size"]) == 40
     assert isinstance(seen[0].steps, Steps) and isinstance(outputs["steps"], Steps)
 
@@ -124,5 +118,5 @@ def test_traces_once():
 
     loop = UpdateLoop(update, 1, 4, jit_compile=False)
     for seed in range(3):
-        loop(make_sample(4, seed))
+        loop(make_samples(4, seed))
     assert len(traces) == 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.item_agent import ItemAgent
 from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory, Statistics
 from common.replay.schedule import Schedule
@@ -126,7 +126,7 @@ class Driver:
 
     def __init__(self, agent, processes, environments):
         self._agent, self._environments = agent, environments
-        self._schedule = ReplayAgent.schedule(agent)
+        self._schedule = ItemAgent.schedule(agent)
         self._call = agent.batch_size * agent.updates_per_call
         self._timestep = agent.samples_per_insert * environments * processes
         self.inserted, self.sampled = agent.min_replay_size, 0
@@ -201,7 +201,7 @@ def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
         assert driver.run(60 * unit)
         assert driver.waited(20 * unit) < 0.01 * 40 * unit
         credit = ratio * (driver.inserted - agent.min_replay_size) - driver.sampled
-        tolerance = ReplayAgent.schedule(agent).tolerance
+        tolerance = ItemAgent.schedule(agent).tolerance
         sends = ratio * processes * (agent.send_batch + environments)
         assert -tolerance <= credit <= tolerance + sends
 

@@ -43,7 +43,7 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     agent.require(spec)
     learner, memory = agent.make_learner(spec, seed=1), agent.make_memory(spec, seed=1)
     assert isinstance(learner, Learner)
-    updates = agent.replay_learner(learner, memory, spec, 0, agent.schedule(in_turns=True))
+    updates = agent.updates_in_turns(learner, memory, spec, 0)
     actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
     before, added = packing.pack(learner.actor_variables).numpy(), []

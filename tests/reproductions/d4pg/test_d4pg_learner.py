@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
-from common.replay.memory import Sample
 from common.types import Batch, StoredTransition
 from common.values import categorical, gaussian_mixture
 from common.values.prioritization import importance_weights
@@ -391,17 +390,10 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(critic):
     """As the learner's process runs them, through a target copy in the middle of a call."""
     together, apart = (make_learner(target_period=2, critic=critic) for _ in range(2))
     batches = [make_batch(seed) for seed in range(3)]
-    joined = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *[b.steps for b in batches])
-    p = tf.concat([b.probabilities for b in batches], 0)
-    sample = Sample(
-        tf.range(3 * M, dtype=tf.int64),
-        tf.cast(p, tf.float64),
-        tf.constant(1.0, tf.float64),
-        tf.constant(R, tf.int64),
-        tf.ones([3 * M], tf.int32),
-        joined,
-    )
-    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(sample)
+    columns = [(batch.steps, batch.probabilities) for batch in batches]
+    steps, p = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *columns)
+    samples = Batch(steps, p, tf.constant(float(R)))
+    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(samples)
     # A mixture's samples are others without XLA.
     update = tf.function(apart.update, jit_compile=critic == "mixture")
     parts = [update(batch) for batch in batches]

@@ -3,7 +3,6 @@
 import numpy as np
 import tensorflow as tf
 
-from common.replay.memory import Sample
 from common.types import Batch, EpisodeBatch, StoredState
 
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
@@ -41,16 +40,8 @@ def make_batch(seed=0, **arguments):
     return Batch(steps, tf.constant(p, tf.float32), tf.constant(float(SIZE)))
 
 
-def sample_of(batches):
-    """Several batches as a memory's draw, the first in front."""
-    steps = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *[b.steps for b in batches])
-    p = tf.cast(tf.concat([b.probabilities for b in batches], 0), tf.float64)
-    n = len(p)
-    return Sample(
-        tf.range(n, dtype=tf.int64),
-        p,
-        tf.constant(1.0, tf.float64),
-        tf.constant(SIZE, tf.int64),
-        tf.ones([n], tf.int32),
-        steps,
-    )
+def joined(batches):
+    """Several batches as one draw, the first in front."""
+    columns = [(batch.steps, batch.probabilities) for batch in batches]
+    steps, p = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *columns)
+    return Batch(steps, p, tf.constant(float(SIZE)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.agents.episode_agent import sample_of
+from common.agents.episode_agent import batch_of
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -35,10 +35,7 @@ class Run:
         self.spec = EnvironmentSpec.of(batch)
         self.learner = self.agent.make_learner(self.spec, seed=1)
         self.memory = self.agent.make_memory(self.spec, seed=1)
-        self.schedule = self.agent.schedule(in_turns=True)
-        self.updates = self.agent.replay_learner(
-            self.learner, self.memory, self.spec, 0, self.schedule
-        )
+        self.updates = self.agent.updates_in_turns(self.learner, self.memory, self.spec, 0)
         self.actor = self.agent.make_actor(self.spec, range(1), 1, seed=2)
         self.pull()
         self.added = []
@@ -115,15 +112,11 @@ def test_what_an_update_finds_is_stored():
     run = Run()
     run.train(1)
     sample = run.memory.sample(16, 3)
-    outputs = run.learner.gradients(_batch(sample_of(sample))).outputs
+    outputs = run.learner.gradients(batch_of(sample)).outputs
     run.agent.write_back_to(run.learner, run.memory, sample.keys, outputs)
     stored = run.memory.stored(sample.keys)
     for name in ("values", "rhos", "divergences", "errors"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))
-
-
-def _batch(sample):
-    return Batch(sample.steps, np.float32(sample.masses), np.float32(sample.count))
 
 
 def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from episode_batches import A, B, D, make_batch, sample_of
+from episode_batches import A, B, D, joined, make_batch
 from float64_networks import assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -327,7 +327,7 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(setting):
     """As the learner's process runs them; one batch has no episode that was cut."""
     (_, together), (_, apart) = (make_learner(setting, learning_rate=1e-2) for _ in range(2))
     batches = [make_batch(seed, bootstraps=seed != 1) for seed in range(3)]
-    outputs, metrics = UpdateLoop(together.update, 3, B, jit_compile=True)(sample_of(batches))
+    outputs, metrics = UpdateLoop(together.update, 3, B, jit_compile=True)(joined(batches))
     parts = [apart.update(batch) for batch in batches]
     for name in learner_lib.Refresh._fields:
         expected = np.concatenate([getattr(part, name) for part, _ in parts])
