@@ -2,12 +2,13 @@
 
     python -m binaries.figures --paper=d4pg --figure=2
     python -m binaries.figures --paper=d4pg --figure=2 --scale=two_cores
+    python -m binaries.figures --paper=d4pg --section=4
     python -m binaries.figures --paper=d4pg --figure=runs --scale=two_cores
     python -m binaries.figures --all
 
 Writes a PNG and a PDF and prints their names. --figure=runs shows everything that was run at a
-scale, task by task. --all draws that for every scale, and every figure that has runs at one of its
-paper's scales.
+scale, task by task. --all draws that for every scale, and every figure and section that has runs at
+one of its paper's scales.
 """
 
 import argparse
@@ -26,16 +27,16 @@ from common.reporting.command_line import Parser, exit_with, fail
 from common.reporting.user_error import UserError
 import reproductions
 
+_KINDS = {
+    "figure": 'its number, or "runs"',
+    "section": "its number or name: a result that the paper tells without a figure, or one of ours",
+}
+
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.figures", description=__doc__)
     add_choice_of_runs(parser, reproductions.PAPERS)
-    add_one_or_all(
-        parser,
-        "figure",
-        'its number, or "runs"',
-        "of one paper with --paper, at one scale with --scale",
-    )
+    add_one_or_all(parser, _KINDS, "of one paper with --paper, at one scale with --scale")
     add_directory(parser, "--output", "results/figures", "for the pictures")
     parser.add_argument(
         "--whole_axis",
@@ -43,19 +44,19 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="draw the paper's horizontal axis even if our runs cover little of it",
     )
     arguments = parser.parse_args(argv)
-    check_one_or_all(arguments, "figure", "draws")
+    arguments.asked = check_one_or_all(arguments, _KINDS, "draws")
     return arguments
 
 
-def _one(paper: Paper, kept: KeptRuns, figure: str, scale: str | None) -> tuple[Experiment, str]:
+def _one(paper: Paper, kept: KeptRuns, name: str, scale: str | None) -> tuple[Experiment, str]:
     """Returns the figure that is asked for and its scale, or says what it lacks."""
-    if figure == figures.ALL_RUNS:
+    if name == f"figure {figures.ALL_RUNS}":
         scale = scale or selection.nearest_scale(paper, kept)
         everything = figures.all_runs(paper, scale, kept.of(paper.name, scale)) if scale else None
         if everything is None or not everything.runs:
             fail(f"there are no runs of {paper.title} in {kept.root / paper.name / (scale or '')}")
         return everything, scale
-    experiment = paper.experiment(f"figure {figure}")
+    experiment = paper.experiment(name)
     if not experiment.runs:
         fail(f"{paper.title} {experiment.name} ({experiment.title}): {experiment.unavailable}")
     scale = scale or selection.nearest_scale(paper, kept, experiment)
@@ -72,7 +73,7 @@ def _how_to_make(paper: Paper, experiment: Experiment, scale: str | None, kept: 
     listed = scale in [one.name for one in paper.scales]
     command = (
         f"python -m binaries.experiment --paper={paper.name} "
-        f"--figure={experiment.name.removeprefix('figure ')} "
+        f"--{experiment.name.replace(' ', '=')} "
         f"--scale={scale if listed else DEFAULT_SCALE}"
     )
     if kept.root.resolve() != RESULTS / "runs":
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
             for experiment in figures.drawn(paper, scale, kept.of(paper.name, scale))
         ]
     else:
-        chosen = [(*papers, *_one(*papers, kept, arguments.figure, arguments.scale))]
+        chosen = [(*papers, *_one(*papers, kept, arguments.asked, arguments.scale))]
     for paper, experiment, scale in chosen:
         runs = kept.of(paper.name, scale)
         try:

@@ -28,11 +28,11 @@ import reproductions
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.tables", description=__doc__)
     add_choice_of_runs(parser, reproductions.PAPERS)
-    add_one_or_all(parser, "table", "its number", "of one paper with --paper")
+    add_one_or_all(parser, {"table": "its number"}, "of one paper with --paper")
     add_reported(parser)
     add_directory(parser, "--output", "results/tables", "for the tables")
     arguments = parser.parse_args(argv)
-    check_one_or_all(arguments, "table", "writes")
+    arguments.asked = check_one_or_all(arguments, ("table",), "writes")
     return arguments
 
 
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
             for scale in _scales(paper, table, kept, arguments.scale)
         ]
     else:
-        table = papers[0].experiment(f"table {arguments.table}")
+        table = papers[0].experiment(arguments.asked)
         scale = arguments.scale or selection.nearest_scale(papers[0], kept, table)
         chosen = [(papers[0], table, scale)]
     for paper, experiment, scale in chosen:

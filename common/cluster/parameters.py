@@ -1,6 +1,6 @@
 """Immutable, versioned snapshots of the learner's parameters for actors and evaluator.
 
-Header and parameters of a snapshot are one tensor that is replaced as a whole, so that no reader
+Version and parameters of a snapshot are one tensor that is replaced as a whole, so that no reader
 gets a mixture of two versions. Large snapshots are read in slices; each request names its version.
 """
 
@@ -19,8 +19,9 @@ ONLINE, TARGET = "parameters", "target"
 SLICE_SIZE = 500_000
 """Parameters (float32) in a slice: 2 MB, half of what a message holds."""
 _MAX_READ_ATTEMPTS = 20
-_HEADER_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
-_HEADER_FLOATS = 2 * _HEADER_FIELDS
+_STATUS_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
+_HEADER_FLOATS = 16
+"""Length of a snapshot's header, which holds its version: with 64 bytes a slice needs no copy."""
 _UNSEEN_VERSIONS = 1_000_000
 
 
@@ -85,7 +86,7 @@ class ParameterService:
         # Microseconds since 1970, so that a restarted learner's versions are newer than those that
         # readers still hold.
         self._version = time.time_ns() // 1000
-        self._status = tf.Variable(tf.zeros([_HEADER_FIELDS], tf.int64), trainable=False)
+        self._status = tf.Variable(tf.zeros([_STATUS_FIELDS], tf.int64), trainable=False)
         # Slot v mod K holds version v. Tracing needs variables with a value.
         self._slots = [
             tf.Variable(tf.zeros([_HEADER_FLOATS]), trainable=False, shape=tf.TensorShape([None]))
@@ -130,13 +131,12 @@ class ParameterService:
             )
         with self._lock:
             version = self._version + 1
-            header = tf.constant(
-                [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished],
-                tf.int64,
+            header = np.zeros(_HEADER_FLOATS, np.float32)
+            header.view(np.int64)[0] = version
+            self._slots[version % len(self._slots)].assign(tf.concat([header, flat], axis=0))
+            self._status.assign(
+                [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished]
             )
-            packed = tf.concat([tf.reshape(tf.bitcast(header, tf.float32), [-1]), flat], axis=0)
-            self._slots[version % len(self._slots)].assign(packed)
-            self._status.assign(header)
             self._version = version
         return version
 
@@ -144,16 +144,13 @@ class ParameterService:
         return self._status.read_value(), tf.constant(self.num_parameters, tf.int64)
 
     def _serve_slice(self, version: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """Returns header and `flat[offset:offset + size]`; the header alone if the slot was reused.
-
-        The header's int64 fields are bitcast to float32.
-        """
+        """Returns `flat[offset:offset + size]` of a version; nothing if its slot was reused."""
         slot = tf.cast(tf.math.floormod(version, len(self._slots)), tf.int32)
         packed = tf.switch_case(slot, [variable.read_value for variable in self._slots])
-        header = tf.bitcast(tf.reshape(packed[:_HEADER_FLOATS], [_HEADER_FIELDS, 2]), tf.int64)
-        size = tf.where(tf.equal(header[0], version), size, tf.constant(0, tf.int64))
+        is_there = tf.equal(tf.bitcast(packed[:2], tf.int64), version)
+        size = tf.where(is_there, size, tf.constant(0, tf.int64))
         begin = offset + _HEADER_FLOATS
-        return tf.concat([packed[:_HEADER_FLOATS], packed[begin : begin + size]], axis=0)
+        return packed[begin : begin + size]
 
 
 class ParameterClient:
@@ -209,7 +206,7 @@ class ParameterClient:
         ]
         flat = np.empty([num_parameters], np.float32)
         for offset, future in zip(offsets, futures, strict=True):
-            part = future.result().numpy()[_HEADER_FLOATS:]
+            part = future.result().numpy()
             expected = min(SLICE_SIZE, num_parameters - offset)
             if part.size == 0:
                 return None

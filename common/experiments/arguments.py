@@ -1,7 +1,7 @@
 """Arguments that the programs of figures, tables and claims share."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import pathlib
 
 from common.reporting import reported
@@ -25,19 +25,27 @@ def add_choice_of_runs(
     add_directory(parser, "--runs", "results/runs", "of the runs")
 
 
-def add_one_or_all(parser: argparse.ArgumentParser, what: str, named: str, all_of: str) -> None:
-    """Adds --figure or --table, as `what` says, and --all."""
-    parser.add_argument(f"--{what}", metavar="N", help=named)
-    parser.add_argument("--all", action="store_true", help=f"every {what}, {all_of}")
+def add_one_or_all(parser: argparse.ArgumentParser, kinds: Mapping[str, str], all_of: str) -> None:
+    """Adds --figure or the like for each of `kinds`, with its help, and --all."""
+    which = parser.add_mutually_exclusive_group()
+    for kind, named in kinds.items():
+        which.add_argument(f"--{kind}", metavar="N", help=named)
+    parser.add_argument("--all", action="store_true", help=f"every {' and '.join(kinds)}, {all_of}")
 
 
-def check_one_or_all(arguments: argparse.Namespace, what: str, made: str) -> None:
-    """Ends the program unless one figure or table is asked for, or --all of them are `made`."""
-    one = getattr(arguments, what)
-    if not arguments.all and (arguments.paper is None or one is None):
-        fail(f"give --paper and --{what}, or --all (see --help)")
-    if arguments.all and one is not None:
-        fail(f"--all {made} every {what}: leave --{what} out")
+def check_one_or_all(arguments: argparse.Namespace, kinds: Iterable[str], made: str) -> str:
+    """Ends the program unless one of some kind is asked for, or --all of them are `made`.
+
+    Returns:
+      The name of the one, such as "figure 2"; "" for all.
+    """
+    first, *_ = kinds = tuple(kinds)
+    asked = [kind for kind in kinds if getattr(arguments, kind) is not None]
+    if not arguments.all and (arguments.paper is None or not asked):
+        fail(f"give --paper and --{first}, or --all (see --help)")
+    if arguments.all and asked:
+        fail(f"--all {made} every {asked[0]}: leave --{asked[0]} out")
+    return "".join(f"{kind} {getattr(arguments, kind)}" for kind in asked)
 
 
 def add_reported(parser: argparse.ArgumentParser) -> None:

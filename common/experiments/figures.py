@@ -76,13 +76,23 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """Returns what can be drawn: all runs of the scale, and figures if the paper lists it."""
+    """Returns what is worth drawing of a scale: all runs, and if the paper lists it, its figures.
+
+    A section is drawn, too, if it has runs that are in no figure.
+    """
     everything = all_runs(paper, scale, runs)
-    listed = scale in [one.name for one in paper.scales]
-    figures = [one.at(scale) for one in paper.of_kind("figure")] if listed else []
-    return [everything] * bool(everything.runs) + [
-        one for one in figures if selection.runs_of(one, runs)
-    ]
+    chosen = [everything] * bool(everything.runs)
+    if scale not in [one.name for one in paper.scales]:
+        return chosen
+    shown: set[tuple[str, str]] = set()
+    for kind in ("figure", "section"):
+        having = [
+            (one, {(run.setting, run.environment) for run in selection.runs_of(one, runs)})
+            for one in (each.at(scale) for each in paper.of_kind(kind))
+        ]
+        chosen += [one for one, curves in having if curves - shown]
+        shown.update(*(curves for _, curves in having))
+    return chosen
 
 
 def draw(
@@ -206,6 +216,7 @@ def _panel(
     references: References,
     reported: Reported,
 ) -> panels.Panel:
+    references = (*references, *part.levels.get(name, ()))
     curves = []
     for setting, (label, style) in looks.items():
         seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]

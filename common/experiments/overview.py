@@ -154,10 +154,11 @@ class _Drawn:
     @property
     def picture(self) -> str:
         """The figure itself, with the command that draws it."""
-        number = self.experiment.name.removeprefix("figure ")
+        name = self.experiment.name
+        flag = f"figure={name}" if name == figures.ALL_RUNS else name.replace(" ", "=")
         return (
             f"![{self._title}, scale {self.scale}]({self._file})\n\n"
-            f"    python -m binaries.figures --paper={self.paper.name} --figure={number} "
+            f"    python -m binaries.figures --paper={self.paper.name} --{flag} "
             f"--scale={self.scale}"
         )
 

@@ -235,6 +235,7 @@ class Experiment:
       band: what is shaded.
       seeds: the paper's number; None if it does not say.
       references: lines of reported numbers.
+      levels: of an environment, lines at numbers that are known, as (value, label).
       parts: its halves or rows, as the paper arranges it; empty: it is one whole.
       substitutes: by the names of scales.
       ours: of a table: our numbers beside the paper's.
@@ -256,6 +257,7 @@ class Experiment:
     band: Band = Band.UNSTATED
     seeds: int | None = None
     references: tuple[Reference, ...] = ()
+    levels: Mapping[str, tuple[tuple[float, str], ...]] = dataclasses.field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     substitutes: Mapping[str, Substitute] = dataclasses.field(default_factory=dict)
     ours: OwnNumbers | None = None

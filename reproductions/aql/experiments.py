@@ -28,6 +28,7 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
+from reproductions.aql.match import uniform_return
 
 PROGRAM = Program("AQL", "binaries.aql")
 _IMPALA = Program("IMPALA", "binaries.impala")
@@ -110,7 +111,8 @@ SMALL_HIGH = tuple(
     for task in ("cartpole_14", "cartpole_21", "reacher_14", "reacher_20")
 )
 """Stand-ins for the tasks of figure 8: easy ones with fourteen or more sub-actions."""
-MATCH = tuple(f"python:reproductions.aql.match:make_{size}" for size in (5, 21, 56))
+_MATCH_SIZES = (5, 21, 56)
+MATCH = tuple(f"python:reproductions.aql.match:make_{size}" for size in _MATCH_SIZES)
 ROVER = ("python:reproductions.aql.rover:make",)
 LAB = ("dmlab:explore_goal_locations_small", "dmlab:explore_object_locations_small")
 
@@ -132,21 +134,45 @@ _ROVER_METHODS = ("aql", "uniform_q", "exact_q")
 _ACTION_SETS = ("11", "3528")
 
 
-def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
+def _runs(
+    settings: Iterable[str],
+    environments: Iterable[str],
+    flags: tuple[str, ...] = (),
+    fixed: tuple[str, ...] = (),
+) -> tuple[Run, ...]:
     return tuple(
         Run(
             _IMPALA if setting.startswith("impala") else PROGRAM,
             setting,
             environment,
-            (f"--setting={setting}",),
+            (f"--setting={setting}", *flags),
+            fixed=fixed,
         )
         for setting in settings
         for environment in environments
     )
 
 
-def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
-    return {"small": Substitute(_runs(settings, environments), seeds=3)}
+def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
+    return {"small": Substitute(runs, seeds=3)}
+
+
+_WIDTHS = tuple(
+    f"--config.{size}" for size in ("state_size", "action_size", "joint_sizes", "proposal_sizes")
+)
+
+
+def _small_ours(
+    settings: Iterable[str], environments: Iterable[str], budget: Budget
+) -> dict[str, Substitute]:
+    """Returns runs on an environment of ours: the paper's batches and layers are soon enough."""
+    flags = ("--config.learning_rate=0.001", "--evaluation_steps=400")
+    runs = _runs(settings, environments, flags, fixed=("--config.batch_size", *_WIDTHS))
+    note = (
+        "here batches of 32 unrolls, layers of 256 units, a learning rate of 0.001 and an "
+        "evaluation every 400 updates"
+    )
+    return {"small": Substitute(runs, note, budget, seeds=3)}
 
 
 _HIGH_NOTE = "cartpole swingup and reacher easy with many redundant sub-actions, whose mean acts"
@@ -168,7 +194,7 @@ EXPERIMENTS = (
         "figure 1",
         "Control Suite: six methods, mean over 39 tasks",
         runs=_runs(_METHODS, ALL),
-        substitutes=_small(_METHODS, (*SMALL_LOW, *SMALL_MEDIUM)),
+        substitutes=_small(_runs(_METHODS, (*SMALL_LOW, *SMALL_MEDIUM))),
         over_tasks=OverTasks.MEAN,
         **{**_COMMON, "note": f"its left half is a drawing; {_TASKS_OPEN}"},
     ),
@@ -224,7 +250,7 @@ EXPERIMENTS = (
         "figure 5",
         "Control Suite: independent beside autoregressive proposals",
         runs=_runs(["aql", "aql_independent"], ALL),
-        substitutes=_small(["aql", "aql_independent"], (*SMALL_LOW, *SMALL_MEDIUM)),
+        substitutes=_small(_runs(["aql", "aql_independent"], (*SMALL_LOW, *SMALL_MEDIUM))),
         over_tasks=OverTasks.MEAN,
         **_COMMON,
     ),
@@ -232,14 +258,14 @@ EXPERIMENTS = (
         "figure 6",
         "Control Suite: final means of low dimensions, by task",
         runs=_runs(_METHODS, LOW),
-        substitutes=_small(_METHODS, SMALL_LOW),
+        substitutes=_small(_runs(_METHODS, SMALL_LOW)),
         **_FINAL,
     ),
     Experiment(
         "figure 7",
         "Control Suite: final means of medium dimensions, by task",
         runs=_runs(_METHODS, MEDIUM),
-        substitutes=_small(_METHODS, SMALL_MEDIUM),
+        substitutes=_small(_runs(_METHODS, SMALL_MEDIUM)),
         **_FINAL,
     ),
     Experiment(
@@ -253,21 +279,21 @@ EXPERIMENTS = (
         "figure 9",
         "Control Suite: learning curves of low and some medium tasks",
         runs=_runs(_METHODS, ALL[:21]),
-        substitutes=_small(_METHODS, SMALL_LOW),
+        substitutes=_small(_runs(_METHODS, SMALL_LOW)),
         **_COMMON,
     ),
     Experiment(
         "figure 10",
         "Control Suite: learning curves of the other tasks",
         runs=_runs(_METHODS, ALL[21:]),
-        substitutes=_small(_METHODS, SMALL_MEDIUM),
+        substitutes=_small(_runs(_METHODS, SMALL_MEDIUM)),
         **_COMMON,
     ),
     Experiment(
         "figure 11",
         "Control Suite: RMSProp, and a deeper network that shares layers",
         runs=_runs(_SHARED_RMSPROP, ALL),
-        substitutes=_small(_SHARED_RMSPROP, (*SMALL_LOW, *SMALL_MEDIUM)),
+        substitutes=_small(_runs(_SHARED_RMSPROP, (*SMALL_LOW, *SMALL_MEDIUM), fixed=_WIDTHS)),
         over_tasks=OverTasks.MEAN,
         **_COMMON,
     ),
@@ -275,21 +301,22 @@ EXPERIMENTS = (
         "section match",
         "not in the paper: signs to be matched by many sub-actions",
         runs=_runs(_MATCH_METHODS, MATCH),
-        substitutes={
-            "small": Substitute(_runs(_MATCH_METHODS, MATCH), budget=_MATCH_BUDGET, seeds=3)
-        },
+        substitutes=_small_ours(_MATCH_METHODS, MATCH, _MATCH_BUDGET),
         **{
             **_OURS,
             "budget": _MATCH_BUDGET,
-            "note": "an environment of ours. A perfect Q with 500 uniform samples returns 82.3, "
-            "49.4 and 37.4 of 100 with 5, 21 and 56 sub-actions",
+            "levels": {
+                environment: ((uniform_return(size, 500), "a perfect Q, 500 uniform samples"),)
+                for environment, size in zip(MATCH, _MATCH_SIZES)
+            },
+            "note": "an environment of ours",
         },
     ),
     Experiment(
         "section rover",
         "not in the paper: 3,528 structured actions on features",
         runs=_runs(_ROVER_METHODS, ROVER),
-        substitutes=_small(_ROVER_METHODS, ROVER),
+        substitutes=_small_ours(_ROVER_METHODS, ROVER, Budget(actor_steps=100_000)),
         parts=(Part("left"), Part("right", overrides={"x": "wall_seconds"})),
         **{
             **_OURS,
@@ -341,9 +368,9 @@ SCALES = (
     ),
     Scale(
         "small",
-        "easy tasks of low and medium dimensions, and stand-ins for high ones, minutes a run on "
-        "one core",
-        Budget(actor_steps=100_000),
+        "a scale model for one core: easy tasks of low and medium dimensions, stand-ins for high "
+        "ones, and smaller networks and batches",
+        Budget(actor_steps=200_000),
         (
             Change(
                 "--config.single_process=true",
@@ -352,9 +379,20 @@ SCALES = (
             ),
             _ACTORS,
             _RATIO,
-            _RATE,
+            Change("--config.learning_rate=0.0005", "a learning rate of 0.0005 instead of 0.0002"),
+            Change("--config.batch_size=8", "batches of 8 unrolls instead of 32"),
+            Change(
+                "--config.state_size=128", "an embedding of the state of 128 instead of our 256"
+            ),
+            Change("--config.action_size=128", "one of the action of 128 instead of our 256"),
+            Change(
+                "--config.joint_sizes=128,128", "joint layers of 128-128 instead of our 256-256"
+            ),
+            Change(
+                "--config.proposal_sizes=128,128", "a proposal of 128-128 instead of our 256-256"
+            ),
             Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=400", "an evaluation every 400 updates"),
+            Change("--evaluation_steps=1600", "an evaluation every 1,600 updates"),
             Change("--evaluation_episodes=5", "of 5 episodes"),
             Change("--final_episodes=20", "at the end of 20"),
         ),

@@ -18,6 +18,18 @@ def test_a_figure_is_written_as_png_and_pdf(tmp_path, capsys):
     assert all(file.stat().st_size > 10_000 for file in files)
 
 
+def test_a_section_is_asked_for_by_its_name(tmp_path, capsys):
+    figures.main(["--paper=aql", "--section=match", f"--runs={RUNS}", f"--output={tmp_path}"])
+    assert f"{tmp_path}/aql_section_match_small.png" in capsys.readouterr().out
+    words = refusal(capsys, figures.main, "--paper=aql", "--section=math")
+    assert "AQL has no section math" in words and "section match" in words
+    words = refusal(capsys, figures.main, "--paper=aql", "--section=match", f"--runs={tmp_path}")
+    assert "--paper=aql --section=match --scale=" in words
+    assert "not allowed with" in refusal(
+        capsys, figures.main, "--paper=aql", "--section=match", "--figure=1"
+    )
+
+
 def test_a_malformed_row_ends_it_and_a_torn_last_one_does_not(tmp_path, capsys):
     run = "d4pg/two_cores/d4pg_prioritized_n5/control-cheetah-walk/seed_0"
     shutil.copytree(RUNS / run, tmp_path / run)
@@ -64,6 +76,7 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
             ["no runs of AQL figure 3", "DeepMind Lab is in no package"],
         ),
         (["--all", "--figure=2"], ["leave --figure out"]),
+        (["--all", "--section=4"], ["leave --section out"]),
         (
             ["--all", "--scale=two_core"],
             ['no scale "two_core", there are paper', "two_cores", "quickstart"],

@@ -77,8 +77,29 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
     ((((grid, axes),), _, _, path),) = parts_of(drawn)
     assert [len(panel.curves) for panel in grid] == [2, 1] and axes.x_limit is None
     assert path.name == "d4pg_two_cores"
-    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs)] == ["runs", "figure 2"]
     assert [one.name for one in figures.drawn(D4PG, "quickstart", runs)] == ["runs"]
+
+
+def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
+    """Section 3 has figure 2's curves beside its own, without importance weights."""
+    plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
+    found = ["runs", "figure 2"]
+    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+    plant_run(tmp_path, f"{FULL}_beta0", CARTPOLE, 0, [1.0] * 5)
+    found.append("section 3")
+    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+
+
+def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
+    aql = reproductions.paper("aql")
+    section = aql.experiment("section match")
+    for environment in section.environments[1:]:
+        plant_run(tmp_path, "aql", environment, 0, [30.0] * 5, paper="aql", scale="small")
+    figures.draw(aql, section, "small", runs_of(tmp_path, "aql", "small"), tmp_path)
+    ((((grid, _),), *_),) = parts_of(drawn)
+    label = "a perfect Q, 500 uniform samples"
+    lines = [[(round(value, 1), text) for value, text in panel.lines] for panel in grid]
+    assert lines == [[(49.4, label)], [(37.4, label)]]
 
 
 def test_everything_is_without_runs_made_to_measure_speed(tmp_path):

@@ -1,5 +1,6 @@
 """AQL's experiments: the paper's tasks and budgets, and what stands in for them."""
 
+import ast
 import pathlib
 
 import pytest
@@ -39,13 +40,31 @@ def test_the_budgets_are_actor_steps():
     assert figures == {200_000_000}
 
 
-@pytest.mark.parametrize("name", ["small", "two_cores"])
-def test_scales_raise_the_ratio_and_the_rate_together(name):
-    scale = experiments.PAPER.scale(name)
-    changed = {change.name: change.flag.partition("=")[2] for change in scale.changes}
-    config = SETTINGS.configuration("aql")
-    assert int(changed["config.replayed_unrolls"]) == 14 > config.replayed_unrolls
-    assert float(changed["config.learning_rate"]) == 1e-3 > config.learning_rate
+def changed_by(scale):
+    """The scale's values of hyperparameters, as text."""
+    changes = experiments.PAPER.scale(scale).changes
+    flags = (change.flag.partition("=") for change in changes)
+    return {name.removeprefix("--config."): value for name, _, value in flags}
+
+
+@pytest.mark.parametrize("name, rate", [("small", 5e-4), ("two_cores", 1e-3)])
+def test_scales_raise_the_ratio_and_the_rate_together(name, rate):
+    changed, config = changed_by(name), SETTINGS.configuration("aql")
+    assert int(changed["replayed_unrolls"]) == 14 > config.replayed_unrolls
+    assert float(changed["learning_rate"]) == rate > config.learning_rate
+
+
+def test_the_scale_small_shrinks_what_an_environment_of_ours_leaves_as_in_the_paper():
+    changed, config = changed_by("small"), SETTINGS.configuration("aql")
+    sizes = ("batch_size", "state_size", "action_size", "joint_sizes", "proposal_sizes")
+    for size in sizes:
+        papers = getattr(config, size)
+        ours = ast.literal_eval(changed[size])
+        assert ours < papers and type(ours) is type(papers)
+    for name in ("section match", "section rover"):
+        for run in experiments.PAPER.experiment(name).at("small").runs:
+            assert {f"--config.{size}" for size in sizes} == set(run.fixed)
+            assert "--config.learning_rate=0.001" in run.flags
 
 
 def test_the_scale_small_evaluates_in_the_process_that_acts():

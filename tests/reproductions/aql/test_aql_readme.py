@@ -40,8 +40,12 @@ def test_the_table_of_scales_names_those_of_the_experiments():
     section = README.section("Run").split("### Scales\n", 1)[1]
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [one.name for one in experiments.SCALES]
     small = experiments.PAPER.scale("small").budget.actor_steps
-    shorter = experiments.PAPER.experiment("section match").at("small").budget.actor_steps
-    assert f"{small:,} actor steps in one process on one core (match: {shorter:,})" in section
+    match, rover = (
+        experiments.PAPER.experiment(name).substitute("small").budget.actor_steps
+        for name in ("section match", "section rover")
+    )
+    words = f"{small:,} actor steps in one process on one core (match: {match:,}, rover: {rover:,})"
+    assert words in section
 
 
 def test_what_differs_on_two_cores_is_in_the_table():
