@@ -2,7 +2,6 @@
 
 import dm_env
 import numpy as np
-import pytest
 
 from common.acting.episode_adder import EpisodeAdder
 
@@ -77,10 +76,3 @@ def test_an_episode_that_restarts_without_last_is_dropped():
 def test_without_values_they_are_zeros():
     (episode,) = play(EpisodeAdder(1), [[FIRST], [MID], [END]], values=False)[-1].episodes
     np.testing.assert_array_equal(episode.values, np.zeros(3))
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="num_environments must be at least 1, got 0"):
-        EpisodeAdder(0)
-    with pytest.raises(ValueError, match="the adder is for 2 environments"):
-        play(EpisodeAdder(2), [[FIRST]])

@@ -1,20 +1,11 @@
-import dm_env
 import numpy as np
 import pytest
+from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting.n_step_adder import NStepAdder, concatenate
 from common.types import NStepTransitions
 
-FIRST, MID, LAST = 0, 1, 2
-
-
-def timestep(step_type, reward, discount, observation):
-    return dm_env.TimeStep(
-        np.array(step_type, np.int32),
-        np.array(reward, np.float32),
-        np.array(discount, np.float32),
-        observation,
-    )
+DISCOUNTS = {0: 0.2, 0.5: 0.2, 1: 0.6}
 
 
 def run(adder, step_types, rewards, discounts, nested=False):
@@ -37,24 +28,6 @@ def run(adder, step_types, rewards, discounts, nested=False):
         adder.act(step, action, extras)
     where[:], image[:], action[:], value[:] = -1, 0, -1, -1
     return finished
-
-
-def random_experience(rng, num_steps, k):
-    """[T, K] arrays: episodes of 1 to 9 steps, true ends, time limits, discount 0 within."""
-    step_types = np.full((num_steps, k), MID)
-    rewards = rng.normal(size=(num_steps, k)).astype(np.float32)
-    discounts = rng.choice([0, 0.5, 1], p=[0.1, 0.2, 0.7], size=(num_steps, k)).astype(np.float32)
-    for environment in range(k):
-        t = 0
-        while t < num_steps:
-            step_types[t, environment] = FIRST
-            rewards[t, environment], discounts[t, environment] = 0, 1
-            t += rng.integers(1, 10)
-            if t < num_steps:
-                step_types[t, environment] = LAST
-                discounts[t, environment] = rng.choice([0, 1])
-            t += 1
-    return step_types, rewards, discounts
 
 
 def brute_force(step_types, rewards, discounts, n, gamma):
@@ -89,7 +62,7 @@ def brute_force(step_types, rewards, discounts, n, gamma):
 def test_random_episodes_against_brute_force(n, seed, nested):
     rng = np.random.default_rng([seed, n])
     k = int(rng.integers(1, 6))
-    experience = random_experience(rng, 80, k)
+    experience = random_experience(rng, 80, k, DISCOUNTS)
     expected = brute_force(*experience, n=n, gamma=0.9)
     got = concatenate(run(NStepAdder(k, n, 0.9), *experience, nested=nested))
 
@@ -111,7 +84,7 @@ def test_random_episodes_against_brute_force(n, seed, nested):
 
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_an_environments_transitions_come_in_order_without_gaps(n):
-    experience = random_experience(np.random.default_rng(n), 200, 3)
+    experience = random_experience(np.random.default_rng(n), 200, 3, DISCOUNTS)
     got = concatenate(run(NStepAdder(3, n, 0.9), *experience))
     for environment in range(3):
         steps = got.step[got.environment_index == environment]
@@ -241,28 +214,6 @@ def test_nothing_finished_is_none():
     adder = NStepAdder(2, 3, 0.99)
     start = timestep([FIRST] * 2, [0, 0], [1, 1], np.zeros((2, 1), np.float32))
     assert adder.observe(start, {}) is None
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ((0, 3, 0.9), "num_environments"),
-        ((1, 0, 0.9), "n, the steps"),
-        ((1, 3, 1.1), "gamma"),
-        ((1, 3, float("nan")), "gamma"),
-        ((1, 3, 0.9, 0.0), "reward_clip"),
-        ((1, 3, 0.9, float("nan")), "reward_clip"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        NStepAdder(*arguments)
-
-
-def test_another_number_of_environments_is_refused():
-    step = timestep([FIRST], [0], [1], np.zeros((1, 1), np.float32))
-    with pytest.raises(ValueError, match="for 2 environments"):
-        NStepAdder(2, 3, 0.9).observe(step, {})
 
 
 def test_concatenating_nothing_is_refused():

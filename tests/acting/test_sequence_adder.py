@@ -4,6 +4,7 @@ import dm_env
 import numpy as np
 import pytest
 import tensorflow as tf
+from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting.sequence_adder import SequenceAdder
 from common.replay import keys as keys_lib
@@ -11,7 +12,6 @@ from common.replay.distributions import Fifo, Uniform
 from common.replay.memory import Memory
 from common.types import StoredTimestep, Timesteps
 
-FIRST, MID, LAST = 0, 1, 2
 GAMMA = 0.9
 SPECS = StoredTimestep(
     observation={
@@ -27,33 +27,9 @@ SPECS = StoredTimestep(
 
 
 def random_stream(rng, num_steps, k):
-    """[T, K] step types, rewards and discounts.
-
-    Episodes have 1 to 9 steps and end by a termination or a time limit, or are abandoned: FIRST
-    without LAST. Lives are lost within them.
-    """
-    step_types = np.full((num_steps, k), MID)
-    rewards = (5 * rng.normal(size=(num_steps, k))).astype(np.float32)
-    discounts = rng.choice([0, 1], p=[0.2, 0.8], size=(num_steps, k)).astype(np.float32)
-    for environment in range(k):
-        t = 0
-        while t < num_steps:
-            step_types[t, environment] = FIRST
-            rewards[t, environment], discounts[t, environment] = 0, 1
-            t += rng.integers(1, 10)
-            if t < num_steps and rng.uniform() < 0.9:
-                step_types[t, environment] = LAST
-                t += 1
-    return step_types, rewards, discounts
-
-
-def timestep(step_type, reward, discount, observation):
-    return dm_env.TimeStep(
-        np.array(step_type, np.int32),
-        np.array(reward, np.float32),
-        np.array(discount, np.float32),
-        observation,
-    )
+    """Episodes in which lives are lost, and of which some are abandoned; rewards beyond a clip."""
+    step_types, rewards, discounts = random_experience(rng, num_steps, k, {0: 0.2, 1: 0.8}, 0.9)
+    return step_types, 5 * rewards, discounts
 
 
 def expected(t, k, step_types, rewards, discounts, clip):
@@ -210,25 +186,3 @@ def test_actions_with_dimensions_and_no_extras():
         adder.act(step, np.full((2, 4), t, np.float32), {})
     np.testing.assert_array_equal(added.timesteps.action, np.repeat([[0], [0], [1], [1]], 4, 1))
     assert added.timesteps.extras == {}
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ((0, 3, 0.9), "num_environments"),
-        ((1, 1, 0.9), "length, the timesteps"),
-        ((1, 3, 1.1), "gamma"),
-        ((1, 3, float("nan")), "gamma"),
-        ((1, 3, 0.9, 0.0), "reward_clip"),
-        ((1, 3, 0.9, float("nan")), "reward_clip"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SequenceAdder(*arguments)
-
-
-def test_another_number_of_environments_is_refused():
-    step = timestep([FIRST], [0], [1], np.zeros((1, 1), np.float32))
-    with pytest.raises(ValueError, match="for 2 environments"):
-        SequenceAdder(2, 3, 0.9).observe(step, {})

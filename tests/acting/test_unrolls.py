@@ -2,11 +2,9 @@
 
 import dm_env
 import numpy as np
-import pytest
+from timesteps import FIRST, LAST, MID, random_experience
 
 from common.acting.unrolls import UnrollAdder
-
-FIRST, MID, LAST = 0, 1, 2
 
 
 def run(adder, step_types, rewards, discounts):
@@ -35,18 +33,8 @@ def run(adder, step_types, rewards, discounts):
 def test_random_episodes_against_every_single_timestep():
     rng = np.random.default_rng(0)
     count, k, length = 200, 3, 7
-    step_types = np.full((count, k), MID)
-    rewards = rng.normal(size=(count, k)).astype(np.float32)
-    discounts = rng.choice([0, 0.5, 1], size=(count, k))
-    for environment in range(k):
-        n = 0
-        while n < count:
-            step_types[n, environment] = FIRST
-            rewards[n, environment], discounts[n, environment] = 0, 1
-            n += rng.integers(1, 12)
-            if n < count:
-                step_types[n, environment] = LAST
-            n += 1
+    discounts = dict.fromkeys((0, 0.5, 1), 1 / 3)
+    step_types, rewards, discounts = random_experience(rng, count, k, discounts)
     unrolls = run(UnrollAdder(k, length), step_types, rewards, discounts)
     assert len(unrolls) == (count - 1) // length  # the last one lacks the reward of its last step
     for number, unroll in enumerate(unrolls):
@@ -87,12 +75,3 @@ def test_an_episode_without_an_end_is_not_continued_by_the_next_one():
     np.testing.assert_array_equal(unroll.is_last, [[False, True, False]])
     np.testing.assert_array_equal(unroll.discount, [[1, 0, 1]])
     np.testing.assert_array_equal(unroll.reward, [[1, 0, 1]])
-
-
-def test_arguments_that_cannot_be():
-    with pytest.raises(ValueError, match="num_environments must be at least 1, got 0"):
-        UnrollAdder(0, 30)
-    with pytest.raises(ValueError, match="length.* must be at least 2: 1"):
-        UnrollAdder(1, 1)
-    with pytest.raises(ValueError, match="for 3 environments, but .* shape \\(2,\\)"):
-        run(UnrollAdder(3, 30), np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2)))

@@ -73,11 +73,7 @@ def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
         run.wait_for(lambda: statistics(first).inserted > kept.inserted > 0, SECONDS, more)
         saved_at = checkpoint.stat().st_mtime_ns
         run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another save")
-        for program in programs.values():
-            program.stop()
-        for program in programs.values():
-            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
-            assert "Traceback" not in program.output
+        run.stops(programs.values(), SECONDS)
         run.check_files()
         run.check_accounts(in_order=2)
 

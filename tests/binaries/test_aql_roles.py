@@ -102,11 +102,7 @@ def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_pa
         # Both actors have offered to the new learner, which else knows one by its checkpoint only.
         enough = run.learner("learner_steps") + 200
         run.wait_for(lambda: run.learner("learner_steps") > enough, SECONDS, "more updates")
-        for program in programs.values():
-            program.stop()
-        for program in programs.values():
-            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
-            assert "Traceback" not in program.output
+        run.stops(programs.values(), SECONDS)
     run.check_files()
     rows = read_rows(run.workdir / "learner.csv")
     assert rows["actor_steps"].is_monotonic_increasing

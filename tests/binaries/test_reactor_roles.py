@@ -75,11 +75,7 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
         )
         rows = read_rows(run.workdir / "learner.csv")
         assert rows["learner_steps"][rows_before] > 0  # from its checkpoint
-        for program in programs.values():
-            program.stop()
-        for program in programs.values():
-            assert program.wait(SECONDS) == 128 + signal.SIGTERM, program.output
-            assert "Traceback" not in program.output
+        run.stops(programs.values(), SECONDS)
         run.check_files()
         # The killed worker's last steps may be in learner.csv only: the server's count died too.
         assert sum(run.accounts().values()) <= run.learner("actor_steps")

@@ -1,7 +1,6 @@
 """Tests of the behaviour that users of `common.replay.episodes.EpisodeMemory` rely on."""
 
-import threading
-
+from many_threads import run_threads
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -320,9 +319,9 @@ def test_many_threads_see_whole_rows_and_consistent_counters():
     memory = EpisodeMemory(
         tf.TensorSpec([width], tf.float32), 400, 0.9, RankBased(0.5, 3), "far_policy", seed=1
     )
-    stop, errors = threading.Event(), []
 
     def adder(number):
+        number %= 1000
         size = 1 + number % 97
         # All elements of a state are the same, and the next state's are 1 above.
         states = np.repeat(1000 * number + np.arange(size + 1, dtype=np.float32), width)
@@ -342,30 +341,7 @@ def test_many_threads_see_whole_rows_and_consistent_counters():
         memory.set_reward_scale(number, recompute=number % 2 == 0)
         memory.statistics(), memory.count_far_policy(3.0), memory.check()
 
-    def repeat(function):
-        try:
-            number = 0
-            while not stop.is_set():
-                function(number % 1000)
-                number += 1
-            assert number > 3
-        except BaseException as error:  # pylint: disable=broad-except
-            errors.append(error)
-            stop.set()
-
     for number in range(20):
         adder(number)
-    threads = [
-        threading.Thread(target=repeat, args=[function])
-        for function in (adder, adder, learner, learner, others)
-    ]
-    for thread in threads:
-        thread.start()
-    stop.wait(2)
-    stop.set()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive(), "a thread hangs"
-    if errors:
-        raise errors[0]
+    run_threads([adder, adder, learner, learner, others], seconds=2, least_turns=4)
     memory.check()

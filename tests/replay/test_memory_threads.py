@@ -2,6 +2,7 @@
 
 import threading
 
+from many_threads import run_threads
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,35 +43,6 @@ def assert_whole(keys, steps):
     expected = rows(keys)
     for name, column in steps.items():
         np.testing.assert_array_equal(column, expected[name])
-
-
-def run_threads(functions, seconds):
-    """Calls each function(turn) repeatedly in a thread; raises the first error."""
-    errors, stop = [], threading.Event()
-
-    def repeat(function):
-        turn = 0
-        try:
-            while not stop.is_set():
-                function(turn)
-                turn += 1
-            turns.append(turn)
-        except BaseException as error:  # pylint: disable=broad-except
-            errors.append(error)
-            stop.set()
-
-    turns = []
-    threads = [threading.Thread(target=repeat, args=[function]) for function in functions]
-    for thread in threads:
-        thread.start()
-    stop.wait(seconds)
-    stop.set()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive(), "a thread hangs"
-    if errors:
-        raise errors[0]
-    assert min(turns) > 5  # every thread had turns
 
 
 @pytest.mark.parametrize("removal, hard_capacity", [("old", 500), ("small", 800)])

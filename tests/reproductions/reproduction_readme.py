@@ -20,6 +20,12 @@ def names_in(path):
     return found
 
 
+def columns(text):
+    """Returns the names in the first cells of a table's rows."""
+    cells = re.findall(r"^\| (`.+?) \| .+ \|$", text, re.M)
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
 class Readme:
     """The README.md of a directory below `reproductions`."""
 
@@ -77,6 +83,10 @@ class Readme:
             assert not name or name in names_in(ROOT / file), f"{file}::{name}"
         return named
 
-    def numbers(self, title):
-        """Returns the numbers of the items of a section's list."""
-        return [int(number) for number in re.findall(r"^(\d+)\. ", self.section(title), re.M)]
+    def check_equations(self, numbers):
+        """Asserts that the list of equations has these numbers, and its table their places."""
+        section = self.section("Equations and where they are")
+        listed = re.findall(r"^- \(([\d, ]+)\) ", section, re.M)
+        assert [int(number) for each in listed for number in each.split(", ")] == numbers
+        rows = re.findall(r"^\| .+? \| ([\d, ]*)\| `", section, re.M)
+        assert {int(number) for row in rows for number in re.findall(r"\d+", row)} == set(numbers)

@@ -1,5 +1,7 @@
 """Runs whose roles a test starts by hand, through TF_CONFIG, and nobody restarts."""
 
+import signal
+
 from watched_run import WatchedRun
 
 from common.cluster import rpc
@@ -44,4 +46,12 @@ class RunByHand(WatchedRun):
         """Waits until all have ended with exit code 0."""
         for program in programs:
             assert program.wait(seconds) == 0, program.output
+            assert "Traceback" not in program.output, program.output
+
+    def stops(self, programs, seconds):
+        """Stops all with SIGTERM and waits until they have ended in order."""
+        for program in programs:
+            program.stop()
+        for program in programs:
+            assert program.wait(seconds) == 128 + signal.SIGTERM, program.output
             assert "Traceback" not in program.output, program.output

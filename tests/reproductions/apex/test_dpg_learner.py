@@ -4,7 +4,13 @@ The gradients of the twin are finite differences of what equations 16 and 17 dif
 share nothing with those of TensorFlow.
 """
 
-from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
+from actor_critic_checks import (
+    check_changes,
+    check_gradients_that_are_none,
+    check_policy_goes_by_the_first_state_alone,
+    check_targets_are_copied_every_period,
+)
+from float64_networks import Float64Networks, numeric_gradient
 import numpy as np
 import pytest
 import sonnet as snt
@@ -117,14 +123,8 @@ def test_update_is_the_papers_equations(values):
     assert scale < 1 or config.max_gradient_norm != 0.05
     priorities, metrics = learner.update(batch)
 
-    for variable, delta in zip(phi, delta_phi):  # ascends
-        change = variable.numpy() - online.of(variable)
-        np.testing.assert_allclose(change, delta, rtol=2e-3, atol=2e-5)
-        assert np.abs(delta).max() > 1e-4
-    for variable, delta in zip(psi, delta_psi):  # descends
-        change = variable.numpy() - online.of(variable)
-        np.testing.assert_allclose(change, -scale * delta, rtol=2e-3, atol=2e-5)
-        assert np.abs(delta).max() > 1e-4
+    check_changes(online, phi, delta_phi, 1)  # ascends
+    check_changes(online, psi, delta_psi, -scale)  # descends
 
     # Priorities are the absolute errors, without the weights; the metrics are what they are called.
     expected_priorities = np.abs(g - online.q(s, a)) + 1e-6
@@ -168,9 +168,6 @@ def test_a_hand_worked_error():
 
 def test_gradients_that_are_none():
     learner, batch = make_learner(), make_batch()
-    phi = learner.networks.policy.trainable_variables
-    psi = learner.networks.critic.trainable_variables
-    targets = learner.target_networks.variables
     with tf.GradientTape(persistent=True) as tape:
         errors = learner_lib.td_errors(batch.steps, learner.networks, learner.target_networks)
         critic_loss = learner_lib.critic_loss(errors, tf.ones([B]))
@@ -179,42 +176,20 @@ def test_gradients_that_are_none():
         policy_loss, *_ = learner_lib.policy_loss(
             batch.steps.observation_tm1, learner.networks, 1.0
         )
-    for loss, variables in (
-        (critic_loss, phi),
-        (critic_loss, targets),
-        (own, (*phi, *psi)),
-        (policy_loss, psi),
-        (policy_loss, targets),
-    ):
-        assert set(tape.gradient(loss, variables)) == {None}
-    assert None not in tape.gradient(critic_loss, psi)
-    assert None not in tape.gradient(policy_loss, phi)
+    check_gradients_that_are_none(tape, learner, critic_loss, own, policy_loss)
 
 
 def test_policy_goes_by_the_first_state_alone():
     """Neither S_{t+n}, nor rewards, nor probabilities move phi (equation 17)."""
-    first, second = make_learner(), make_learner()
-    batch, other = make_batch(seed=0), make_batch(seed=1)
-    first.update(batch)
-    steps = other.steps._replace(observation_tm1=batch.steps.observation_tm1)
-    second.update(other._replace(steps=steps))
-    assert_all_equal(
-        values_of(first.networks.policy.trainable_variables),
-        values_of(second.networks.policy.trainable_variables),
-    )
+    check_policy_goes_by_the_first_state_alone(make_learner, make_batch)
 
 
 def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks():
-    learner = make_learner(target_period=3)
+    check_targets_are_copied_every_period(make_learner, make_batch)
+    learner = make_learner()
     assert [v.ref() for v in learner.actor_variables] == [
         v.ref() for v in learner.networks.variables
     ]
-    before = values_of(learner.target_networks.variables)
-    for step in range(1, 5):
-        learner.update(make_batch(seed=step))
-        if step == 3:
-            before = values_of(learner.networks.variables)
-        assert_all_equal(values_of(learner.target_networks.variables), before)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The READMEs of Ape-X and of Ape-X DQN say what the code says."""
+"""The READMEs of Ape-X and its DQN say what the code says, beyond what test_readmes.py compares."""
 
 import dataclasses
 import re
@@ -6,26 +6,14 @@ import re
 import pytest
 from reproduction_readme import Readme
 
-from reproductions.apex.dqn import config as config_lib
 from reproductions.apex.dqn import settings
 
 README, SHARED = Readme("apex/dqn"), Readme("apex")
 
 
-def test_table_of_hyperparameters_is_the_configuration():
-    README.check_hyperparameters(config_lib.DQNConfig)
-    assert f"N = {config_lib.NUM_ACTORS} " in README.section("Hyperparameters")
-
-
-def test_flags_in_the_text_exist():
-    README.check_flags(config_lib.DQNConfig, settings.SETTINGS.names)
+def test_settings_in_the_text_exist():
     named = set(re.findall(r"`(dqn\w*[\w.-]*)`", README.text))
     assert {name for name in named if name != "dqn_two_cores_n5"} <= set(settings.SETTINGS.names)
-
-
-def test_every_setting_is_in_the_text():
-    for name in settings.SETTINGS.names:
-        assert re.search(rf"[`=]{re.escape(name)}[` ]", README.text), name
 
 
 @pytest.mark.parametrize("setting", ["dqn_two_cores", "dqn_ten_minutes"])
@@ -43,20 +31,7 @@ def test_what_differs_from_the_paper_is_in_the_table(setting):
 
 
 def test_every_place_in_the_maps_exists():
-    assert README.check_places("Equations and where they are") > 30
     assert SHARED.check_places("Layout") > 10
-
-
-def test_every_file_in_the_list_exists():
-    README.check_files()
-
-
-def test_every_test_that_is_named_exists():
-    assert len(README.check_tests()) > 15
-
-
-def test_every_pitfall_is_there():
-    assert README.numbers("Pitfalls, and how each is handled") == list(range(1, 19))
 
 
 def test_where_a_user_looks_for_human_starts():

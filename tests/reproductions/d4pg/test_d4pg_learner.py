@@ -4,6 +4,12 @@ The gradients of the twin are finite differences of what equations 10 and 11 dif
 share nothing with those of TensorFlow.
 """
 
+from actor_critic_checks import (
+    check_changes,
+    check_gradients_that_are_none,
+    check_policy_goes_by_the_first_state_alone,
+    check_targets_are_copied_every_period,
+)
 from float64_networks import Float64Networks, assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -255,14 +261,8 @@ def test_update_is_lines_5_to_8(values):
     delta_w = [numeric_gradient(critic_objective, online.of(v)) for v in w]
     priorities, metrics = learner.update(batch)
 
-    for variable, delta in zip(theta, delta_theta):  # ascends (equation 12)
-        change = variable.numpy() - online.of(variable)
-        np.testing.assert_allclose(change, delta, rtol=2e-3, atol=2e-5)
-        assert np.abs(delta).max() > 1e-4
-    for variable, delta in zip(w, delta_w):  # descends
-        change = variable.numpy() - online.of(variable)
-        np.testing.assert_allclose(change, -delta, rtol=2e-3, atol=1e-4)
-        assert np.abs(delta).max() > 1e-4
+    check_changes(online, theta, delta_theta, 1)  # ascends (equation 12)
+    check_changes(online, w, delta_w, -1)  # descends
 
     # Priorities are by the distances, without the weights; the metrics are what they are called.
     expected_priorities = maths.priorities(maths.distance(online, x, a))
@@ -285,24 +285,13 @@ def test_update_is_lines_5_to_8(values):
 
 def test_policy_gradient_is_at_the_first_state_and_has_no_weights():
     """Neither x_{i+N}, nor rewards, nor p_i move theta (equation 11, pitfalls 1 and 4)."""
-    first, second = make_learner(), make_learner()
-    batch, other = make_batch(seed=0), make_batch(seed=1)
-    first.update(batch)
-    steps = other.steps._replace(observation_tm1=batch.steps.observation_tm1)
-    second.update(other._replace(steps=steps))
-    assert_all_equal(
-        values_of(first.networks.policy.trainable_variables),
-        values_of(second.networks.policy.trainable_variables),
-    )
+    check_policy_goes_by_the_first_state_alone(make_learner, make_batch)
 
 
 @pytest.mark.parametrize("critic", MATHS)
 def test_gradients_that_are_none(critic):
     learner, batch = make_learner(critic=critic), make_batch()
     kind = critics.make_critic_kind(make_config(critic=critic))
-    theta = learner.networks.policy.trainable_variables
-    w = learner.networks.critic.trainable_variables
-    targets = learner.target_networks.variables
     with tf.GradientTape(persistent=True) as tape:
         target = learner_lib.backup(batch.steps, learner.target_networks, kind, SEED)
         # The online networks as their own target: even then nothing flows through the target.
@@ -313,16 +302,7 @@ def test_gradients_that_are_none(critic):
         policy_loss, *_ = learner_lib.policy_loss(
             batch.steps.observation_tm1, learner.networks, kind
         )
-    for loss, variables in (
-        (critic_loss, theta),
-        (critic_loss, targets),
-        (own_loss, (*theta, *w)),
-        (policy_loss, w),
-        (policy_loss, targets),
-    ):
-        assert set(tape.gradient(loss, variables)) == {None}
-    assert None not in tape.gradient(critic_loss, w)
-    assert None not in tape.gradient(policy_loss, theta)
+    check_gradients_that_are_none(tape, learner, critic_loss, own_loss, policy_loss)
 
 
 def test_critic_descends_and_policy_ascends():
@@ -360,16 +340,7 @@ def test_targets_begin_as_copies_of_the_online_networks():
 
 
 def test_targets_are_copied_hard_and_exactly_every_period():
-    learner = make_learner(target_period=3)
-    before = values_of(learner.target_networks.variables)
-    for step in range(1, 8):
-        learner.update(make_batch(seed=step))
-        assert int(learner.steps) == step
-        if step % 3 == 0:
-            before = values_of(learner.networks.variables)
-        assert_all_equal(values_of(learner.target_networks.variables), before)
-    online = values_of(learner.networks.variables)
-    assert any(np.any(o != b) for o, b in zip(online, before))
+    check_targets_are_copied_every_period(make_learner, make_batch)
 
 
 def test_actors_get_the_online_networks():

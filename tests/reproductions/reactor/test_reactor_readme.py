@@ -1,12 +1,10 @@
-"""The README of Reactor says what the code says."""
+"""The README of Reactor says what the code says, beyond what test_readmes.py compares."""
 
 import dataclasses
-import pathlib
 import re
-import subprocess
-import sys
 
-from reproduction_readme import Readme
+from flag_file import check_flag_file
+from reproduction_readme import Readme, columns
 
 from common.environments.spec import EnvironmentSpec
 from common.learning import applied_updates
@@ -14,23 +12,7 @@ from common.replay.footprint import sequence_bytes_per_step
 from reproductions.reactor import config as config_lib
 from reproductions.reactor import learner, networks, settings
 
-ROOT = pathlib.Path(__file__).parents[3]
 README = Readme("reactor")
-PITFALLS = "Pitfalls, and how each is handled"
-
-
-def test_table_of_hyperparameters_is_the_configuration():
-    README.check_hyperparameters(config_lib.ReactorConfig)
-    assert f"`--num_workers`: {config_lib.NUM_WORKERS} " in README.section("Hyperparameters")
-
-
-def test_flags_in_the_text_exist():
-    README.check_flags(config_lib.ReactorConfig, settings.SETTINGS.names)
-
-
-def test_every_setting_is_in_the_text():
-    for name in settings.SETTINGS.names:
-        assert re.search(rf"[`=]{re.escape(name)}[` ]", README.section("Run")), name
 
 
 def test_what_differs_on_two_cores_is_in_the_table():
@@ -42,43 +24,12 @@ def test_what_differs_on_two_cores_is_in_the_table():
 
 
 def test_the_flag_file_is_one_of_the_program(tmp_path):
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "binaries.reactor"),
-            "--flagfile=reproductions/reactor/two_cores.flags",
-            *(f"--workdir={tmp_path}/run", "--environment=atari:no_such_game"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "atari:no_such_game" in result.stderr, result.stderr  # nothing else was wrong
-
-
-def test_every_place_in_the_maps_exists():
-    assert README.check_places("Equations and where they are") > 30
-
-
-def test_every_file_in_the_list_exists():
-    README.check_files()
-
-
-def test_every_test_that_is_named_exists():
-    README.check_tests()
-
-
-def test_every_pitfall_is_there_with_a_test():
-    assert README.numbers(PITFALLS) == list(range(1, 20))
-    pitfalls = re.split(r"^\d+\. ", README.section(PITFALLS), flags=re.M)[1:]
-    assert [text for text in pitfalls if not re.search(r"tests/[\w/]+\.py", text)] == []
+    path = "reproductions/reactor/two_cores.flags"
+    check_flag_file("reactor", path, "atari:no_such_game", f"--workdir={tmp_path}/run")
 
 
 def test_every_column_is_in_the_table():
-    section = README.section("Columns of learner.csv")
-    cells = re.findall(r"^\| (`.+?) \| .+ \|$", section, re.M)
-    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    named = columns(README.section("Columns of learner.csv"))
     assert named == [*learner.METRICS, *applied_updates.METRICS]
 
 

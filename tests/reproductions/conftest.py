@@ -1,0 +1,7 @@
+"""Modules whose failed assertions pytest explains as it does those of tests."""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "actor_critic_checks", "flag_file", "kubernetes_file", "reproduction_readme"
+)

@@ -1,0 +1,137 @@
+"""Each reproduction's README says what the code says; a paper's own test has what only it says."""
+
+from collections.abc import Sequence
+import dataclasses
+import re
+
+import pytest
+from reproduction_readme import Readme
+
+from common.config import Settings
+from reproductions.apex.dpg import config as dpg_config
+from reproductions.apex.dpg import settings as dpg
+from reproductions.apex.dqn import config as dqn_config
+from reproductions.apex.dqn import settings as dqn
+from reproductions.aql import config as aql_config
+from reproductions.aql import settings as aql
+from reproductions.d4pg import config as d4pg_config
+from reproductions.d4pg import settings as d4pg
+from reproductions.reactor import config as reactor_config
+from reproductions.reactor import settings as reactor
+from reproductions.refer import settings as refer
+
+FILE = r"tests/[\w/]+\.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """The facts about a README that tests compare it with.
+
+    Attributes:
+      settings: the paper's settings.
+      pitfalls: the numbers of its pitfalls.
+      places: a number; the equations' places in the code are more.
+      tests: a number; the tests that it names by their function are more.
+      num_actors: the words for the paper's number of actors.
+      pitfalls_test: a pattern of the test that each pitfall names.
+    """
+
+    settings: Settings
+    pitfalls: Sequence[int]
+    places: int
+    tests: int = -1
+    num_actors: str = ""
+    pitfalls_test: str = ""
+
+
+PAGES = {
+    "d4pg": Page(
+        settings=d4pg.SETTINGS,
+        pitfalls=range(1, 17),
+        places=25,
+        tests=15,
+        num_actors=f"K = {d4pg_config.NUM_ACTORS} ",
+    ),
+    "apex/dqn": Page(
+        settings=dqn.SETTINGS,
+        pitfalls=range(1, 19),
+        places=30,
+        tests=15,
+        num_actors=f"N = {dqn_config.NUM_ACTORS} ",
+    ),
+    "apex/dpg": Page(
+        settings=dpg.SETTINGS,
+        pitfalls=(2, 3, 4, 6, 9, 12, 15),  # of DQN's
+        places=20,
+        tests=8,
+        num_actors=f"N = {dpg_config.NUM_ACTORS} ",
+    ),
+    "reactor": Page(
+        settings=reactor.SETTINGS,
+        pitfalls=range(1, 20),
+        places=30,
+        num_actors=f"`--num_workers`: {reactor_config.NUM_WORKERS} ",
+        pitfalls_test=FILE,
+    ),
+    "aql": Page(
+        settings=aql.SETTINGS,
+        pitfalls=range(1, 26),
+        places=40,
+        num_actors=f"`--num_actors`: {aql_config.NUM_ACTORS} ",
+        pitfalls_test=rf"{FILE}::\w+",
+    ),
+    "refer": Page(
+        settings=refer.SETTINGS, pitfalls=range(1, 25), places=40, pitfalls_test=rf"{FILE}::\w+"
+    ),
+}
+
+
+@pytest.fixture(params=PAGES)
+def directory(request):
+    return request.param
+
+
+@pytest.fixture
+def page(directory):
+    return PAGES[directory]
+
+
+@pytest.fixture
+def readme(directory):
+    return Readme(directory)
+
+
+def test_table_of_hyperparameters_is_the_configuration(page, readme):
+    readme.check_hyperparameters(page.settings.config_class)
+    assert page.num_actors in readme.section("Hyperparameters")
+
+
+def test_flags_in_the_text_exist(page, readme):
+    readme.check_flags(page.settings.config_class, page.settings.names)
+
+
+@pytest.mark.parametrize("directory", [each for each in PAGES if each != "apex/dpg"])
+def test_every_setting_is_in_the_text(page, readme):
+    """Ape-X DPG's are not: its text has only the first and the last of the exponents alpha."""
+    for name in page.settings.names:
+        assert re.search(rf"[`=]{re.escape(name)}[` ]", readme.section("Run")), name
+
+
+def test_every_place_in_the_maps_exists(page, readme):
+    assert readme.check_places("Equations and where they are") > page.places
+
+
+def test_every_file_in_the_list_exists(readme):
+    readme.check_files()
+
+
+def test_every_test_that_is_named_exists(page, readme):
+    assert len(readme.check_tests()) > page.tests
+
+
+def test_every_pitfall_is_there_with_a_test(page, readme):
+    section = readme.section("Pitfalls, and how each is handled")
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", section, re.M)]
+    assert numbers == [*page.pitfalls]
+    pitfalls = re.split(r"^\d+\. ", section, flags=re.M)[1:]
+    assert [text for text in pitfalls if not re.search(page.pitfalls_test, text)] == []
