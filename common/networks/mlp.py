@@ -72,11 +72,7 @@ class ReluMLP(snt.Module):
     """
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_sizes: Sequence[int],
-        output: snt.Linear | None = None,
-        activation: Layer | None = None,
+        self, input_size: int, hidden_sizes: Sequence[int], output: snt.Linear | None = None
     ):
         """Builds the layers and their variables.
 
@@ -84,8 +80,7 @@ class ReluMLP(snt.Module):
           input_size: D, length of an input.
           hidden_sizes: units of each hidden layer; without any, and without `output`, the network
             is the identity.
-          output: last layer; None ends with the last ReLU.
-          activation: of `output`; None leaves it linear.
+          output: last layer, linear; None ends with the last ReLU.
         """
         super().__init__()
         self.layers: list[Layer] = []
@@ -93,8 +88,6 @@ class ReluMLP(snt.Module):
             self.layers += [snt.Linear(units, name=f"hidden_{depth}"), tf.nn.relu]
         if output is not None:
             self.layers.append(output)
-        if activation is not None:
-            self.layers.append(activation)
         self.output_size = self(tf.zeros([1, input_size])).shape[-1]
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:

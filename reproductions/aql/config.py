@@ -223,8 +223,8 @@ class AQLConfig(Config):
     )
     proposal_sizes: tuple[int, ...] = field(
         (256, 256),
-        "Hidden layers of the proposal, and of D3PG's policy. Lost from figure 1: Not in the "
-        "paper; wide and shallow beside figure 11's.",
+        "Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost from "
+        "figure 1: Not in the paper; wide and shallow beside figure 11's.",
         above=0,
     )
     updates_per_call: int = field(
@@ -265,6 +265,8 @@ class AQLConfig(Config):
         self.require(self.num_levels != 1, "num_levels", "0, or 2 and more")
         if self.search in ("cem", "policy"):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
+        if self.search == "policy":
+            self.require(self.proposal_sizes, "proposal_sizes", "of a layer with search=policy")
         if self.search == "exact":
             self.require(self.num_levels > 0, "num_levels", "above 0 with search=exact")
         self.require_at_most("cem_samples", "cem_elites")

@@ -134,6 +134,10 @@ _ROVER_METHODS = ("aql", "uniform_q", "exact_q")
 _ACTION_SETS = ("11", "3528")
 
 
+_FIXED = {"d3pg": ("--config.learning_rate",)}
+"""At larger rates D3PG's actions become +-1 at every state, and stay there."""
+
+
 def _runs(
     settings: Iterable[str],
     environments: Iterable[str],
@@ -146,7 +150,7 @@ def _runs(
             setting,
             environment,
             (f"--setting={setting}", *flags),
-            fixed=fixed,
+            fixed=(*fixed, *_FIXED.get(setting, ())),
         )
         for setting in settings
         for environment in environments

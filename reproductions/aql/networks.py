@@ -10,6 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning import optimizers
+from common.networks.control import ControlPolicy
 from common.networks.mlp import ReluMLP
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
@@ -86,10 +87,14 @@ class ProposalNetwork(snt.Module):
         self.parameters = (*self.trunk.trainable_variables, *self.proposal.parameters)
 
 
-def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ReluMLP:
-    """Builds D3PG's policy, the proposal's hidden layers and a tanh: [B, F] -> [B, A]."""
-    output = snt.Linear(action_size, w_init=near_zero(config.proposal_sizes[-1]), name="action")
-    return ReluMLP(num_features, config.proposal_sizes, output, tf.tanh)
+def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy:
+    """Builds D3PG's policy, D4PG's network with layers as wide as the proposal's: [B, F] -> [B, A].
+
+    With LayerNorm: ReLU layers came to actions of +-1 at every state, from where none learnt.
+    """
+    policy = ControlPolicy(action_size, config.proposal_sizes, layer_norm=True)
+    policy(tf.zeros([1, num_features]))  # makes the variables
+    return policy
 
 
 def near_zero(input_size: int) -> snt.initializers.Initializer:

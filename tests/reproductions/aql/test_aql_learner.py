@@ -4,6 +4,7 @@ from float64_networks import numeric_gradient
 import numpy as np
 import pytest
 import scipy.special
+import sonnet as snt
 import tensorflow as tf
 
 from common.types import Batch
@@ -169,6 +170,12 @@ class Twin64:
                 h = np.maximum(h, 0)
             elif layer is tf.tanh:
                 h = np.tanh(h)
+            elif layer is tf.nn.elu:
+                h = np.where(h > 0, h, np.expm1(np.minimum(h, 0)))
+            elif isinstance(layer, snt.LayerNorm):
+                deviation = np.sqrt(h.var(-1, keepdims=True) + 1e-5)
+                h = (h - h.mean(-1, keepdims=True)) / deviation
+                h = h * self.of(layer.scale) + self.of(layer.offset)
             else:
                 h = h @ self.of(layer.w) + (self.of(layer.b) if layer.with_bias else 0)
         return h
