@@ -6,8 +6,9 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
-from reproductions.aql.actor import SearchPolicy
+from reproductions.aql.actor import DeterministicPolicy, SearchPolicy
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.d3pg import D3PGLearner
 from reproductions.aql.learner import AQLLearner, StoredUnroll
 
 CONTEXTS = 2
@@ -48,15 +49,21 @@ def learn(space, num_updates, **values):
     rows = shape[0] * shape[1]
     spec = EnvironmentSpec(observation_size=CONTEXTS, action_size=space.size)
     tf.random.set_seed(0)
-    learner = AQLLearner(config, CONTEXTS, space)
-    update = tf.function(learner.update)
-    policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
+    if config.search == "policy":
+        learner = D3PGLearner(config, CONTEXTS, space)
+        policy = DeterministicPolicy(config, spec, space, seed=1)
+        greedy = DeterministicPolicy(config, spec, space, seed=None)
+    else:
+        learner = AQLLearner(config, CONTEXTS, space)
+        policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
+        greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
+    update, state = tf.function(learner.update), policy.initial_state(rows)
     generator = np.random.default_rng(2)
     for _ in range(num_updates):
         policy.load(packing.pack(learner.actor_variables).numpy())
         contexts = generator.integers(CONTEXTS, size=rows)
         observation = np.eye(CONTEXTS, dtype=np.float32)[contexts]
-        _, _, extras = policy(observation, ())
+        _, state, extras = policy(observation, state)
         unroll = StoredUnroll(
             observation,
             extras["action_index"],
@@ -69,6 +76,5 @@ def learn(space, num_updates, **values):
             lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
         )
         update(Batch(steps, tf.ones([shape[0]]), tf.constant(1.0)))
-    greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
     greedy.load(packing.pack(learner.actor_variables).numpy())
     return greedy(np.eye(CONTEXTS, dtype=np.float32), ())[2]["best_index"]

@@ -28,3 +28,10 @@ def test_aql_learns_in_a_hybrid_space(autoregressive):
     is_choice = np.array(space.choices) > 0
     np.testing.assert_array_equal(best[:, is_choice], optimum(space)[:, is_choice])
     np.testing.assert_allclose(best[:, ~is_choice], optimum(space)[:, ~is_choice], atol=0.3)
+
+
+def test_d3pg_learns_what_is_best():
+    """Actions within [-1, 1] and near its ends."""
+    space = ActionSpace((0,) * 3)
+    best = learn(space, num_updates=400, search="policy", num_levels=0)
+    np.testing.assert_allclose(best, optimum(space), atol=0.3)
