@@ -20,8 +20,8 @@ SLICE_SIZE = 500_000
 """Parameters (float32) in a slice: 2 MB, half of what a message holds."""
 _MAX_READ_ATTEMPTS = 20
 _STATUS_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
-_HEADER_FLOATS = 16
-"""Length of a snapshot's header, which holds its version: with 64 bytes a slice needs no copy."""
+_HEADER_FLOATS = 2
+"""Length of a stored snapshot's header: its version, int64, as float32."""
 _UNSEEN_VERSIONS = 1_000_000
 
 
@@ -131,8 +131,7 @@ class ParameterService:
             )
         with self._lock:
             version = self._version + 1
-            header = np.zeros(_HEADER_FLOATS, np.float32)
-            header.view(np.int64)[0] = version
+            header = np.array([version], np.int64).view(np.float32)
             self._slots[version % len(self._slots)].assign(tf.concat([header, flat], axis=0))
             self._status.assign(
                 [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished]
@@ -147,7 +146,7 @@ class ParameterService:
         """Returns `flat[offset:offset + size]` of a version; nothing if its slot was reused."""
         slot = tf.cast(tf.math.floormod(version, len(self._slots)), tf.int32)
         packed = tf.switch_case(slot, [variable.read_value for variable in self._slots])
-        is_there = tf.equal(tf.bitcast(packed[:2], tf.int64), version)
+        is_there = tf.equal(tf.bitcast(packed[:_HEADER_FLOATS], tf.int64), version)
         size = tf.where(is_there, size, tf.constant(0, tf.int64))
         begin = offset + _HEADER_FLOATS
         return packed[begin : begin + size]

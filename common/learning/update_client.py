@@ -17,8 +17,6 @@ _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
 _SLEPT = 0.8
 """Share of the last wait for an update that passes before the next one is asked about."""
-_LATENESS = 0.1
-"""Pause between questions about an update, as a share of the time since it was sent."""
 _RETRY_SECONDS = 0.2
 
 
@@ -131,7 +129,7 @@ class UpdateClient:
                     self._pause = _SLEPT * (time.monotonic() - sent_at)
                     return True
                 is_sent = received >= self._number
-                time.sleep(max(_POLL_SECONDS, _LATENESS * (time.monotonic() - sent_at)))
+                time.sleep(_POLL_SECONDS)
             except ServiceUnavailableError as error:
                 is_sent = False
                 self.wait_for_server(error)
