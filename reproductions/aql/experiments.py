@@ -134,23 +134,21 @@ _ROVER_METHODS = ("aql", "uniform_q", "exact_q")
 _ACTION_SETS = ("11", "3528")
 
 
-_FIXED = {"d3pg": ("--config.learning_rate",)}
-"""At larger rates D3PG's actions become +-1 at every state, and stay there."""
-
-
 def _runs(
     settings: Iterable[str],
     environments: Iterable[str],
     flags: tuple[str, ...] = (),
     fixed: tuple[str, ...] = (),
 ) -> tuple[Run, ...]:
+    # At larger rates D3PG's actions become +-1 at every state, and stay there.
+    of_d3pg = ("--config.learning_rate",)
     return tuple(
         Run(
             _IMPALA if setting.startswith("impala") else PROGRAM,
             setting,
             environment,
             (f"--setting={setting}", *flags),
-            fixed=(*fixed, *_FIXED.get(setting, ())),
+            fixed=(*fixed, *of_d3pg) if setting.startswith("d3pg") else fixed,
         )
         for setting in settings
         for environment in environments

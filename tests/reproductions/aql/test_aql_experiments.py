@@ -67,6 +67,13 @@ def test_the_scale_small_shrinks_what_an_environment_of_ours_leaves_as_in_the_pa
             assert "--config.learning_rate=0.001" in run.flags
 
 
+@pytest.mark.parametrize("name", ["figure 6", "figure 11"])
+def test_d3pg_keeps_the_papers_rate_at_every_scale(name):
+    for scale in ("small", "two_cores"):
+        for run in experiments.PAPER.experiment(name).at(scale).runs:
+            assert ("--config.learning_rate" in run.choices) == ("d3pg" in run.setting)
+
+
 def test_the_scale_small_evaluates_in_the_process_that_acts():
     changes = {change.name for change in experiments.PAPER.scale("small").changes}
     assert {"config.single_process", "evaluation_steps"} <= changes
