@@ -56,9 +56,15 @@ def what(experiment: Experiment) -> str:
 
 
 def task_title(environment: str) -> str:
-    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman"."""
-    name = environment.partition(":")[2] or environment
-    return name.replace(":", " ").replace("_", " ").removesuffix("-v4")
+    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman".
+
+    Of an environment's own module and function only what tells it apart: "match 21".
+    """
+    suite, _, name = environment.partition(":")
+    words = (name or suite).replace(":", " ").replace("_", " ").removesuffix("-v4").split()
+    if suite == "python":
+        words = [word.rpartition(".")[2] for word in words if word != "make"]
+    return " ".join(words)
 
 
 def capital(text: str) -> str:
@@ -111,7 +117,7 @@ def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[Kept
 def _changes(
     paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]
 ) -> dict[str, list[str]]:
-    """Returns the scale's changes by agent, except those that a run overrode."""
+    """Returns the scale's changes by agent, except those that a run by hand overrode."""
     try:
         listed = paper.scale(scale)
     except UnknownError:  # made by hand: their records have a phrase for their size
@@ -120,17 +126,24 @@ def _changes(
     drawn = collections.defaultdict(list)
     for run in runs:
         drawn[run.setting, run.environment].append(run)
-    made: dict[str, dict[str, bool]] = {}
+    curves: collections.Counter[str] = collections.Counter()
+    made: dict[str, dict[str, list[bool]]] = {}
     for planned in experiment.runs:
         kept = drawn[planned.setting, planned.environment]
         if not kept:
             continue
         of_agent = made.setdefault(planned.program.title, {})
+        curves[planned.program.title] += 1
         for change in listed.changes_of(planned.program.module, planned.choices):
             by_all = all(change.matches(run.value_of(change.name)) for run in kept)
-            of_agent[change.text] = of_agent.get(change.text, True) and by_all
+            of_agent.setdefault(change.text, []).append(by_all)
     return {
-        title: [text for text, by_all in texts.items() if by_all] for title, texts in made.items()
+        title: [
+            text if len(by_all) == curves[title] else f"{text} (some curves)"
+            for text, by_all in texts.items()
+            if all(by_all)
+        ]
+        for title, texts in made.items()
     }
 
 

@@ -38,7 +38,7 @@ def draw(
     """Draws the groups side by side, and returns the files as `panels.draw` does.
 
     Args:
-      groups: {name: bars}. In a lone group each bar has its name below it and no legend.
+      groups: {name: bars}. A lone group has its name above, each bar's below it and no legend.
       y_label: of the vertical axis.
       lines: reported numbers as (value, label).
       title: text above.
@@ -80,5 +80,6 @@ def draw(
     )
     place.set_ylabel(y_label, fontsize=figure_page.NORMAL)
     if len(groups) == 1:
+        place.set_title(*groups, fontsize=figure_page.NORMAL)
         legend = {label: legend[label] for _, label in lines}
     return page.save(title, legend, caption, path)

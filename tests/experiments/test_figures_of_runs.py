@@ -8,8 +8,8 @@ from planted_curves import plant_run
 import pytest
 
 from common.experiments import figures, selection
-from common.experiments.captions import caption
-from common.experiments.paper import Band, OverTasks, Returns
+from common.experiments.captions import caption, task_title
+from common.experiments.paper import RESULTS, Band, OverTasks, Returns
 from common.experiments.runs import KeptRuns
 from common.figures import bars, panels
 import reproductions
@@ -88,6 +88,31 @@ def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
     plant_run(tmp_path, f"{FULL}_beta0", CARTPOLE, 0, [1.0] * 5)
     found.append("section 3")
     assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+
+
+def test_a_caption_says_which_changes_of_a_scale_are_not_of_all_curves():
+    """Match keeps the paper's batches where the Control Suite has smaller ones."""
+    aql, runs = reproductions.paper("aql"), KeptRuns(RESULTS / "runs").of("aql", "small")
+    everything = figures.all_runs(aql, "small", runs)
+    words = caption(aql, everything, "small", runs, everything.settings).split("; ")
+    assert "batches of 8 unrolls instead of 32 (some curves)" in words
+    assert "10 actors instead of 100, one of them with epsilon = 0.5" in words
+
+
+@pytest.mark.parametrize(
+    "environment, words",
+    [
+        ("control:cartpole:swingup_sparse", "cartpole swingup sparse"),
+        ("atari:ms_pacman", "ms pacman"),
+        ("gym:Humanoid-v4", "Humanoid"),
+        ("python:reproductions.aql.match:make_21", "match 21"),
+        ("python:reproductions.aql.rover:make", "rover"),
+        ("python:mine:make_it", "mine it"),
+        ("", ""),
+    ],
+)
+def test_a_task_in_words(environment, words):
+    assert task_title(environment) == words
 
 
 def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
