@@ -57,20 +57,28 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     The horizontal axis is that of the runs' limits if they are all of one kind, otherwise time.
     Runs that were made only for a figure of another quantity, such as a speed, are left out.
     """
-    listed = {run.setting: run for one in paper.experiments for run in one.every_run}
+    models = {run.setting: run for one in paper.experiments for run in one.every_run}
+    listed = {
+        (run.setting, run.environment): run
+        for one in paper.experiments
+        for run in one.at(scale).runs
+    }
     for_returns, for_others = set(), set()
     for one in paper.experiments:
         (for_returns if one.is_of_returns else for_others).update(one.at(scale).settings)
     shown = [run for run in runs if run.setting not in for_others - for_returns]
     clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
-    known = [listed.get(run.setting, Run(paper.programs[0], run.setting, "", ())) for run in shown]
+
+    def planned(run: KeptRun) -> Run:
+        if (curve := (run.setting, run.environment)) in listed:
+            return listed[curve]
+        model = models.get(run.setting, Run(paper.programs[0], run.setting, "", ()))
+        return dataclasses.replace(model, environment=run.environment)
+
     return Experiment(
         ALL_RUNS,
         f"everything run at the scale {scale}",
-        tuple(
-            dataclasses.replace(model, environment=run.environment)
-            for model, run in zip(known, shown)
-        ),
+        tuple(map(planned, shown)),
         x=clocks.pop() if len(clocks) == 1 else "wall_seconds",
     )
 

@@ -96,6 +96,7 @@ def test_a_caption_says_which_changes_of_a_scale_are_not_of_all_curves():
     everything = figures.all_runs(aql, "small", runs)
     words = caption(aql, everything, "small", runs, everything.settings).split("; ")
     assert "batches of 8 unrolls instead of 32 (some curves)" in words
+    assert "a learning rate of 0.0005 instead of 0.0002 (some curves)" in words
     assert "10 actors instead of 100, one of them with epsilon = 0.5" in words
 
 
