@@ -265,8 +265,6 @@ class AQLConfig(Config):
         self.require(self.num_levels != 1, "num_levels", "0, or 2 and more")
         if self.search in ("cem", "policy"):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
-        if self.search == "policy":
-            self.require(self.proposal_sizes, "proposal_sizes", "of a layer with search=policy")
         if self.search == "exact":
             self.require(self.num_levels > 0, "num_levels", "above 0 with search=exact")
         self.require_at_most("cem_samples", "cem_elites")
