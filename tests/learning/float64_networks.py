@@ -8,6 +8,24 @@ import sonnet as snt
 import tensorflow as tf
 
 
+def run(layers, h, of):
+    """Runs a network's layers on h, with the arrays that `of` gives for variables."""
+    for layer in layers:
+        if isinstance(layer, snt.Linear):
+            h = h @ of(layer.w) + (of(layer.b) if layer.with_bias else 0)
+        elif isinstance(layer, snt.LayerNorm):
+            h = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-5)
+            h = h * of(layer.scale) + of(layer.offset)
+        elif layer is tf.tanh:
+            h = np.tanh(h)
+        elif layer is tf.nn.relu:
+            h = np.maximum(h, 0)
+        else:
+            assert layer is tf.nn.elu
+            h = np.where(h > 0, h, np.exp(np.minimum(h, 0)) - 1)
+    return h
+
+
 class Float64Networks:
     """The parameters of an `ActorCritic` as arrays that can be changed one number at a time."""
 
@@ -19,28 +37,15 @@ class Float64Networks:
         """The array of a variable."""
         return self._values[variable.ref()]
 
-    def _run(self, layers, h):
-        for layer in layers:
-            if isinstance(layer, snt.Linear):
-                h = h @ self.of(layer.w) + self.of(layer.b)
-            elif isinstance(layer, snt.LayerNorm):
-                h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
-                h = h * self.of(layer.scale) + self.of(layer.offset)
-            elif layer is tf.tanh:
-                h = np.tanh(h)
-            else:
-                assert layer is tf.nn.elu
-                h = np.where(h > 0, h, np.exp(np.minimum(h, 0)) - 1)
-        return h
-
     def pi(self, x):
         """The policy's actions."""
-        return self._run(self._networks.policy.layers, x)
+        return run(self._networks.policy.layers, x, self.of)
 
     def outputs(self, x, a):
         """Of the critic's last layer, [B, F]."""
         critic = self._networks.critic
-        return self._run([*critic.torso.layers, *critic.head.layers], np.concatenate([x, a], 1))
+        layers = [*critic.torso.layers, *critic.head.layers]
+        return run(layers, np.concatenate([x, a], 1), self.of)
 
     def q(self, x, a):
         """The values of a scalar critic."""

@@ -1,10 +1,10 @@
 """Tests of AQL's losses and of its learner's update, against float64 twins."""
 
+import float64_networks
 from float64_networks import numeric_gradient
 import numpy as np
 import pytest
 import scipy.special
-import sonnet as snt
 import tensorflow as tf
 
 from common.types import Batch
@@ -165,20 +165,7 @@ class Twin64:
         return self.values[variable.ref()]
 
     def run(self, network, h):
-        for layer in network.layers:
-            if layer is tf.nn.relu:
-                h = np.maximum(h, 0)
-            elif layer is tf.tanh:
-                h = np.tanh(h)
-            elif layer is tf.nn.elu:
-                h = np.where(h > 0, h, np.expm1(np.minimum(h, 0)))
-            elif isinstance(layer, snt.LayerNorm):
-                deviation = np.sqrt(h.var(-1, keepdims=True) + 1e-5)
-                h = (h - h.mean(-1, keepdims=True)) / deviation
-                h = h * self.of(layer.scale) + self.of(layer.offset)
-            else:
-                h = h @ self.of(layer.w) + (self.of(layer.b) if layer.with_bias else 0)
-        return h
+        return float64_networks.run(network.layers, h, self.of)
 
     def value(self, network, observation, encoded):
         part = self.run(network.state, self.run(network.shared, observation))
