@@ -72,8 +72,7 @@ def _how_to_make(paper: Paper, experiment: Experiment, scale: str | None, kept: 
         return f"{problem}: {obstacle}"
     listed = scale in [one.name for one in paper.scales]
     command = (
-        f"python -m binaries.experiment --paper={paper.name} "
-        f"--{experiment.name.replace(' ', '=')} "
+        f"python -m binaries.experiment --paper={paper.name} {experiment.flag} "
         f"--scale={scale if listed else DEFAULT_SCALE}"
     )
     if kept.root.resolve() != RESULTS / "runs":

@@ -100,8 +100,7 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
     for name, of in missing.items():
         experiment = paper.experiment(name).at(scale)
         settings, tasks = ({one[part] for one in of} for part in (0, 1))
-        kind, _, place = name.partition(" ")
-        command = f"python -m binaries.experiment --paper={paper.name} --{kind}={place}"
+        command = f"python -m binaries.experiment --paper={paper.name} {experiment.flag}"
         command += f" --scale={scale}"
         if settings != set(experiment.settings):
             command += f" --settings {' '.join(sorted(settings))}"

@@ -154,11 +154,11 @@ class _Drawn:
     @property
     def picture(self) -> str:
         """The figure itself, with the command that draws it."""
-        name = self.experiment.name
-        flag = f"figure={name}" if name == figures.ALL_RUNS else name.replace(" ", "=")
+        is_everything = self.experiment.name == figures.ALL_RUNS
+        flag = f"--figure={figures.ALL_RUNS}" if is_everything else self.experiment.flag
         return (
             f"![{self._title}, scale {self.scale}]({self._file})\n\n"
-            f"    python -m binaries.figures --paper={self.paper.name} --{flag} "
+            f"    python -m binaries.figures --paper={self.paper.name} {flag} "
             f"--scale={self.scale}"
         )
 

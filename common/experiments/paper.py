@@ -265,6 +265,11 @@ class Experiment:
     unavailable: str = ""
 
     @property
+    def flag(self) -> str:
+        """The argument that asks a program for it: "--figure=2", "--section=match"."""
+        return f"--{self.name.replace(' ', '=')}"
+
+    @property
     def is_of_returns(self) -> bool:
         """True if it shows returns, not a column of learner.csv."""
         return self.y == EPISODE_RETURN
