@@ -1,6 +1,6 @@
 """Ape-X DQN (Horgan et al. 2018): launches learner, replay, actors and evaluator.
 
-python -m binaries.apex_dqn --environment=atari:pong --workdir=runs/pong
+python -m binaries.apex_dqn --environment=atari:pong --workdir=runs/apex_pong
 python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 """
 

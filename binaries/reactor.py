@@ -1,6 +1,6 @@
 """Reactor (Gruslys et al. 2018): launches a parameter server, workers and an evaluator.
 
-python -m binaries.reactor --environment=atari:pong --workdir=runs/pong
+python -m binaries.reactor --environment=atari:pong --workdir=runs/pong_of_10
 python -m binaries.reactor --flagfile=reproductions/reactor/two_cores.flags
 """
 

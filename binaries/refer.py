@@ -1,6 +1,6 @@
 """ReF-ER (Novati and Koumoutsakos 2019): launches a process that acts and learns, an evaluator.
 
-python -m binaries.refer --environment=gym:HalfCheetah-v4 --workdir=runs/cheetah
+python -m binaries.refer --environment=gym:HalfCheetah-v4 --workdir=runs/half_cheetah
 """
 
 from common.program import layouts, main
