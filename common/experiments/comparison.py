@@ -23,6 +23,8 @@ _INFINITE = math.inf
 _TIME = "wall_seconds"
 _ByTask = Mapping[str, TaskSamples | None]
 """The cells of a contrast by task, None where it cannot be compared."""
+_Intervals = Mapping[str, bootstrap.Interval]
+"""By task, where there is one."""
 
 
 class Expected(enum.Enum):
@@ -36,7 +38,7 @@ class Expected(enum.Enum):
 
     @property
     def lead(self) -> float:
-        """The lead that counts while a method still learns, in units of the margin."""
+        """The lead that counts while the difference still changes, in units of the margin."""
         return max(abs(bound) for bound in self.value if bound != _INFINITE)
 
 
@@ -57,7 +59,8 @@ class Comparison:
         in their mean, or their median on Atari.
       margin: a part of the scale.
       clock: column along which runs are compared; "": by the kind of their budget. With
-        "wall_seconds" the claim is about time, so only runs limited in minutes count.
+        "wall_seconds" the claim is about time, so only runs limited in minutes count. For other
+        claims they count at the paper's scale alone, since they depend on the machine's speed.
       at: fields to replace at a scale, by its name.
     """
 
@@ -84,6 +87,12 @@ class Comparison:
         there = dict.fromkeys(run.environment for run in runs)
         return tuple(one for one in there if one in (self.environments or there))
 
+    def is_decided_by(self, experiment: Experiment, scale: str, budget: Budget) -> bool:
+        """Returns whether runs of a scale with this budget can decide the claim."""
+        is_timed = budget.minutes is not None
+        is_of_kind = is_timed if self.clock == _TIME else scale == PAPER.name or not is_timed
+        return is_of_kind and experiment.substitute(scale).is_evidence
+
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
         """The pairs, each as a contrast."""
@@ -101,18 +110,24 @@ class Comparison:
         """Implements `claims.Test`."""
         words = f"{self.contrasts[0].words} of {self.measured}"
         words += f", on {self.share.words}" if self.share else ", over all tasks together"
+        words += ", but for those that all solve" * self.leaves_solved_out
         words += f": holds if it surely lies {self._range()}, does not if it surely lies elsewhere"
         lead = self.expected.lead * self.margin
         words += (
-            "; while one of the methods still learns, only a lead of more than "
+            "; while the difference still changes, only a lead of more than "
             f"{_percent(lead)} counts, of whichever is ahead"
             if lead or self.expected is not Expected.AHEAD
-            else "; a lead counts, of whichever is ahead, also while they still learn"
+            else "; a lead counts, of whichever is ahead, also while it still changes"
         )
         if len(self.pairs) > 1:
             also = " on a task" * bool(self.share)
             words += f"; all pairs must hold{also}, one that does not is enough"
         return words
+
+    @property
+    def leaves_solved_out(self) -> bool:
+        """Whether tasks that all solve do not count, for they leave no room for a clear lead."""
+        return self.share is None and self.expected is Expected.CLEARLY_AHEAD
 
     def _range(self) -> str:
         low, high = (
@@ -128,8 +143,7 @@ class Comparison:
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """Implements `claims.Test`."""
         found = [
-            _Judgement(self.at_scale(scale), paper, experiment, evidence, scale)
-            for scale in evidence.scales(paper)
+            _Judgement(self, paper, experiment, evidence, scale) for scale in evidence.scales(paper)
         ]
         decided = [one for one in found if one.verdict is not Verdict.OPEN]
         if decided:
@@ -140,7 +154,7 @@ class Comparison:
         def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
             own = self.at_scale(scale)
             budget = planned_budget(paper, experiment, scale)
-            can_decide = self.clock != _TIME or budget.minutes is not None
+            can_decide = self.is_decided_by(experiment, scale, budget)
             return own.settings, own.tasks(experiment, scale) if can_decide else ()
 
         needs = lacking(paper, experiment, evidence, needed_at)
@@ -153,7 +167,7 @@ class _Judgement:
     """The verdict at a scale.
 
     Args:
-      test: with what it replaces at the scale.
+      claimed: the test.
       paper: of the claim.
       experiment: of the claim.
       evidence: to decide by.
@@ -169,9 +183,15 @@ class _Judgement:
     size: tuple[int, int]
 
     def __init__(
-        self, test: Comparison, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str
+        self,
+        claimed: Comparison,
+        paper: Paper,
+        experiment: Experiment,
+        evidence: Evidence,
+        scale: str,
     ):
-        self._test, self._scale = test, scale
+        test = claimed.at_scale(scale)
+        self._claimed, self._test, self._scale = claimed, test, scale
         self.where = selection.scale_in_words(scale)
         self._tasks = test.tasks(experiment, scale)
         self._needed = seeds_of(experiment, scale)
@@ -183,8 +203,7 @@ class _Judgement:
         runs: dict[tuple[str, str], list[KeptRun]] = {}
         for run in evidence.kept.of(paper.name, scale):
             if run.setting in test.settings and run.environment in self._tasks and run.has_ended:
-                # A claim about time is not decided by runs that end after a number of steps.
-                if test.clock != _TIME or evidence.budget(run).minutes is not None:
+                if test.is_decided_by(experiment, scale, evidence.budget(run)):
                     runs.setdefault((run.setting, run.environment), []).append(run)
         is_declared = scale in (PAPER.name, *experiment.substitutes)
         declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
@@ -206,9 +225,14 @@ class _Judgement:
             }
             for contrast in test.contrasts
         ]
-        self._of_cells: dict[int, bootstrap.Interval] = {}
         self._is_of_returns = experiment.y == EPISODE_RETURN and test.measure is selection.final
         self._intervals = [self._interval_of(*one) for one in zip(test.contrasts, self._cells)]
+        self._by_task: list[_Intervals] = [
+            {task: _interval(contrast, [cell]) for task, cell in _with_interval(cells).items()}
+            if test.share
+            else {}
+            for contrast, cells in zip(test.contrasts, self._cells)
+        ]
         self.verdict = self._decide()
         there = [cell for cells in self._cells for cell in cells.values() if cell]
         self.size = (sum(map(self._is_complete, there)), len(there))
@@ -216,21 +240,20 @@ class _Judgement:
     def _is_complete(self, cell: TaskSamples | None) -> bool:
         return cell is not None and cell.seeds >= self._needed
 
-    def _of_cell(self, contrast: Contrast, cell: TaskSamples) -> bootstrap.Interval:
-        """Returns the interval on a task."""
-        if id(cell) not in self._of_cells:
-            self._of_cells[id(cell)] = _interval(contrast, [cell])
-        return self._of_cells[id(cell)]
+    def _counted(self, cells: _ByTask) -> list[TaskSamples]:
+        """Returns the tasks that count together."""
+        found = _with_interval(cells).values()
+        return [cell for cell in found if not (self._test.leaves_solved_out and cell.is_solved)]
 
     def _interval_of(self, contrast: Contrast, cells: _ByTask) -> bootstrap.Interval | None:
-        """Returns the interval over tasks, of those that a method learns."""
-        learnt = _with_interval(cells)
-        return _interval(contrast, learnt) if learnt else None
+        """Returns the interval over tasks."""
+        counted = self._counted(cells)
+        return _interval(contrast, counted) if counted else None
 
     def _decide(self) -> Verdict:
         by_pair = [
-            self._each(*one) if self._test.share else [self._together(*one)]
-            for one in zip(self._test.contrasts, self._cells, self._intervals)
+            self._each(*one[:3]) if self._test.share else [self._together(*one[:2], one[3])]
+            for one in zip(self._test.contrasts, self._cells, self._by_task, self._intervals)
         ]
         # On a task all pairs must hold (the largest p-value), and one that does not is enough.
         self._p_values = [
@@ -250,31 +273,34 @@ class _Judgement:
             return Verdict.HOLDS
         return Verdict.FAILS if fails < 1 - CONFIDENCE else Verdict.OPEN
 
-    def _each(self, contrast, cells: _ByTask, _) -> list[tuple[float, float]]:
+    def _each(
+        self, contrast: Contrast, cells: _ByTask, intervals: _Intervals
+    ) -> list[tuple[float, float]]:
         """Returns the p-values of a pair on each task, to hold and not to."""
         return [
-            self._p(self._of_cell(contrast, cell), cell.unit, cell.is_learning)
+            self._p(intervals[task], cell.unit, cell.change(contrast))
             if self._is_complete(cell) and cell.has_learnt
             else (1.0, 1.0)
-            for cell in cells.values()
+            for task, cell in cells.items()
         ]
 
-    def _together(self, _, cells: _ByTask, interval) -> tuple[float, float]:
+    def _together(
+        self, contrast: Contrast, cells: _ByTask, interval: bootstrap.Interval | None
+    ) -> tuple[float, float]:
         """Returns the p-values of a pair over all tasks together."""
         learnt = [cell for cell in cells.values() if cell and cell.has_learnt]
         is_enough = all(map(self._is_complete, cells.values()))
-        if not is_enough or len(learnt) < MOST.least(len(cells)):
+        if interval is None or not is_enough or len(learnt) < MOST.least(len(cells)):
             return 1.0, 1.0
-        gain = float(np.mean([cell.gain for cell in learnt]))
-        return self._p(interval, learnt[0].unit, gain > learnt[0].unit.margin)
+        counted = self._counted(cells)
+        change = float(np.mean([cell.change(contrast) for cell in counted]))
+        return self._p(interval, counted[0].unit, change)
 
-    def _p(
-        self, interval: bootstrap.Interval, unit: Unit, is_learning: bool
-    ) -> tuple[float, float]:
+    def _p(self, interval: bootstrap.Interval, unit: Unit, change: float) -> tuple[float, float]:
         """Returns the p-values for the contrast to lie within the expected range, and elsewhere."""
         margin, expected = self._test.margin * unit.largest, self._test.expected
         low, high = (bound * margin if bound else 0.0 for bound in expected.value)
-        if is_learning:
+        if abs(change) > unit.margin:
             ahead = interval.p_above(expected.lead * margin)
             behind = interval.p_below(-expected.lead * margin)
             return (ahead, behind) if high == _INFINITE else (1.0, min(ahead, behind))
@@ -290,12 +316,13 @@ class _Judgement:
             f"{contrast.name}{self._over_tasks(cells, interval)}: "
             + ", ".join(
                 cell.words(contrast, self._needed)
-                + (f" ({_signed(self._of_cell(contrast, cell), cell.unit)})" if each else "")
-                for cell in cells.values()
+                + (f" ({_signed(by_task[task], cell.unit)})" if task in by_task else "")
+                for task, cell in cells.items()
                 if cell
-                for each in [self._test.share and cell.has_interval]
             )
-            for contrast, cells, interval in zip(self._test.contrasts, self._cells, self._intervals)
+            for contrast, cells, interval, by_task in zip(
+                self._test.contrasts, self._cells, self._intervals, self._by_task
+            )
             if any(cells.values())
         ]
         if self.verdict is Verdict.OPEN:
@@ -312,12 +339,12 @@ class _Judgement:
 
     def _over_tasks(self, cells: _ByTask, interval: bootstrap.Interval | None) -> str:
         """Returns the interval over tasks in words, with what a few outlying runs do not move."""
-        learnt = _with_interval(cells)
         if interval is None or self._test.share:
             return ""
-        words = f" {_signed(interval, learnt[0].unit)}"
-        if self._is_of_returns and all(len(cell.samples) == 2 for cell in learnt):
-            first, second = ([cell.samples[side] for cell in learnt] for side in (0, 1))
+        counted = self._counted(cells)
+        words = f" {_signed(interval, counted[0].unit)}"
+        if self._is_of_returns and all(len(cell.samples) == 2 for cell in counted):
+            first, second = ([cell.samples[side] for cell in counted] for side in (0, 1))
             scores = [robust.interquartile_mean(side) for side in (first, second)]
             better = robust.probability_of_improvement(first, second)
             words += (
@@ -345,10 +372,16 @@ class _Judgement:
             words = f"{complete} of {num} {_tasks(num)} together"
             if self._human is not None:
                 words = f"median over {complete} of {num} games"
-        pairs = sum(any(cells.values()) for cells in self._cells)
-        if pairs < len(self._cells):
-            words += f", {pairs} of {len(self._cells)} pairs"
-        return words + f"; on {unlearnt} none learns, which is no evidence" * bool(unlearnt)
+        if len(self._claimed.environments) > num:
+            words += f", of {len(self._claimed.environments)} that the claim names"
+        pairs, claimed = sum(any(cells.values()) for cells in self._cells), len(self._claimed.pairs)
+        if pairs < claimed:
+            words += f", {pairs} of {claimed} pairs"
+        words += f"; on {unlearnt} none learns, which is no evidence" * bool(unlearnt)
+        solved = self._test.leaves_solved_out and sum(
+            all(cell and cell.is_solved for cell in cells) for cells in of_task
+        )
+        return words + f"; on {solved} all are at the maximum and leave no room" * bool(solved)
 
     def _summary(self) -> str:
         """Returns the numbers that the verdict hangs on."""
@@ -361,10 +394,10 @@ class _Judgement:
                 if interval
             )
         found = [
-            (*self._p(interval, cell.unit, cell.is_learning), contrast, cell, interval)
-            for contrast, cells in zip(self._test.contrasts, self._cells)
-            for cell in _with_interval(cells)
-            for interval in [self._of_cell(contrast, cell)]
+            (*self._p(interval, cell.unit, cell.change(contrast)), contrast, cell, interval)
+            for contrast, cells, by_task in zip(self._test.contrasts, self._cells, self._by_task)
+            for task, interval in by_task.items()
+            for cell in [cells[task]]
         ]
         if not found:
             return ""
@@ -391,7 +424,7 @@ class _Judgement:
                 "of each method"
             )
         there = [cell for cell in cells if cell]
-        if sum(cell.has_learnt for cell in there) < MOST.least(len(cells)):
+        if sum(cell.has_learnt for cell in there) < MOST.least(len(there)):
             return "too short: on half of the tasks or more none learns"
         if any(cell.has_learnt and cell.is_learning for cell in there):
             return "not sure: some still learn, or the seeds differ too much"
@@ -405,8 +438,8 @@ def _interval(contrast: Contrast, cells: Sequence[TaskSamples]) -> bootstrap.Int
     )
 
 
-def _with_interval(cells: _ByTask) -> list[TaskSamples]:
-    return [cell for cell in cells.values() if cell and cell.has_interval]
+def _with_interval(cells: _ByTask) -> dict[str, TaskSamples]:
+    return {task: cell for task, cell in cells.items() if cell and cell.has_interval}
 
 
 def _unit(cells: _ByTask) -> Unit:

@@ -16,7 +16,7 @@ from common.reporting.budget import Budget, duration
 MARGIN = 0.05
 """Smaller differences count as none; a part of the scale of `Unit`."""
 LATE = 2 / 3
-"""A method that gains more than the margin after this part of its runs still learns."""
+"""What changes by more than the margin after this part of the runs has not levelled off."""
 _OVERTIME = 1.01
 """Runs of one length end milliseconds apart."""
 
@@ -131,6 +131,11 @@ class Unit:
         return cls(" %", 100.0, 0.0, 100 / (max(map(abs, means)) or 1.0))
 
     @property
+    def is_bounded(self) -> bool:
+        """True if no value is above `largest`: points of the Control Suite."""
+        return self.name == ""
+
+    @property
     def margin(self) -> float:
         """`MARGIN` in this unit."""
         return MARGIN * self.largest
@@ -149,7 +154,7 @@ class TaskSamples:
       means: of each setting, in the environment's own unit.
       samples: [setting][seed] in `unit`.
       unit: of the task.
-      gain: in `unit` since `LATE` of the time, of the setting that gained most.
+      gains: of each setting in `unit`, since `LATE` of the time.
       has_learnt: whether one of them ends more than the margin above its first value, mean over
         seeds; always true of a quantity that is no return.
       budget: of the runs.
@@ -161,7 +166,7 @@ class TaskSamples:
     means: tuple[float, ...]
     samples: tuple[tuple[float, ...], ...]
     unit: Unit
-    gain: float
+    gains: tuple[float, ...]
     has_learnt: bool
     budget: Budget
     end: float
@@ -180,7 +185,17 @@ class TaskSamples:
     @property
     def is_learning(self) -> bool:
         """True if one of them gains more than the margin at the end of its runs."""
-        return self.gain > self.unit.margin
+        return max(self.gains) > self.unit.margin
+
+    @property
+    def is_solved(self) -> bool:
+        """True if all are within the margin of the largest possible return, where it is known."""
+        least = min(map(np.mean, self.samples))
+        return self.unit.is_bounded and bool(least > self.unit.largest - self.unit.margin)
+
+    def change(self, contrast: Contrast) -> float:
+        """Returns by how much a contrast of the settings has changed since `LATE`, in `unit`."""
+        return float(np.dot(tuple(contrast.weights.values()), self.gains))
 
     @property
     def length(self) -> str:
@@ -284,7 +299,7 @@ def compare(
         tuple(means),
         tuple(converted.convert(side) for side in values),
         unit,
-        float(unit.factor * max(gains)),
+        tuple(float(unit.factor * gain) for gain in gains),
         not is_return or bool(unit.factor * max(rises) > unit.margin),
         budget,
         float(end),

@@ -154,6 +154,7 @@ class Substitute:
       budget: of each run; None: the scale's.
       seeds: the default number of seeds; None: as many as the experiment has.
       overrides: fields of `Experiment` to replace at this scale.
+      is_evidence: whether its runs can decide claims; they cannot where they are one of many tasks.
     """
 
     runs: tuple[Run, ...]
@@ -161,6 +162,7 @@ class Substitute:
     budget: Budget | None = None
     seeds: int | None = None
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_evidence: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
