@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
 from common.experiments.atari_scores import GameScores, GameSummaries
 from common.experiments.paper import (
     Experiment,
@@ -65,6 +64,7 @@ _EVERY_VARIANT = (
     *("reactor_max_priority", "reactor_one_step", "reactor_one_over_mu", "reactor_islr"),
     "reactor_stored_state",
 )
+_SMALL_GAMES = ("minatar:breakout", "minatar:asterix")
 _CATCH = ("python:reproductions.reactor.catch:make",)
 _CATCH_FLAGS = (
     "--config.learning_rate=0.001",
@@ -76,6 +76,9 @@ _CATCH_FLAGS = (
 )
 """Returns of Catch are 1 or -1; it is learnt within some 2,000 updates."""
 _DRAWING = "a drawing, nothing to run"
+_AS_MANY_WORKERS = (
+    "it is about 10 and 20 workers, which are as many at this scale: use the scale workstation"
+)
 _OTHERS = ("DQN", "DDQN", "Duel", "Prior", "Prior. Duel.", "Rainbow")
 _NO_HUMAN_STARTS = "the human starts were never published"
 
@@ -88,6 +91,10 @@ EXPERIMENTS = (
         budget=_200M_FRAMES,
         x="",
         y="wall_seconds",
+        substitutes={
+            scale: Substitute((), overrides={"unavailable": _AS_MANY_WORKERS})
+            for scale in ("two_cores", "small", "smoke")
+        },
         note="its left half is a drawing",
     ),
     Experiment(
@@ -97,7 +104,8 @@ EXPERIMENTS = (
         budget=_200M_FRAMES,
         substitutes={
             "small": Substitute(
-                _runs(_PARTS_OF_REACTOR, MINATAR, "--config.torso=minatar"),
+                _runs(_PARTS_OF_REACTOR, _SMALL_GAMES, "--config.torso=minatar"),
+                "two of MinAtar's games instead of 57 of Atari's",
                 seeds=5,
                 overrides={"x": "actor_steps", "over_tasks": OverTasks.APART, "parts": ()},
             ),
@@ -107,6 +115,7 @@ EXPERIMENTS = (
                 seeds=2,
                 budget=Budget(actor_steps=50_000),
                 overrides={"over_tasks": OverTasks.APART, "parts": ()},
+                is_evidence=False,
             ),
         },
         x="environment_frames",

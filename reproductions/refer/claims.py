@@ -4,6 +4,7 @@ from common.experiments.claims import Check, Claim, Evidence, measured
 from common.experiments.comparison import Comparison, Expected
 from common.experiments.contrasts import throughout
 from common.experiments.shares import MANY, MOST, SOME
+from reproductions.refer.experiments import with_value
 
 _HIGH = ("gym:Humanoid-v4", "gym:Ant-v4")
 _BANG_BANG = ("gym:Swimmer-v4", "gym:HumanoidStandup-v4")
@@ -52,12 +53,21 @@ def _advantage_outputs(evidence: Evidence) -> tuple[bool, str]:
     )
 
 
-def _values(symbol: str, *pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of V-RACER's settings that differ in a hyperparameter of figure 7 or 8."""
+def _values(
+    symbol: str, *pairs: tuple[str, str], is_small: bool = False
+) -> tuple[tuple[str, str], ...]:
+    """Returns pairs of V-RACER's curves that differ in a hyperparameter of figure 7 or 8."""
     return tuple(
-        (f"vracer_refer_{symbol}{first}", f"vracer_refer_{symbol}{second}")
+        (with_value(symbol, first, is_small), with_value(symbol, second, is_small))
         for first, second in pairs
     )
+
+
+def _at_small(*pairs: tuple[str, str]) -> dict[str, dict[str, object]]:
+    return {"small": {"pairs": pairs}}
+
+
+_C = _values("C", ("4", "2"), ("4", "8"))
 
 
 CLAIMS = (
@@ -233,10 +243,8 @@ CLAIMS = (
         "appendix E, figure 7",
         "figure 7",
         Comparison(
-            (
-                *_values("C", ("4", "2"), ("4", "8")),
-                *_values("N", ("262144", "131072"), ("262144", "524288")),
-            )
+            (*_C, *_values("N", ("262144", "131072"), ("262144", "524288"))),
+            at=_at_small(*_C, *_values("N", ("32768", "16384"), ("32768", "65536"), is_small=True)),
         ),
     ),
     Claim(
@@ -267,14 +275,24 @@ CLAIMS = (
         "The optimal learning rate is task-specific: some tasks have it low.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(_values("lr", ("3e-05", "0.0003")), Expected.CLEARLY_AHEAD, share=SOME),
+        Comparison(
+            _values("lr", ("3e-05", "0.0003")),
+            Expected.CLEARLY_AHEAD,
+            share=SOME,
+            at=_at_small(*_values("lr", ("0.0003", "0.003"), is_small=True)),
+        ),
     ),
     Claim(
         "sensitivity_lr_high",
         "The optimal learning rate is task-specific: some tasks have it high.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(_values("lr", ("0.0003", "3e-05")), Expected.CLEARLY_AHEAD, share=SOME),
+        Comparison(
+            _values("lr", ("0.0003", "3e-05")),
+            Expected.CLEARLY_AHEAD,
+            share=SOME,
+            at=_at_small(*_values("lr", ("0.003", "0.0003"), is_small=True)),
+        ),
     ),
     Claim(
         "sensitivity_f",

@@ -1,6 +1,7 @@
 """The paper's figures as lists of runs; it has no tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+import dataclasses
 
 from common.experiments.paper import (
     Band,
@@ -74,6 +75,11 @@ FIGURE_8 = {
     "advantage": ("config.advantage", ("none", "quadratic", "gaussian")),
 }
 """Studies of V-RACER: a flag, and its values, which are not in the paper except its own."""
+FIGURE_7_SMALL = FIGURE_7 | {
+    "N": ("config.replay_capacity", ("16384", "32768", "65536")),
+    "lr": ("config.learning_rate", ("0.0003", "0.001", "0.003")),
+}
+"""In the same ratios to the own values of the scale small."""
 _OWN = {
     "C": "4",
     "D": "0.1",
@@ -86,6 +92,20 @@ _OWN = {
     "advantage": "none",
 }
 """The agent's own values."""
+_OWN_SMALL = _OWN | {"N": "32768", "lr": "0.001"}
+_NO_ANNEALING = "200,000 steps anneal next to nothing: use the scale workstation"
+
+
+def with_value(symbol: str, value: str, is_small: bool = False) -> str:
+    """Returns V-RACER's curve with a value of figure 7 or 8, which may be its own.
+
+    Args:
+      symbol: of the hyperparameter.
+      value: as in `FIGURE_7`, `FIGURE_7_SMALL` or `FIGURE_8`.
+      is_small: whether it is for the scale small.
+    """
+    own = (_OWN_SMALL if is_small else _OWN)[symbol]
+    return "vracer_refer" if value == own else f"vracer_refer_{symbol}{value}"
 
 
 def _runs(
@@ -108,27 +128,46 @@ def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Su
     return {"small": Substitute(_runs(settings, environments), seeds=5, overrides=overrides)}
 
 
-def _sensitivity(grid: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, tuple]:
+def _sensitivity(
+    grid: Mapping[str, tuple[str, tuple[str, ...]]],
+    environments: Iterable[str] = SENSITIVITY_TASKS,
+    is_small: bool = False,
+) -> dict[str, tuple]:
     """Returns the runs, and a row for each hyperparameter."""
-    names = {
-        symbol: tuple(f"vracer_refer_{symbol}{value}" for value in values)
-        for symbol, (_, values) in grid.items()
+    rows = {
+        symbol: {with_value(symbol, value, is_small): f"--{flag}={value}" for value in values}
+        for symbol, (flag, values) in grid.items()
     }
-    runs = tuple(
+    others = tuple(
         Run(
             _ADVANTAGES if symbol == "advantage" else PROGRAM,
             name,
             environment,
-            ("--setting=vracer_refer", f"--{flag}={value}"),
+            ("--setting=vracer_refer", flag),
         )
-        for symbol, (flag, values) in grid.items()
-        for name, value in zip(names[symbol], values)
-        for environment in SENSITIVITY_TASKS
+        for symbol, row in rows.items()
+        for name, flag in row.items()
+        if name != "vracer_refer"
+        for environment in environments
     )
     return {
-        "runs": runs,
-        "parts": tuple(Part(f"row {symbol}", settings=of_row) for symbol, of_row in names.items()),
+        "runs": _runs(["vracer_refer"], environments) + others,
+        "parts": tuple(Part(f"row {symbol}", settings=tuple(row)) for symbol, row in rows.items()),
     }
+
+
+def _filled(run: Run) -> Run:
+    """Returns a run of another N with as many steps before its first update."""
+    capacity = "".join(flag for flag in run.flags if flag.startswith("--config.replay_capacity="))
+    prefill = capacity.replace("replay_capacity", "min_replay_size")
+    return dataclasses.replace(run, flags=tuple(filter(None, (*run.flags, prefill))))
+
+
+def _small_sensitivity() -> Substitute:
+    """Returns figure 7 at the scale small, on those of its tasks that are learnt there."""
+    found = _sensitivity(FIGURE_7_SMALL, SMALL_TASKS[:2], is_small=True)
+    overrides = {"parts": found["parts"], "returns": Returns.EVALUATOR, "band": Band.UNSTATED}
+    return Substitute(found["runs"], seeds=5, overrides=overrides)
 
 
 _DDPG = tuple(f"ddpg_{replay}" for replay in _REPLAYS)
@@ -203,12 +242,23 @@ EXPERIMENTS = (
         "figure 7",
         "Gym: V-RACER's sensitivity to C, D, N, B, F and learning rate",
         **_sensitivity(FIGURE_7),
+        substitutes={
+            "paper": Substitute(tuple(map(_filled, _sensitivity(FIGURE_7)["runs"]))),
+            "two_cores": Substitute(
+                (), overrides={"unavailable": "200,000 steps fill no memory: use the scale small"}
+            ),
+            "small": _small_sensitivity(),
+        },
         **_OF_SENSITIVITY,
     ),
     Experiment(
         "figure 8",
         "Gym: V-RACER's sensitivity to A, width and an advantage",
         **_sensitivity(FIGURE_8),
+        substitutes={
+            scale: Substitute((), overrides={"unavailable": _NO_ANNEALING})
+            for scale in ("two_cores", "small")
+        },
         **_OF_SENSITIVITY,
     ),
     Experiment(
@@ -224,7 +274,7 @@ EXPERIMENTS = (
 def _looks() -> dict[str, Look]:
     """Returns a colour for each kind of replay, whatever the agent, as in figures 1 to 4.
 
-    In figures 7 and 8 the curve of the agent's own value looks like the agent.
+    In figures 7 and 8 the agent itself has its own value.
     """
     colors = {"er": BLACK, "per": PURPLE, "refer": BLUE, "refer1": VERMILLION, "refer2": GREEN}
     styles = {
@@ -239,10 +289,11 @@ def _looks() -> dict[str, Look]:
     for agent, name in (("ddpg", "DDPG"), ("naf", "NAF"), ("vracer", "V-RACER")):
         for key, replay in _REPLAYS.items():
             looks[f"{agent}_{key}"] = Look(f"{name}, {replay}", styles[key])
-    for symbol, (_, values) in (FIGURE_7 | FIGURE_8).items():
-        for value in values:
-            style = styles["refer"] if value == _OWN[symbol] else None
-            looks[f"vracer_refer_{symbol}{value}"] = Look(f"{symbol} = {value}", style)
+    for is_small, grid in ((False, FIGURE_7 | FIGURE_8), (True, FIGURE_7_SMALL)):
+        for symbol, (_, values) in grid.items():
+            for value in values:
+                name = with_value(symbol, value, is_small)
+                looks.setdefault(name, Look(f"{symbol} = {value}"))
     return looks
 
 

@@ -1,5 +1,9 @@
 """Tests of the papers' experiments, and of common.experiments.paper and .scales."""
 
+import functools
+import importlib
+
+from absl import flags
 import pytest
 
 from common import environments
@@ -7,6 +11,7 @@ from common.experiments import scales
 from common.experiments.paper import RESULTS, UnknownError, run_path
 from common.experiments.scales import Change, Scale
 from common.figures import palette
+from common.program.setting_flags import define_config
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions
@@ -37,6 +42,39 @@ def test_a_setting_means_the_same_in_every_experiment(paper):
         for run in meaning.values():  # and no two names mean the same, apart from budgets
             key = (run.flags, run.environment, run.budget)
             assert by_flags.setdefault(key, run.setting) == run.setting
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeypatch):
+    @functools.cache
+    def configured(module, arguments):
+        """What the agent's program makes of them; it refuses values that contradict each other."""
+        program = importlib.import_module(module).PROGRAM
+        others = dict(one.removeprefix("--").split("=") for one in arguments)
+        of_config = [one for one in arguments if one.startswith(("--setting=", "--config."))]
+        monkeypatch.setattr("sys.argv", [module, *of_config])
+        values = flags.FlagValues()
+        config = define_config(program.settings, values)
+        values([module, *of_config])
+        config.value.validate()
+        actors = program.num_actors(config.value, others["setting"])
+        return (
+            module,
+            str(config.value),
+            others.get("num_actors") or others.get("num_workers", actors),
+        )
+
+    for scale in paper.scales:
+        for experiment in (one.at(scale.name) for one in paper.experiments):
+            is_figure = experiment.name.startswith("figure")
+            possible = [run for run in experiment.runs if run.program.exists]
+            seen = {}
+            for run in possible if not paper.obstacle(experiment) else ():
+                module = run.program.module
+                changes = [one.flag for one in scale.changes_of(module, run.choices)]
+                key = configured(module, (*run.flags, *changes)), run.environment, run.budget
+                same = seen.setdefault(key, run.setting) if is_figure else run.setting
+                assert same == run.setting, (scale.name, experiment.name, run.setting, same)
 
 
 @pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
