@@ -14,6 +14,7 @@ import numpy as np
 
 from common.experiments import selection
 from common.experiments.paper import Experiment, Paper, Returns
+from common.experiments.plan import Speeds
 from common.experiments.runs import KeptRun, KeptRuns
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
@@ -94,8 +95,17 @@ class Evidence:
         """Returns `KeptRun.budget`."""
         return self._once(run, ("budget",), lambda: run.budget)
 
+    def speeds(self, paper: Paper, scale: str) -> Speeds:
+        """Returns the speeds of the runs at a scale."""
+        folder = self.kept.root / paper.name / scale
+        return self._cached(("speeds", folder), lambda: Speeds([folder]))
+
     def _once(self, run: KeptRun, what: tuple, read: Callable[[], Any]) -> Any:
-        key = (run.paper, run.scale, run.setting, run.environment, run.seed, *what)
+        return self._cached(
+            (run.paper, run.scale, run.setting, run.environment, run.seed, *what), read
+        )
+
+    def _cached(self, key: tuple, read: Callable[[], Any]) -> Any:
         if key not in self._cache:
             self._cache[key] = read()
         return self._cache[key]

@@ -176,7 +176,9 @@ class _Execution:
         before = one.planned.look()  # hours may have passed since the plan
         if before.state in (State.UNUSABLE, State.RUNNING):
             self._fail(one, before.note)
-        elif before.state is not State.FINISHED:
+        elif before.state is State.FINISHED:
+            self._observer.ends(one.planned)
+        else:
             self._observer.begins(one.planned, before.state is State.CUT)
             slot = self._free[-1]
             try:

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 import math
-import statistics
 
 from common.experiments.captions import capital
 from common.experiments.claims import Evidence
 from common.experiments.paper import Experiment, Paper, not_implemented
-from common.experiments.plan import DEFAULT_SEEDS
+from common.experiments.plan import minutes_left
 from common.experiments.scales import SMOKE
+from common.experiments.status import Progress
 from common.reporting.budget import Budget
 
 Needs = Callable[[str], tuple[Sequence[str], Sequence[str]]]
@@ -18,17 +18,12 @@ Needs = Callable[[str], tuple[Sequence[str], Sequence[str]]]
 
 def seeds_of(experiment: Experiment, scale: str) -> int:
     """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
-    return max(2, _planned_seeds(experiment, scale))
+    return max(2, experiment.seeds_at(scale))
 
 
 def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
     """Returns the limits of the experiment's runs at one of the paper's scales."""
-    own = experiment.substitute(scale).budget
-    return own or paper.scale(scale).budget_of(experiment.budget)
-
-
-def _planned_seeds(experiment: Experiment, scale: str) -> int:
-    return experiment.substitute(scale).seeds or experiment.seeds or DEFAULT_SEEDS
+    return experiment.scaled(paper.scale(scale)).budget_of(experiment.budget)
 
 
 def lacking(
@@ -87,6 +82,7 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
     """Returns the hours that lack at a scale (inf: not known), and the sentence."""
     ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
     counts = Counter((run.setting, run.environment) for run in ended)
+    speeds = evidence.speeds(paper, scale)
     missing: dict[str, list[tuple[str, str, int]]] = {}
     minutes = 0.0
     for one in sorted(wanted):
@@ -94,8 +90,11 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
         needed = seeds_of(of, scale)
         if counts[one] < needed:
             missing.setdefault(of.name, []).append((*one, needed))
-            budget = planned_budget(paper, of, scale)
-            minutes += (needed - counts[one]) * _minutes(budget, evidence, ended)
+            run = next(run for run in of.at(scale).runs if (run.setting, run.environment) == one)
+            each = minutes_left(
+                planned_budget(paper, of, scale), Progress(), speeds.of(run), paper.scale(scale)
+            )
+            minutes += (needed - counts[one]) * (math.inf if each is None else each)
     commands = []
     for name, of in missing.items():
         experiment = paper.experiment(name).at(scale)
@@ -107,23 +106,16 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
         if tasks != set(experiment.environments):
             command += f" --tasks {' '.join(task.partition(':')[2] for task in sorted(tasks))}"
         needed = of[0][2]
-        is_more = needed > _planned_seeds(paper.experiment(name), scale)
+        is_more = needed > paper.experiment(name).seeds_at(scale)
         commands.append(command + f" --seeds={needed}" * is_more)
     number = sum(needed - counts[one, task] for of in missing.values() for one, task, needed in of)
     hours = f"{minutes / 60:,.{0 if minutes >= 600 else 1}f} hours"
     if math.isinf(minutes):
         hours = "hours not known yet"
     if any(counts[one] for one in wanted):
-        words = f"{number} more runs at the scale {scale} decide it"
+        more = "1 more run" if number == 1 else f"{number} more runs"
+        words = f"{more} at the scale {scale} decide{'s' * (number == 1)} it"
     else:
         words = f"No runs at the scale {scale}: {number} decide it"
     words += f" ({hours}): {'; '.join(commands)}."
     return minutes, words * bool(number)
-
-
-def _minutes(budget: Budget, evidence: Evidence, ended: Sequence) -> float:
-    """Returns the minutes of a run, measured where the budget is in steps; inf if not known."""
-    if budget.minutes is not None:
-        return budget.minutes
-    seconds = [run.reached("wall_seconds") for run in ended if evidence.budget(run) == budget]
-    return statistics.median(seconds) / 60 if seconds else math.inf

@@ -5,18 +5,15 @@ import dataclasses
 
 import numpy as np
 import pandas
-from scipy import stats
 
-from common.experiments import selection
+from common.experiments import bootstrap, selection
 from common.experiments.atari_scores import Final, finals
-from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
 from common.experiments.lacking import lacking
 from common.experiments.paper import Experiment, Paper
 from common.experiments.scales import PAPER
 
 _MARGIN = 0.05
-_RANDOM_STATE = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +35,8 @@ class MedianReached:
     percent: float = 1.0
 
     rule = (
-        "at the paper's scale, over all its games, with two seeds of each, the 95 % bootstrap "
-        "interval over seeds of our median: holds if all of it is at "
+        "at the paper's scale, over all its games, with two seeds of each, the 95 % interval over "
+        "seeds of our median: holds if all of it is at "
         f"{1 - _MARGIN:.0%} of the paper's or above, does not if all of it is below after runs as "
         "long as the paper's"
     )
@@ -74,25 +71,17 @@ class MedianReached:
             )
         human = evidence.reported.atari_scores()
         by_game = [_percent(game, ours[game], human) for game in sorted(games)]
-        median = np.median([np.mean(seeds) for seeds in by_game])
-        low, high = stats.bootstrap(
-            by_game,
-            _median_of_means,
-            axis=-1,
-            vectorized=True,
-            method="percentile",
-            confidence_level=CONFIDENCE,
-            rng=np.random.default_rng(_RANDOM_STATE),
-        ).confidence_interval
+        found = bootstrap.contrast([[seeds] for seeds in by_game], (1,), np.median)
         words = (
-            f"Our median is {median:.0f} % ({low:.0f} to {high:.0f}), the paper's {reported:.0f} %."
+            f"Our median is {found.value:.0f} % ({found.low:.0f} to "
+            f"{found.high:.0f}), the paper's {reported:.0f} %."
         )
         coverage, scale = f"median over {len(games)} of {len(games)} games", PAPER.name
         least = (1 - _MARGIN) * reported
-        if low >= least:
+        if found.low >= least:
             return Finding(Verdict.HOLDS, words, scale, coverage, words)
         is_whole = all(one.budget.covers(experiment.budget) for game in games for one in ours[game])
-        if high < least and is_whole:
+        if found.high < least and is_whole:
             return Finding(Verdict.FAILS, words, scale, coverage, words)
         shorter = "" if is_whole else f" Not all runs had the paper's {experiment.budget}."
         return Finding(Verdict.OPEN, words + shorter)
@@ -102,7 +91,3 @@ def _percent(game: str, ends: Sequence[Final], human: pandas.DataFrame) -> np.nd
     """Returns scores [seeds] in percent of a human, whose scores are `Reported.atari_scores`."""
     seeds = pandas.Series([one.score for one in ends])
     return 100 * selection.human_normalised(game, seeds, human).to_numpy()
-
-
-def _median_of_means(*games: np.ndarray, axis: int) -> np.ndarray:
-    return np.median([seeds.mean(axis) for seeds in games], axis=0)

@@ -25,6 +25,9 @@ from common.reporting.user_error import UserError
 RESULTS = reported.DIRECTORY.parent
 """This repository's; `runs/` is the root of the kept runs."""
 
+DEFAULT_SEEDS = 3
+"""The number of seeds if neither the paper nor a substitute says."""
+
 EPISODE_RETURN = "episode_return_mean"
 """The column of evaluator.csv; values that are read from acting.csv have the same name."""
 
@@ -288,6 +291,15 @@ class Experiment:
     def substitute(self, scale: str) -> Substitute:
         """Returns what replaces the runs at a scale; by default the runs themselves."""
         return self.substitutes.get(scale, Substitute(self.runs))
+
+    def seeds_at(self, scale: str) -> int:
+        """Returns the number of seeds at a scale."""
+        return self.substitute(scale).seeds or self.seeds or DEFAULT_SEEDS
+
+    def scaled(self, scale: Scale) -> Scale:
+        """Returns a scale with the budget that it has for this experiment."""
+        own = self.substitute(scale.name).budget
+        return scale if own is None else dataclasses.replace(scale, budget=own)
 
     def at(self, scale: str) -> "Experiment":
         """Returns the experiment with the runs that it has at a scale."""

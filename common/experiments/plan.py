@@ -26,8 +26,6 @@ from common.reporting.user_error import UserError
 
 DEFAULT_SCALE = "workstation"
 """The scale of new runs, if none is asked for."""
-DEFAULT_SEEDS = 3
-"""The number of seeds if the paper does not say."""
 _START_MINUTES = 0.5
 """The time of each run beside its budget: starting processes, compiling, the last evaluation."""
 
@@ -149,7 +147,7 @@ class Plan:
 
     def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
         """Returns the time that a run needs which has done so much; None if it is unknown."""
-        return _minutes_left(planned.budget, progress, self.speeds.of(planned.run))
+        return minutes_left(planned.budget, progress, self.speeds.of(planned.run), self.scale)
 
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
@@ -181,20 +179,16 @@ def make_plan(
       roots: where runs are looked for; new and resumed ones are in the first.
       tasks: environments, with or without their suite; None: all.
       settings: curves; None: all.
-      num_seeds: seeds are 0 to num_seeds - 1; None: the scale's number, else the paper's, else
-        `DEFAULT_SEEDS`.
+      num_seeds: seeds are 0 to num_seeds - 1; None: as many as the experiment has at the scale.
 
     Raises:
       UnknownError: the experiment has no such task or setting, and the message lists all; or none
         of the runs is implemented yet.
     """
-    substitute = experiment.substitute(scale.name)
-    if substitute.budget is not None:
-        scale = dataclasses.replace(scale, budget=substitute.budget)
+    scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
     tasks = _chosen(experiment, "task", tasks, experiment.environments, _without_suite)
     settings = _chosen(experiment, "setting", settings, experiment.settings, str)
-    seeds = range(num_seeds or substitute.seeds or experiment.seeds or DEFAULT_SEEDS)
     runs = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
@@ -206,7 +200,7 @@ def make_plan(
     speeds = Speeds([root / paper.name / scale.name for root in roots])
     planned = (
         _plan_run(paper, experiment, scale, roots, speeds, run, seed)
-        for seed in seeds
+        for seed in range(num_seeds)
         for run in runs
     )
     return Plan(paper, experiment, scale, tuple(planned), speeds, missing)
@@ -239,7 +233,7 @@ def _plan_run(
     )
     directory, seen = next((one for one in found if one[1].state in decisive), found[0])
     changes = tuple(scale.differences(reported, module, choices, experiment.states_budget))
-    minutes = _minutes_left(budget, seen.progress, speeds.of(run))
+    minutes = minutes_left(budget, seen.progress, speeds.of(run), scale)
     return PlannedRun(run, seed, directory, scale, budget, flags, changes, seen, minutes)
 
 
@@ -275,7 +269,17 @@ def _without_suite(environment: str) -> str:
     return environment.partition(":")[2]
 
 
-def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float]) -> float | None:
+def minutes_left(
+    budget: Budget, progress: Progress, speeds: tuple[float, float], scale: Scale
+) -> float | None:
+    """Returns the time that a run needs; None if it is unknown.
+
+    Args:
+      budget: of the run.
+      progress: what it has done.
+      speeds: as of `Speeds.of`.
+      scale: of the run, which may say the minutes of one until a speed is measured.
+    """
     left = []
     if budget.minutes is not None:
         left.append(budget.minutes - progress.wall_seconds / 60)
@@ -285,4 +289,4 @@ def _minutes_left(budget: Budget, progress: Progress, speeds: tuple[float, float
         for limit, done, speed in zip(limits, progress[1:], speeds)
         if limit is not None and speed
     ]
-    return max(0.0, min(left)) + _START_MINUTES if left else None
+    return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes

@@ -46,6 +46,7 @@ class Scale:
       title: what it is meant for, a phrase.
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
+      tried_minutes: of a run that is limited in steps, for estimates until one is finished.
       is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
         with an evaluation of their final parameters.
     """
@@ -54,6 +55,7 @@ class Scale:
     title: str
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
+    tried_minutes: float | None = None
     is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:

@@ -556,6 +556,7 @@ SCALES = (
             Change("--evaluation_steps=4800", "an evaluation every 4,800 learner steps"),
             Change("--final_episodes=50", "of 10 episodes, at the end of 50"),
         ),
+        tried_minutes=6,
         is_compact=True,
     ),
     Scale(

@@ -134,6 +134,7 @@ def _sensitivity(
     is_small: bool = False,
 ) -> dict[str, tuple]:
     """Returns the runs, and a row for each hyperparameter."""
+    own = _OWN_SMALL if is_small else _OWN
     rows = {
         symbol: {with_value(symbol, value, is_small): f"--{flag}={value}" for value in values}
         for symbol, (flag, values) in grid.items()
@@ -152,7 +153,10 @@ def _sensitivity(
     )
     return {
         "runs": _runs(["vracer_refer"], environments) + others,
-        "parts": tuple(Part(f"row {symbol}", settings=tuple(row)) for symbol, row in rows.items()),
+        "parts": tuple(
+            Part(f"row {symbol}, its own {own[symbol]}", settings=tuple(row))
+            for symbol, row in rows.items()
+        ),
     }
 
 

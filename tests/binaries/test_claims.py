@@ -12,6 +12,7 @@ from binaries import claims
 from common.experiments import overview
 from common.experiments.claims import Basis, Verdict
 from common.experiments.paper import RESULTS
+from common.reporting.budget import Budget
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
 HERE = [f"--runs={RESULTS / 'runs'}", f"--benchmarks={RESULTS / 'benchmarks'}"]
@@ -67,11 +68,15 @@ def test_claims_of_a_paper_are_printed(capsys):
     )
 
 
+STEPS = Budget(learner_steps=7500)
+
+
 def test_a_verdict_says_its_scale_everywhere(tmp_path, capsys):
     for setting, level in (("d4pg_prioritized_n5", 800), ("d4pg_prioritized_n5_ou", 600)):
         for task in CONTROL_SUITE:
             for seed in range(3):
-                plant_run(tmp_path / "runs", setting, task, seed, [0] + [level + seed] * 9)
+                returns = [0] + [level + seed] * 9
+                plant_run(tmp_path / "runs", setting, task, seed, returns, budget=STEPS)
     where = [f"--runs={tmp_path / 'runs'}", HERE[1], "--paper=d4pg"]
     claims.main(where)
     out, _ = capsys.readouterr()

@@ -258,15 +258,18 @@ def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
                 0,
                 [1.0],
                 paper="refer",
+                scale="workstation",
                 episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
             )
-    figures.draw(refer, experiment, "two_cores", runs_of(tmp_path, "refer"), tmp_path)
+    runs = runs_of(tmp_path, "refer", "workstation")
+    figures.draw(refer, experiment, "workstation", runs, tmp_path)
     (parts, *_) = parts_of(drawn)[0]
     assert [[len(panel.curves) for panel in grid] for grid, _ in parts] == [
         [count] for count in rows
     ]
     for (panel,), _ in parts:
-        assert len({curve.label.partition(" = ")[0] for curve in panel.curves}) == 1
+        labels = {curve.label.partition(" = ")[0] for curve in panel.curves}
+        assert "V-RACER, ReF-ER" in labels and len(labels) == 2
         assert len({curve.style for curve in panel.curves}) == len(panel.curves)
 
 
