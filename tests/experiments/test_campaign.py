@@ -1,6 +1,7 @@
 """Tests of binaries.campaign with a program that only pretends: order, resumption, what is kept."""
 
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -359,6 +360,24 @@ def test_the_list_of_this_repository_names_what_there_is():
     budgets = {}
     for run in (run for line in lines for run in line.plan.runs):
         assert budgets.setdefault(run.directory, run.budget) == run.budget
+
+
+def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
+    roots = [pathlib.Path("none")]
+    lines, _ = campaign.read_list(campaign.RESULTS / "campaign.csv", roots, reproductions.paper)
+    listed = set()
+    for line in lines:
+        paper, scale = line.plan.paper, line.plan.scale.name
+        listed |= {
+            (paper.name, scale, one.run.setting, one.run.environment) for one in line.plan.runs
+        }
+        claims = {claim.name: claim for claim in reproductions.claims(paper.name)}
+        for claim in (claims[name] for name in line.claims):
+            test = claim.test.at_scale(scale)
+            tasks = test.tasks(paper.experiment(claim.experiment), scale)
+            needed = itertools.product([paper.name], [scale], test.settings, tasks)
+            lacks = set(needed) - listed
+            assert tasks and not lacks, (line.where, claim.name, sorted(lacks))
 
 
 def test_the_line_fits_its_width(tmp_path):
