@@ -21,8 +21,8 @@ def run(context: RunContext) -> None:
     """Acts and learns until a limit is reached or a stop is requested.
 
     Its actors act in turns with the updates, or beside them if the memory has episodes. It
-    evaluates itself every `evaluation_steps` learner steps, and at the end; without that value an
-    evaluator does.
+    evaluates itself before the first update, every `evaluation_steps` learner steps, and at the
+    end; without that value an evaluator does.
     """
     agent, spec = context.agent, context.spec
     assert isinstance(agent, ReplayAgent)
@@ -67,7 +67,7 @@ def _evaluate(context: RunContext, bookkeeping: Bookkeeping) -> Callable[[bool],
         return lambda finished: None
     evaluation = Evaluation(context)
     last = csv_rows.last_row(context.directory.evaluator_csv, ("learner_steps",))
-    evaluated = int(last["learner_steps"]) if last else 0
+    evaluated = int(last["learner_steps"]) if last else -1
 
     def evaluate(finished: bool) -> None:
         nonlocal evaluated

@@ -62,5 +62,5 @@ def test_acts_learns_and_evaluates_in_turns(module, tmp_path):
     updates_a_step = ACTORS * copies * ratio / BATCH
     assert 0 < episodes["parameter_age_steps"].max() <= (PERIOD - 1) * updates_a_step + 32
     evaluations = read_rows(run.workdir / "evaluator.csv")
-    assert evaluations["learner_steps"].tolist() == [160, STEPS]
-    assert evaluations["episodes"].tolist() == [1, 2]
+    assert evaluations["learner_steps"].tolist() == [0, 160, STEPS]
+    assert evaluations["episodes"].tolist() == [1, 1, 2]

@@ -61,8 +61,8 @@ def test_a_run_that_is_killed_twice_ends_with_the_same_steps(tmp_path):
             program.wait(SECONDS)
         run.ends([run.start("learner", 0, *flags)], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [150, 300, 450, 600]
-    assert rows["episodes"].tolist() == [1, 1, 1, 2]
+    assert rows["learner_steps"].tolist() == [0, 150, 300, 450, 600]
+    assert rows["episodes"].tolist() == [1, 1, 1, 1, 2]
     assert last_row(run.workdir / "learner.csv")["learner_steps"] == 600
 
 

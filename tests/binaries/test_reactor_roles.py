@@ -116,8 +116,8 @@ def test_one_process_acts_learns_and_evaluates_in_turns(tmp_path):
         )
         run.ends([run.start("learner")], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [20, 40, 60]
-    assert rows["episodes"].tolist() == [2, 2, 3]
+    assert rows["learner_steps"].tolist() == [0, 20, 40, 60]
+    assert rows["episodes"].tolist() == [2, 2, 2, 3]
     row = last_row(run.workdir / "learner.csv")
     # 5 timesteps an update, of which Catch's LAST ones are no actor steps, and some tolerance.
     timesteps = 60 * 5

@@ -50,7 +50,8 @@ def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
             "--max_learner_steps=200",
         )
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [50, 100, 150, 200]
+    assert rows["learner_steps"].tolist() == [0, 50, 100, 150, 200]
+    rows = rows[1:]
     ahead = rows["actor_steps"] - MIN_SIZE - f * rows["learner_steps"]
     assert (0 <= ahead.round(6)).all() and (ahead < max(1, actors)).all()
     rows = read_rows(run.workdir / "acting.csv")
@@ -104,7 +105,7 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
         program.wait(SECONDS)
         run.ends([run.start("learner")], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [150, 300, 450, 600]
+    assert rows["learner_steps"].tolist() == [0, 150, 300, 450, 600]
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
     assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
     rows = read_rows(run.workdir / "learner.csv")

@@ -95,7 +95,7 @@ def test_equal_seeds_give_equal_runs_in_one_process(in_turns):
     assert (acting[0]["parameter_age_steps"] == 0).all()  # pulled after the updates of a burst
     evaluations = [rows(path, "evaluator.csv") for path in in_turns]
     assert evaluations[0].equals(evaluations[1])
-    assert evaluations[0]["learner_steps"].tolist() == [30, STEPS]
+    assert evaluations[0]["learner_steps"].tolist() == [0, 30, STEPS]
 
 
 def test_actors_and_learner_take_turns_in_one_process(in_turns):
