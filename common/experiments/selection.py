@@ -14,6 +14,8 @@ from common.reporting.run_directory import RunDirectory, RunDirectoryError
 FINAL = "the mean of a run's last tenth of values, at least two"
 """The definition of a final return."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
+_CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
+_FINAL_CLOCK = "a run's last value"
 
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
@@ -127,6 +129,8 @@ def final_speed(values: pandas.Series) -> float:
 
 def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
     """Returns the function that takes a column's final value, and its definition in words."""
+    if column in _CLOCKS:
+        return lambda values: float(values.iloc[-1]), _FINAL_CLOCK
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
