@@ -140,13 +140,13 @@ class _Drawn:
     def row(self) -> dict[str, str]:
         """The figure's row in the table."""
         curves = {(run.setting, run.environment) for run in self.runs}
+        tasks = selection.shown_tasks(self.experiment, curves)
         listed = {(run.setting, run.environment) for run in self.experiment.runs}
         return {
             "figure": f"[{self._title}]({self._file})",
             "scale": self.scale,
             "curves": f"{len(curves)} of {len(listed)}",
-            "tasks": f"{len({run.environment for run in self.runs})} of "
-            f"{len(self.experiment.environments)}",
+            "tasks": f"{len(tasks)} of {len(self.experiment.environments)}",
             "runs": str(len(self.runs)),
             "hours": f"{_hours(self.runs):.1f}",
         }

@@ -178,7 +178,7 @@ def _small_ours(
 
 
 _HIGH_NOTE = "cartpole swingup and reacher easy with many redundant sub-actions, whose mean acts"
-_TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
+_TASKS_OPEN = "the paper's 39 tasks of 16 domains are dm_control's of its time, without lqr"
 _200M_STEPS = Budget(actor_steps=200_000_000)
 _COMMON = {
     "budget": _200M_STEPS,
@@ -194,7 +194,7 @@ _MATCH_BUDGET = Budget(actor_steps=50_000)
 EXPERIMENTS = (
     Experiment(
         "figure 1",
-        "Control Suite: six methods, mean over 39 tasks",
+        "Control Suite: six methods, mean over tasks",
         runs=_runs(_METHODS, ALL),
         substitutes=_small(_runs(_METHODS, (*SMALL_LOW, *SMALL_MEDIUM))),
         over_tasks=OverTasks.MEAN,

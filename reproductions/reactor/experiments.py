@@ -92,7 +92,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "figure 3",
-        "57 Atari games: Reactor without each of its parts, and the time",
+        "Atari: Reactor without each of its parts, and the time",
         runs=_runs(_PARTS_OF_REACTOR),
         budget=_200M_FRAMES,
         substitutes={

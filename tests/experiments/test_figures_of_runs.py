@@ -169,11 +169,23 @@ def test_the_registry_says_whose_returns_as_the_papers_do():
 
 def test_bands_are_the_papers():
     values = np.arange(5.0)[:, np.newaxis]
-    assert figures._band(values, Band.UNSTATED) == (0, 4)
-    assert np.allclose(figures._band(values, Band.PERCENTILES_20_80), [[0.8], [3.2]])
+
+    def band(shade, *tasks, over_tasks=OverTasks.MEAN):
+        part = dataclasses.replace(FIGURE_2, band=shade, over_tasks=over_tasks)
+        return [None if one is None else one.item() for one in figures._over_seeds(tasks, part)]
+
+    assert band(Band.UNSTATED, values) == [2, 0, 4]
+    assert band(Band.PERCENTILES_20_80, values) == pytest.approx([2, 0.8, 3.2])
     error = np.std(np.arange(5), ddof=1) / np.sqrt(5)
-    assert np.allclose(figures._band(values, Band.STANDARD_ERROR), [[2 - error], [2 + error]])
-    assert figures._band(values[:1], Band.UNSTATED) == (None, None)
+    assert band(Band.STANDARD_ERROR, values) == pytest.approx([2, 2 - error, 2 + error])
+    assert band(Band.UNSTATED, values[:1]) == [0, None, None]
+    # Over tasks: the error of a mean of independent ones, the median of the others' ends.
+    assert band(Band.STANDARD_ERROR, values, 10 + values) == pytest.approx(
+        [7, 7 - error / np.sqrt(2), 7 + error / np.sqrt(2)]
+    )
+    tasks = (values, 10 + values[:2], 20 + values)
+    assert band(Band.UNSTATED, *tasks, over_tasks=OverTasks.MEDIAN_NORMALISED) == [10.5, 10, 11]
+    assert band(Band.UNSTATED, values, values[:1]) == [1, None, None]
 
 
 def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
@@ -182,9 +194,35 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
             plant_run(tmp_path, setting, task, 0, [100.0 if task == CARTPOLE else 900.0] * 5)
     experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, _),), *_),) = parts_of(drawn)
+    ((((grid, _),), _, words, _),) = parts_of(drawn)
     assert [panel.title for panel in grid] == ["1 of 16 tasks"]
     assert [set(curve.middle) for curve in grid[0].curves] == [{100.0}, {100.0}]
+    assert "Mean over tasks. Tasks: cartpole swingup." in words
+    one_of_the_others = dataclasses.replace(
+        experiment,
+        runs=tuple(run for run in FIGURE_2.runs if run.environment in (CARTPOLE, FINGER)),
+    )
+    figures.draw(D4PG, one_of_the_others, "two_cores", runs_of(tmp_path), tmp_path)
+    assert "finger turn hard (some curves)." in drawn[1][2]
+
+
+@pytest.mark.parametrize("x", ["wall_seconds", ""])
+def test_more_seeds_on_one_task_do_not_leave_another_task_out(tmp_path, drawn, x):
+    """The mean over tasks is that of each task's mean over its own seeds."""
+    for seed, level in enumerate((100.0, 200.0, 600.0)):
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [0.0] * 3 + [level] * 2)
+    for seed, level in enumerate((500.0, 900.0)):
+        plant_run(tmp_path, FULL, FINGER, seed, [0.0] * 3 + [level] * 2)
+    experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN, x=x)
+    figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
+    ((shown, *_),) = drawn
+    if x:
+        ((panel,),) = (part.panels for part in shown)
+        title, end = panel.title, panel.curves[0].middle[-1]
+    else:
+        ((title, (bar,)),) = shown.items()
+        end = bar.value
+    assert (title, end) == ("2 of 16 tasks", 500)
 
 
 def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
