@@ -192,7 +192,8 @@ def _draw_part(
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
             low, high = panel.y_limits
-            place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
+            margin = (_MARGIN - 1) * (high - low)
+            place.set_ylim(low - margin, high + margin)
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))

@@ -68,6 +68,19 @@ def test_nothing_is_cut_off_at_the_edges(tmp_path):
     assert edges.min() == 1
 
 
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_curves_at_the_ends_of_the_axis_can_be_seen(tmp_path, limit):
+    at_the_limit, inside = (
+        panels.Panel("a", (dataclasses.replace(curve("a", 0), middle=np.full(50, value)),), 300)
+        for value in (limit, 500)
+    )
+    seen, expected = (
+        pixels_near(draw(tmp_path / str(number), panel)[0], palette.BLUE)
+        for number, panel in enumerate((at_the_limit, inside))
+    )
+    assert seen > 0.9 * expected > 200
+
+
 def part(setting, *titles, unit="wall_seconds"):
     drawn = tuple(panels.Panel(title, (curve(setting, 800),), 300) for title in titles)
     return panels.PanelGroup(drawn, panels.Axes(unit, 300.0, "episode return"))
