@@ -338,7 +338,10 @@ def _looks() -> dict[str, Look]:
             looks[f"{method}_{actions}_actions"] = Look(
                 f"{look.label}, {actions} actions", dataclasses.replace(look.style, line=line)
             )
-    return looks | dict(zip(_SHARED_RMSPROP, map(_LOOKS.get, _METHODS)))
+    for name, method in zip(_SHARED_RMSPROP, _METHODS):
+        look = _LOOKS[method]
+        looks[name] = Look(f"{look.label}, shared layers", look.style)
+    return looks
 
 
 _RATIO = Change(

@@ -17,7 +17,18 @@ from common.experiments.paper import (
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
-from common.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Style
+from common.figures.palette import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Look,
+    Style,
+)
 from common.reporting.budget import Budget
 
 PROGRAM = Program("Reactor", "binaries.reactor")
@@ -29,12 +40,13 @@ _LOOKS = {
     "reactor_tislr": Look("TISLR instead of beta-LOO", Style(VERMILLION)),
     "reactor_500m": Look("Reactor 500m", Style(GREEN)),
     "reactor_20_workers": Look("Reactor, 20 workers", Style(PURPLE)),
-    "reactor_max_priority": Look("new ones at the highest priority"),
-    "reactor_one_step": Look("one-step targets"),
-    "reactor_one_over_mu": Look("1/mu-LOO"),
-    "reactor_islr": Look("ISLR"),
-    "reactor_stored_state": Look("stored LSTM states"),
+    "reactor_max_priority": Look("new ones at the highest priority", Style(ORANGE, "--")),
+    "reactor_one_step": Look("one-step targets", Style(BLACK)),
+    "reactor_one_over_mu": Look("1/mu-LOO", Style(VERMILLION, ":")),
+    "reactor_islr": Look("ISLR", Style(VERMILLION, "--")),
+    "reactor_stored_state": Look("stored LSTM states", Style(GREY)),
 }
+"""Colours tell what is changed (replay: orange, the policy's gradient: vermillion), dashes how."""
 _AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "reactor_500m"}
 """Ours by the tables' names."""
 _FIELD = ("reactor", "table 5")

@@ -153,12 +153,21 @@ def test_a_setting_without_a_style_gets_a_free_colour():
     blue, red = palette.Style(palette.BLUE), palette.Style(palette.VERMILLION)
     looks = {"a": palette.Look("A", blue), "b": palette.Look("B", red), "c": palette.Look("C")}
     assert palette.styles(["c", "a"], looks) == {"c": red, "a": blue}
-    looks["same"] = looks["a"]
-    styles = palette.styles(["a", "same", "c", "unknown", "b"], looks)
+    styles = palette.styles(["a", "c", "unknown", "b"], looks)
     assert styles["a"] == blue and styles["b"] == red
-    assert len({style.color for style in styles.values()}) == 5
+    assert len({style.color for style in styles.values()}) == 4
     many = palette.styles([str(number) for number in range(12)], {})
     assert len(set(many.values())) == 12
+
+
+def test_settings_of_the_same_style_differ_by_their_dashes():
+    dashed, blue = palette.Style(palette.BLUE, "--"), palette.Style(palette.BLUE, width=2.0)
+    looks = dict.fromkeys(["a", "b", "c", "d"], palette.Look("", blue))
+    looks["dashed"] = palette.Look("", dashed)
+    styles = palette.styles(["a", "b", "c", "d", "dashed"], looks)
+    assert styles["a"] == blue and styles["dashed"] == dashed
+    assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
+    assert {styles[name].color for name in "abc"} == {palette.BLUE} != {styles["d"].color}
 
 
 @pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
