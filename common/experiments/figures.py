@@ -10,7 +10,15 @@ import pandas
 from common.environments import frames_per_step
 from common.experiments import scales, selection
 from common.experiments.captions import caption, task_title
-from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
+from common.experiments.paper import (
+    EPISODE_RETURN,
+    Band,
+    Experiment,
+    OverTasks,
+    Paper,
+    Returns,
+    Run,
+)
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels, proportion
 from common.reporting.reported import Reported
@@ -84,23 +92,51 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """Returns what is worth drawing of a scale: all runs, and if the paper lists it, its figures.
+    """Returns what is worth drawing of a scale, so that each run is in a picture.
 
-    A section is drawn, too, if it has runs that are in no figure.
+    These are the figures that compare settings, the sections that do so with runs that are in no
+    figure, and everything that was run, unless all its curves are in others of these pictures. A
+    figure that compares nothing is drawn only if its runs are not in everything that was run, as
+    those of a speed.
     """
     everything = all_runs(paper, scale, runs)
-    chosen = [everything] * bool(everything.runs)
-    if scale not in [one.name for one in paper.scales]:
-        return chosen
+    in_everything = {(run.setting, run.environment) for run in everything.runs}
+    is_listed = scale in [one.name for one in paper.scales]
+    chosen: list[Experiment] = []
     shown: set[tuple[str, str]] = set()
-    for kind in ("figure", "section"):
+    for kind in ("figure", "section") if is_listed else ():
         having = [
-            (one, {(run.setting, run.environment) for run in selection.runs_of(one, runs)})
-            for one in (each.at(scale) for each in paper.of_kind(kind))
+            (one, _curves(one, runs)) for one in (each.at(scale) for each in paper.of_kind(kind))
         ]
-        chosen += [one for one, curves in having if curves - shown]
-        shown.update(*(curves for _, curves in having))
-    return chosen
+        worth = [
+            (one, curves)
+            for one, curves in having
+            if curves - shown and (_compares(one, curves) or curves - in_everything)
+        ]
+        chosen += [one for one, _ in worth]
+        shown.update(*(curves for _, curves in worth))
+    alike = [part for one in chosen for part in one.divided() if _is_like_all_runs(part)]
+    remaining = in_everything.difference(*(_curves(part, runs) for part in alike))
+    return [everything] * bool(remaining) + chosen
+
+
+def _is_like_all_runs(part: Experiment) -> bool:
+    """Returns whether it shows learning curves of evaluations, each task in its panel."""
+    is_apart, is_evaluated = part.over_tasks is OverTasks.APART, part.returns is Returns.EVALUATOR
+    return bool(part.x) and part.is_of_returns and is_evaluated and is_apart
+
+
+def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, str]]:
+    """Returns the (setting, environment) of each curve that the experiment shows of these runs."""
+    curves = {(run.setting, run.environment) for run in selection.runs_of(experiment, runs)}
+    tasks = selection.shown_tasks(experiment, curves)
+    return {(setting, task) for setting, task in curves if task in tasks}
+
+
+def _compares(experiment: Experiment, curves: set[tuple[str, str]]) -> bool:
+    """Returns whether a task has two settings, or the figure is of the curves of a single one."""
+    is_alone = len(experiment.settings) == 1 and bool(experiment.x)
+    return is_alone or len(curves) > len({task for _, task in curves})
 
 
 def draw(

@@ -77,17 +77,61 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
     ((((grid, axes),), _, _, path),) = parts_of(drawn)
     assert [len(panel.curves) for panel in grid] == [2, 1] and axes.x_limit is None
     assert path.name == "d4pg_two_cores"
-    assert [one.name for one in figures.drawn(D4PG, "quickstart", runs)] == ["runs"]
+    assert names_drawn(D4PG, runs, "quickstart") == ["runs"]
 
 
 def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
     """Section 3 has figure 2's curves beside its own, without importance weights."""
-    plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
-    found = ["runs", "figure 2"]
-    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+    for setting in (FULL, "ddpg"):
+        plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]
     plant_run(tmp_path, f"{FULL}_beta0", CARTPOLE, 0, [1.0] * 5)
-    found.append("section 3")
-    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2", "section 3"]
+
+
+def names_drawn(paper, runs, scale="two_cores"):
+    return [one.name for one in figures.drawn(paper, scale, runs)]
+
+
+def test_a_figure_is_drawn_if_it_compares(tmp_path):
+    """Everything that was run is drawn as long as it has curves that no figure has."""
+    plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
+    plant_run(tmp_path, "ddpg", FINGER, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["runs"]
+    plant_run(tmp_path, "ddpg", CARTPOLE, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]
+    plant_run(tmp_path, f"{FULL}_beta0", FINGER, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["runs", "figure 2"]
+
+
+def test_returns_in_training_and_means_over_tasks_do_not_replace_everything(tmp_path):
+    aql, refer = reproductions.paper("aql"), reproductions.paper("refer")
+    for setting in ("aql_shared_rmsprop", "qt_opt_shared_rmsprop"):
+        plant_run(tmp_path, setting, "control:walker:run", 0, [1.0] * 5, paper="aql")
+    for setting in ("vracer_refer", "ppo"):
+        plant_run(tmp_path, setting, "gym:Ant-v4", 0, [1.0] * 5, paper="refer")
+    assert names_drawn(aql, runs_of(tmp_path, "aql")) == ["runs", "figure 11"]
+    assert names_drawn(refer, runs_of(tmp_path, "refer")) == ["runs", "figure 4", "figure 5"]
+
+
+def test_the_only_setting_of_a_figure_is_drawn(tmp_path):
+    apex = reproductions.paper("apex")
+    plant_run(tmp_path, "dqn", "atari:alien", 0, [1.0] * 5, paper="apex", scale="paper")
+    runs = runs_of(tmp_path, "apex", "paper")
+    assert names_drawn(apex, runs, "paper") == ["runs", "figure 2", "figure 11", "figure 12"]
+
+
+def test_every_kept_run_is_in_a_picture():
+    kept = KeptRuns(RESULTS / "runs")
+    for paper in reproductions.papers():
+        for scale in selection.scales_of(paper, kept):
+            runs = kept.of(paper.name, scale)
+            shown = {
+                curve
+                for one in figures.drawn(paper, scale, runs)
+                for curve in figures._curves(one, runs)
+            }
+            assert shown == {(run.setting, run.environment) for run in runs}
 
 
 def test_a_caption_says_which_changes_of_a_scale_are_not_of_all_curves():
@@ -134,7 +178,7 @@ def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
     runs, apex = runs_of(tmp_path, "apex"), reproductions.paper("apex")
     assert figures.all_runs(apex, "two_cores", runs).settings == ("dqn_two_cores",)
     speeds = [run for run in runs if run.setting == "dqn_two_cores_8_actors"]
-    assert [one.name for one in figures.drawn(apex, "two_cores", speeds)] == ["figure 13"]
+    assert names_drawn(apex, speeds) == ["figure 13"]
 
 
 @pytest.mark.parametrize(
@@ -322,8 +366,8 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
             agent_setting=setting,
         )
     runs = runs_of(tmp_path, "apex", "small")
-    assert [one.name for one in figures.drawn(apex, "small", runs)] == ["runs", "figure 5"]
-    assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
+    assert names_drawn(apex, runs, "small") == ["figure 5"]
+    assert names_drawn(apex, runs, "workstation") == ["runs"]
     kept = KeptRuns(tmp_path)
     assert selection.nearest_scale(apex, kept, apex.experiment("figure 5")) == "small"
     figures.draw(apex, apex.experiment("figure 5"), "small", runs, tmp_path)
