@@ -9,6 +9,7 @@ import pandas
 
 from common.environments import frames_per_step
 from common.experiments import scales, selection
+from common.experiments.atari_scores import reported_scores
 from common.experiments.captions import caption, task_title
 from common.experiments.paper import (
     EPISODE_RETURN,
@@ -189,7 +190,9 @@ def draw(
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
         if part.over_tasks is OverTasks.APART:
             names = tuple(name for name in part.environments if name in shown)
-        grid = tuple(_panel(lines, name, looks, part, references, reported) for name in names)
+        grid = tuple(
+            _panel(paper, lines, name, looks, part, references, reported) for name in names
+        )
         drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, title, words, path)
 
@@ -264,6 +267,7 @@ def _over_seeds(
 
 
 def _panel(
+    paper: Paper,
     lines: Lines,
     name: str,
     looks: Looks,
@@ -283,16 +287,25 @@ def _panel(
     if part.is_of_returns and name.startswith("control:"):
         limits = _CONTROL_SUITE_LIMITS
     elif part.is_of_returns and name.startswith("atari:"):
-        references = (*references, *_atari_references(name, reported))
+        there = [setting for panel, setting in lines if panel == name]
+        references = (*references, *_atari_references(paper, name, there, reported))
     return panels.Panel(
         task_title(name), tuple(curves), _end(lines, name), references if curves else (), limits
     )
 
 
-def _atari_references(game: str, reported: Reported) -> References:
-    """Returns the scores of a human and of random play."""
-    scores = reported.atari_scores().loc[game.removeprefix("atari:")]
-    return (scores["human"], "a human"), (scores["random"], "random play")
+def _atari_references(
+    paper: Paper, environment: str, settings: Sequence[str], reported: Reported
+) -> References:
+    """Returns the scores of a human, of random play, and the paper's own ones of these settings."""
+    game = environment.removeprefix("atari:")
+    scores = reported.atari_scores().loc[game]
+    agents = reported_scores(paper, game, settings, reported)
+    return (
+        (scores["human"], "a human"),
+        (scores["random"], "random play"),
+        *((score, f"{agent}, reported") for agent, score in agents.items()),
+    )
 
 
 def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.Bar]:

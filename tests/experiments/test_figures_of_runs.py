@@ -294,7 +294,8 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
     assert [panel.title for panel in right] == ["breakout", "qbert"]
     assert [len(panel.curves) for panel in right] == [1, 1]
     assert set(right[0].curves[0].middle) == {9.0}
-    assert right[0].lines == ((30.5, "a human"), (1.7, "random play"))
+    papers = (800.9, "Ape-X DQN, reported")
+    assert right[0].lines == ((30.5, "a human"), (1.7, "random play"), papers)
     assert other_axes.y_label == "episode return" != axes.y_label
     assert "Left: returns of the evaluator" in words and "Right: returns of the greediest" in words
 

@@ -99,6 +99,16 @@ def placed(monkeypatch, tmp_path, *parts):
     return pages[0]
 
 
+def test_lines_far_from_the_curves_stand_below_the_title(monkeypatch, tmp_path):
+    lines = ((70_000.0, "the paper"), (2000.0, "a human"), (5.0, "random play"))
+    panel = panels.Panel("a", (curve("ddpg", 800),), 300, lines)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    (axes,), legend = placed(monkeypatch, tmp_path, group)
+    assert legend == ["ddpg", "a human", "random play"]
+    assert 2000 < axes.get_ylim()[1] < 3000
+    assert axes.get_title() == "a\nthe paper: 70,000"
+
+
 def test_halves_stand_beside_each_other_as_high_as_the_page(monkeypatch, tmp_path):
     (left, *right), legend = placed(
         monkeypatch, tmp_path, part("dqn", "57 games"), part("dqn", *"abcdef")
