@@ -10,7 +10,7 @@ import pandas
 from common.environments import frames_per_step
 from common.experiments import scales, selection
 from common.experiments.atari_scores import reported_scores
-from common.experiments.captions import caption, task_title
+from common.experiments.captions import capital, caption, task_title
 from common.experiments.paper import (
     EPISODE_RETURN,
     Band,
@@ -164,8 +164,9 @@ def draw(
             f"no run of {experiment.name} at the scale {scale} has anything to draw"
         )
     settings = [name for name in experiment.settings if name in having]
-    name = "" if experiment.name == ALL_RUNS else f", {experiment.name}."
-    title = f"{paper.title}{name or ':'} {experiment.title}"
+    title = f"{paper.title}: {experiment.title}"
+    if experiment.name != ALL_RUNS:
+        title = f"{paper.title}, {experiment.name}. {capital(experiment.title)}"
     words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
     path = directory / file_name(paper.name, experiment.name, scale)
     if not experiment.x:

@@ -368,7 +368,7 @@ SCALES = (
             _RATIO,
             _RATE,
             Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
     ),
     Scale(
@@ -389,7 +389,9 @@ SCALES = (
             Change(
                 "--config.state_size=128", "an embedding of the state of 128 instead of our 256"
             ),
-            Change("--config.action_size=128", "one of the action of 128 instead of our 256"),
+            Change(
+                "--config.action_size=128", "an embedding of the action of 128 instead of our 256"
+            ),
             Change(
                 "--config.joint_sizes=128,128", "joint layers of 128-128 instead of our 256-256"
             ),
@@ -398,8 +400,8 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread"),
             Change("--evaluation_steps=1600", "an evaluation every 1,600 updates"),
-            Change("--evaluation_episodes=5", "of 5 episodes"),
-            Change("--final_episodes=20", "at the end of 20"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+            Change("--final_episodes=20", "20 episodes in the last evaluation instead of our 10"),
         ),
         is_compact=True,
     ),
@@ -410,7 +412,7 @@ SCALES = (
         (
             _ACTORS,
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
         ),
     ),
 )

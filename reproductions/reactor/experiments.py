@@ -237,7 +237,7 @@ SCALES = (
                 "2,500 sequences before a worker's first update instead of our 10,000",
             ),
             Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
     ),
     Scale(
@@ -262,8 +262,8 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread"),
             Change("--evaluation_steps=6000", "an evaluation every 6,000 updates"),
-            Change("--evaluation_episodes=10", "of 10 episodes"),
-            Change("--final_episodes=50", "at the end of 50"),
+            Change("--evaluation_episodes=10", "evaluations of 10 episodes"),
+            Change("--final_episodes=50", "50 episodes in the last evaluation instead of our 10"),
         ),
         is_compact=True,
     ),
@@ -279,7 +279,7 @@ SCALES = (
                 "500 sequences before a worker's first update instead of our 10,000",
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
         ),
     ),
 )

@@ -166,7 +166,8 @@ def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
     for environment in section.environments[1:]:
         plant_run(tmp_path, "aql", environment, 0, [30.0] * 5, paper="aql", scale="small")
     figures.draw(aql, section, "small", runs_of(tmp_path, "aql", "small"), tmp_path)
-    ((((grid, _),), *_),) = parts_of(drawn)
+    ((((grid, _),), title, *_),) = parts_of(drawn)
+    assert title == "AQL, section match. Not in the paper: signs to be matched by many sub-actions"
     label = "a perfect Q, 500 uniform samples"
     lines = [[(round(value, 1), text) for value, text in panel.lines] for panel in grid]
     assert lines == [[(49.4, label)], [(37.4, label)]]
@@ -423,7 +424,7 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
     figure = paper.experiment("figure 7").at("two_cores")
     words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "8 actors instead of 360; an evaluation every 2 minutes" in words
-    assert "of 5 episodes" not in words and "2 CPU threads" not in words
+    assert "evaluations of 5 episodes" not in words and "2 CPU threads" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
     plant_run(tmp_path, "dqn_full_range", "atari:qbert", 0, [1.0], paper="apex", seconds=5400)
     words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
