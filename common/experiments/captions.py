@@ -17,8 +17,8 @@ _SHADED = {
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
-_LISTED = 6
-"""The most tasks that a caption names, of those that are combined, and of those without runs."""
+LISTED = 6
+"""The most tasks that a sentence names."""
 
 
 def caption(
@@ -38,7 +38,7 @@ def caption(
         for name in experiment.environments
         if name not in shown
     ]
-    missing += tasks if len(tasks) <= _LISTED else [f"{len(tasks)} of the tasks"]
+    missing += tasks if len(tasks) <= LISTED else [f"{len(tasks)} of the tasks"]
     runs = [run for run in runs if run.environment in shown]
     sentences = [
         _parts(experiment),
@@ -101,7 +101,7 @@ def _combined_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -
     names = [capital(part.name) for part in experiment.parts] or ["Tasks"]
     for name, part in zip(names, experiment.divided()):
         tasks = selection.shown_tasks(part, curves)
-        if part.over_tasks is not OverTasks.APART and 0 < len(tasks) <= _LISTED:
+        if part.over_tasks is not OverTasks.APART and 0 < len(tasks) <= LISTED:
             words.append(f"{name}: {', '.join(map(task_title, tasks))}.")
     return " ".join(words)
 
