@@ -7,8 +7,8 @@
     python -m binaries.figures --all
 
 Writes a PNG and a PDF and prints their names. --figure=runs shows everything that was run at a
-scale, task by task. --all draws that for every scale, and every figure and section that has runs at
-one of its paper's scales.
+scale, task by task. --all draws every figure and section that compares runs of one of its paper's
+scales, and --figure=runs of each scale that has curves in none of these.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     python -m binaries.tables --paper=apex --table=2
     python -m binaries.tables --all
 
-Writes Markdown and CSV and prints their names. Without runs the columns of ours are empty. --all
-writes every table of every paper, at each scale that has runs of it.
+Writes Markdown and CSV and prints their names. Without runs there are no columns of
+ours. --all writes every table of every paper, at each scale that has runs of it.
 """
 
 import argparse

@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from common.experiments import selection
-from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Returns
+from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Paper, Returns
 from common.experiments.runs import KeptRun
 from common.reporting import scores
 from common.reporting.budget import Budget
@@ -121,6 +121,27 @@ class GameScores(OwnNumbers):
         self, experiment: Experiment, runs: Sequence[KeptRun], setting: str
     ) -> pandas.DataFrame:
         return final_scores(runs, (setting, *self.smaller), experiment.returns)
+
+
+def reported_scores(
+    paper: Paper, game: str, settings: Iterable[str], numbers: Reported
+) -> dict[str, float]:
+    """Returns the paper's own scores on a game by the labels of its agents.
+
+    Args:
+      paper: whose tables of scores are read.
+      game: a row of these tables.
+      settings: ours; agents that none of them stands for are left out.
+      numbers: that papers report.
+    """
+    there = set(settings)
+    return {
+        paper.label(setting): numbers.number(paper.name, table.name, game, column)
+        for table in paper.of_kind("table")
+        if isinstance(table.ours, GameScores)
+        for column, setting in table.ours.agents.items()
+        if there & {setting, *table.ours.smaller}
+    }
 
 
 @dataclasses.dataclass(frozen=True)

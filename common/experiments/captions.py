@@ -1,7 +1,7 @@
 """The text below a figure, and beside a table: what it shows, of how many seeds, at which scale."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from common.experiments import selection
 from common.experiments.paper import Band, Experiment, OverTasks, Paper, UnknownError
@@ -17,8 +17,8 @@ _SHADED = {
     Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
 }
 
-_LISTED = 6
-"""The most tasks without runs that a caption names."""
+LISTED = 6
+"""The most tasks that a sentence names."""
 
 
 def caption(
@@ -30,11 +30,19 @@ def caption(
 ) -> str:
     """Returns sentences for below a figure, of which these runs and curves are drawn."""
     missing = [paper.label(name) for name in experiment.settings if name not in settings]
-    there = {run.environment for run in runs}
-    tasks = [task_title(name) for name in experiment.environments if name not in there]
-    missing += tasks if len(tasks) <= _LISTED else [f"{len(tasks)} of the tasks"]
+    curves = {(run.setting, run.environment) for run in runs}
+    there = {environment for _, environment in curves}
+    shown = selection.shown_tasks(experiment, curves)
+    tasks = [
+        f"{task_title(name)} (some curves)" if name in there else task_title(name)
+        for name in experiment.environments
+        if name not in shown
+    ]
+    missing += tasks if len(tasks) <= LISTED else [f"{len(tasks)} of the tasks"]
+    runs = [run for run in runs if run.environment in shown]
     sentences = [
         _parts(experiment),
+        _combined_tasks(experiment, curves),
         _seeds(experiment, runs),
         _scale(paper, experiment, scale, runs),
         f"Not run: {', '.join(missing)}." if missing else "",
@@ -85,6 +93,17 @@ def _parts(experiment: Experiment) -> str:
     return " ".join(
         f"{capital(part.name)}: {small(words)}" for part, words in zip(experiment.parts, found)
     )
+
+
+def _combined_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> str:
+    """Returns the names of the tasks that are combined, of each part, where they are few."""
+    words = []
+    names = [capital(part.name) for part in experiment.parts] or ["Tasks"]
+    for name, part in zip(names, experiment.divided()):
+        tasks = selection.shown_tasks(part, curves)
+        if part.over_tasks is not OverTasks.APART and 0 < len(tasks) <= LISTED:
+            words.append(f"{name}: {', '.join(map(task_title, tasks))}.")
+    return " ".join(words)
 
 
 def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:

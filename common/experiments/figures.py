@@ -9,8 +9,17 @@ import pandas
 
 from common.environments import frames_per_step
 from common.experiments import scales, selection
-from common.experiments.captions import caption, task_title
-from common.experiments.paper import EPISODE_RETURN, Band, Experiment, OverTasks, Paper, Run
+from common.experiments.atari_scores import reported_scores
+from common.experiments.captions import capital, caption, task_title
+from common.experiments.paper import (
+    EPISODE_RETURN,
+    Band,
+    Experiment,
+    OverTasks,
+    Paper,
+    Returns,
+    Run,
+)
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels, proportion
 from common.reporting.reported import Reported
@@ -19,8 +28,8 @@ from common.reporting.user_error import UserError
 ALL_RUNS = "runs"
 """The name of the figure of everything that was run at a scale."""
 
-Lines = Mapping[tuple[str, str, int], pandas.Series]
-"""{(panel, setting, seed): values by their positions}."""
+Lines = Mapping[tuple[str, str], Sequence[Sequence[pandas.Series]]]
+"""{(panel, setting): for each task of the panel, each seed's values by their positions}."""
 
 Looks = Mapping[str, tuple[str, palette.Style]]
 """{setting: (label, style)}, in the order of the legend."""
@@ -84,23 +93,51 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """Returns what is worth drawing of a scale: all runs, and if the paper lists it, its figures.
+    """Returns what is worth drawing of a scale, so that each run is in a picture.
 
-    A section is drawn, too, if it has runs that are in no figure.
+    These are the figures that compare settings, the sections that do so with runs that are in no
+    figure, and everything that was run, unless all its curves are in others of these pictures. A
+    figure that compares nothing is drawn only if its runs are not in everything that was run, as
+    those of a speed.
     """
     everything = all_runs(paper, scale, runs)
-    chosen = [everything] * bool(everything.runs)
-    if scale not in [one.name for one in paper.scales]:
-        return chosen
+    in_everything = {(run.setting, run.environment) for run in everything.runs}
+    is_listed = scale in [one.name for one in paper.scales]
+    chosen: list[Experiment] = []
     shown: set[tuple[str, str]] = set()
-    for kind in ("figure", "section"):
+    for kind in ("figure", "section") if is_listed else ():
         having = [
-            (one, {(run.setting, run.environment) for run in selection.runs_of(one, runs)})
-            for one in (each.at(scale) for each in paper.of_kind(kind))
+            (one, _curves(one, runs)) for one in (each.at(scale) for each in paper.of_kind(kind))
         ]
-        chosen += [one for one, curves in having if curves - shown]
-        shown.update(*(curves for _, curves in having))
-    return chosen
+        worth = [
+            (one, curves)
+            for one, curves in having
+            if curves - shown and (_compares(one, curves) or curves - in_everything)
+        ]
+        chosen += [one for one, _ in worth]
+        shown.update(*(curves for _, curves in worth))
+    alike = [part for one in chosen for part in one.divided() if _is_like_all_runs(part)]
+    remaining = in_everything.difference(*(_curves(part, runs) for part in alike))
+    return [everything] * bool(remaining) + chosen
+
+
+def _is_like_all_runs(part: Experiment) -> bool:
+    """Returns whether it shows learning curves of evaluations, each task in its panel."""
+    is_apart, is_evaluated = part.over_tasks is OverTasks.APART, part.returns is Returns.EVALUATOR
+    return bool(part.x) and part.is_of_returns and is_evaluated and is_apart
+
+
+def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, str]]:
+    """Returns the (setting, environment) of each curve that the experiment shows of these runs."""
+    curves = {(run.setting, run.environment) for run in selection.runs_of(experiment, runs)}
+    tasks = selection.shown_tasks(experiment, curves)
+    return {(setting, task) for setting, task in curves if task in tasks}
+
+
+def _compares(experiment: Experiment, curves: set[tuple[str, str]]) -> bool:
+    """Returns whether a task has two settings, or the figure is of the curves of a single one."""
+    is_alone = len(experiment.settings) == 1 and bool(experiment.x)
+    return is_alone or len(curves) > len({task for _, task in curves})
 
 
 def draw(
@@ -127,8 +164,9 @@ def draw(
             f"no run of {experiment.name} at the scale {scale} has anything to draw"
         )
     settings = [name for name in experiment.settings if name in having]
-    name = "" if experiment.name == ALL_RUNS else f", {experiment.name}."
-    title = f"{paper.title}{name or ':'} {experiment.title}"
+    title = f"{paper.title}: {experiment.title}"
+    if experiment.name != ALL_RUNS:
+        title = f"{paper.title}, {experiment.name}. {capital(experiment.title)}"
     words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
     path = directory / file_name(paper.name, experiment.name, scale)
     if not experiment.x:
@@ -153,7 +191,9 @@ def draw(
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
         if part.over_tasks is OverTasks.APART:
             names = tuple(name for name in part.environments if name in shown)
-        grid = tuple(_panel(lines, name, looks, part, references, reported) for name in names)
+        grid = tuple(
+            _panel(paper, lines, name, looks, part, references, reported) for name in names
+        )
         drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, title, words, path)
 
@@ -168,31 +208,26 @@ def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) 
     x = selection.clock(experiment)
     is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
     human = reported.atari_scores() if is_normalised else None
-    lines = {}
+    curves: dict[tuple[str, str], list[pandas.Series]] = {}
     for run in selection.runs_of(experiment, runs):
         points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
         if is_normalised and len(points):
             points = 100 * selection.human_normalised(run.environment, points, human)
         if len(points):
-            lines[run.environment, run.setting, run.seed] = points
-    return lines if experiment.over_tasks is OverTasks.APART else _over_tasks(experiment, lines)
-
-
-def _over_tasks(experiment: Experiment, lines: Lines) -> Lines:
-    """Returns a line for each setting and seed, over the tasks that all of them have."""
-    having: dict[tuple[str, int], set[str]] = {}
-    for task, setting, seed in lines:
-        having.setdefault((setting, seed), set()).add(task)
-    if not having:
-        return {}
-    tasks = [one for one in experiment.environments if one in set.intersection(*having.values())]
+            curves.setdefault((run.setting, run.environment), []).append(points)
+    if experiment.over_tasks is OverTasks.APART:
+        return {(task, setting): [seeds] for (setting, task), seeds in curves.items()}
+    tasks = selection.shown_tasks(experiment, curves)
     panel = f"{len(tasks)} of {len(experiment.environments)} tasks"
-    combine = np.median if experiment.over_tasks is OverTasks.MEDIAN_NORMALISED else np.mean
-    combined = {}
-    for setting, seed in having if tasks else ():
-        grid, values = _on_grid([lines[one, setting, seed] for one in tasks])
-        combined[panel, setting, seed] = pandas.Series(combine(values, axis=0), index=grid)
-    return combined
+    settings = dict.fromkeys(setting for setting, _ in curves) if tasks else ()
+    return {(panel, name): [curves[name, task] for task in tasks] for name in settings}
+
+
+def _end(lines: Lines, panel: str | None = None) -> float | None:
+    """Returns where the longest run ends, of one panel or of all; None without runs."""
+    shown = (tasks for (name, _), tasks in lines.items() if panel in (None, name))
+    ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
+    return max(ends, default=None)
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
@@ -204,19 +239,36 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
     return grid, np.array([np.interp(grid, line.index, line.to_numpy()) for line in lines])
 
 
-def _band(values: np.ndarray, band: Band) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-    """Returns the ends of the shaded band, [P] each, from [seeds, P]; None with one seed."""
-    if len(values) == 1:
-        return None, None
-    if band in (Band.PERCENTILES_20_80, Band.PERCENTILES_20_80_OF_EPISODES):
-        return tuple(np.percentile(values, (20, 80), axis=0))
-    if band is Band.STANDARD_ERROR:
-        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-        return values.mean(axis=0) - error, values.mean(axis=0) + error
-    return values.min(axis=0), values.max(axis=0)
+def _over_seeds(
+    tasks: Sequence[np.ndarray], part: Experiment
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Returns means over seeds and the ends of their band, combined over tasks.
+
+    Args:
+      tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
+      part: says how tasks are combined, and what the band is.
+
+    Returns:
+      middle, low and high, [P] each; low and high are None if a task has one seed.
+    """
+    is_median = part.over_tasks is OverTasks.MEDIAN_NORMALISED
+    combine = np.median if is_median else np.mean
+    middle = combine([seeds.mean(axis=0) for seeds in tasks], axis=0)
+    if min(map(len, tasks)) == 1:
+        return middle, None, None
+    if part.band is Band.STANDARD_ERROR:
+        # Of a mean over tasks whose runs are independent.
+        variances = [seeds.var(axis=0, ddof=1) / len(seeds) for seeds in tasks]
+        error = np.sqrt(np.sum(variances, axis=0)) / len(tasks)
+        return middle, middle - error, middle + error
+    is_inner = part.band in (Band.PERCENTILES_20_80, Band.PERCENTILES_20_80_OF_EPISODES)
+    ends = (20, 80) if is_inner else (0, 100)
+    low, high = combine([np.percentile(seeds, ends, axis=0) for seeds in tasks], axis=0)
+    return middle, low, high
 
 
 def _panel(
+    paper: Paper,
     lines: Lines,
     name: str,
     looks: Looks,
@@ -227,34 +279,45 @@ def _panel(
     references = (*references, *part.levels.get(name, ()))
     curves = []
     for setting, (label, style) in looks.items():
-        seeds = [line for key, line in lines.items() if key[:2] == (name, setting)]
-        if seeds:
-            grid, values = _on_grid(seeds)
-            middle = values.mean(axis=0)
-            curves.append(panels.Curve(label, style, grid, middle, *_band(values, part.band)))
-    end = max((line.index[-1] for key, line in lines.items() if key[0] == name), default=None)
+        if (name, setting) in lines:
+            tasks = lines[name, setting]
+            grid, values = _on_grid([line for seeds in tasks for line in seeds])
+            by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
+            curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, part)))
     limits = None
     if part.is_of_returns and name.startswith("control:"):
         limits = _CONTROL_SUITE_LIMITS
     elif part.is_of_returns and name.startswith("atari:"):
-        references = (*references, *_atari_references(name, reported))
-    return panels.Panel(task_title(name), tuple(curves), end, references if curves else (), limits)
+        there = [setting for panel, setting in lines if panel == name]
+        references = (*references, *_atari_references(paper, name, there, reported))
+    return panels.Panel(
+        task_title(name), tuple(curves), _end(lines, name), references if curves else (), limits
+    )
 
 
-def _atari_references(game: str, reported: Reported) -> References:
-    """Returns the scores of a human and of random play."""
-    scores = reported.atari_scores().loc[game.removeprefix("atari:")]
-    return (scores["human"], "a human"), (scores["random"], "random play")
+def _atari_references(
+    paper: Paper, environment: str, settings: Sequence[str], reported: Reported
+) -> References:
+    """Returns the scores of a human, of random play, and the paper's own ones of these settings."""
+    game = environment.removeprefix("atari:")
+    scores = reported.atari_scores().loc[game]
+    agents = reported_scores(paper, game, settings, reported)
+    return (
+        (scores["human"], "a human"),
+        (scores["random"], "random play"),
+        *((score, f"{agent}, reported") for agent, score in agents.items()),
+    )
 
 
 def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.Bar]:
     drawn, (take, _) = [], selection.final_of(part.y)
     for setting, (label, style) in looks.items():
-        finals = [take(line) for key, line in lines.items() if key[:2] == (name, setting)]
-        if finals:
-            low, high = _band(np.array(finals)[:, np.newaxis], part.band)
-            ends = (None, None) if low is None else (float(low[0]), float(high[0]))
-            drawn.append(bars.Bar(label, style, float(np.mean(finals)), *ends))
+        if (name, setting) in lines:
+            finals = [np.array([[take(line)] for line in seeds]) for seeds in lines[name, setting]]
+            found = _over_seeds(finals, part)
+            drawn.append(
+                bars.Bar(label, style, *(None if one is None else float(one[0]) for one in found))
+            )
     return drawn
 
 
@@ -270,7 +333,7 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
 
 
 def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes:
-    ours = float(max((line.index[-1] for line in lines.values()), default=0)) or None
+    ours = _end(lines)
     papers = papers_limit(experiment)
     limit = None if experiment.name == ALL_RUNS else ours
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):

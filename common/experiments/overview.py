@@ -66,7 +66,8 @@ A figure is begun if there are runs of some of its curves; a table has ours if i
 runs. Claims: how many hold / do not hold / are not yet decided, by what decides them, with the
 scales of the runs. A claim that the paper's own numbers decide says nothing about this code. The
 evidence for each verdict, and its rule: [tables/claims.md](tables/claims.md).
-Compute is the time of the runs, each alone on a machine, and that time multiplied by its cores."""
+Compute is the wall-clock time of the runs, and that time multiplied by the cores that a run could
+use. Runs of one core each may have shared a machine."""
 
 
 def _row(
@@ -140,13 +141,13 @@ class _Drawn:
     def row(self) -> dict[str, str]:
         """The figure's row in the table."""
         curves = {(run.setting, run.environment) for run in self.runs}
+        tasks = selection.shown_tasks(self.experiment, curves)
         listed = {(run.setting, run.environment) for run in self.experiment.runs}
         return {
             "figure": f"[{self._title}]({self._file})",
             "scale": self.scale,
             "curves": f"{len(curves)} of {len(listed)}",
-            "tasks": f"{len({run.environment for run in self.runs})} of "
-            f"{len(self.experiment.environments)}",
+            "tasks": f"{len(tasks)} of {len(self.experiment.environments)}",
             "runs": str(len(self.runs)),
             "hours": f"{_hours(self.runs):.1f}",
         }

@@ -1,11 +1,12 @@
 """The runs that a figure, a table or a claim takes, and their final values."""
 
+import collections
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas
 
-from common.experiments.paper import Experiment, Paper, UnknownError
+from common.experiments.paper import Experiment, OverTasks, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
 from common.experiments.scales import PAPER, SMOKE
 from common.reporting.budget import Budget
@@ -14,6 +15,8 @@ from common.reporting.run_directory import RunDirectory, RunDirectoryError
 FINAL = "the mean of a run's last tenth of values, at least two"
 """The definition of a final return."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
+_CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
+_FINAL_CLOCK = "a run's last value"
 
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
@@ -35,6 +38,23 @@ def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, .
                 f"{run.config.get('setting')}, not {wanted}: move the run where it belongs"
             )
     return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
+
+
+def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Returns the tasks that a figure shows: where it combines them, those that all settings have.
+
+    Args:
+      experiment: the figure, or a part of it.
+      curves: that there are, as (setting, environment).
+    """
+    there, shown = set(curves), set()
+    for part in experiment.divided():
+        drawn = there & {(run.setting, run.environment) for run in part.runs}
+        settings = {setting for setting, _ in drawn}
+        having = collections.Counter(task for _, task in drawn)
+        fewest = 1 if part.over_tasks is OverTasks.APART else len(settings)
+        shown |= {task for task, number in having.items() if number >= fewest}
+    return tuple(task for task in experiment.environments if task in shown)
 
 
 def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
@@ -127,6 +147,8 @@ def final_speed(values: pandas.Series) -> float:
 
 def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
     """Returns the function that takes a column's final value, and its definition in words."""
+    if column in _CLOCKS:
+        return lambda values: float(values.iloc[-1]), _FINAL_CLOCK
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 

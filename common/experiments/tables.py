@@ -20,14 +20,16 @@ class Table:
 
     Attributes:
       title: paper, name and title of the table.
-      note: sentences on ours.
-      rows: the paper's numbers and ours.
+      note: sentences on ours, and the unit if all columns have the same.
+      rows: the paper's numbers and ours; columns of ours in which nothing stands are left out.
+      units: of the paper's columns, as far as neither their names nor the note say them.
       summary: sums up the rows; None if nothing does.
     """
 
     title: str
     note: str
     rows: pandas.DataFrame
+    units: Mapping[str, str]
     summary: pandas.DataFrame | None
 
 
@@ -63,17 +65,22 @@ def build(
         columns[name] = texts[name].fillna("")
         if ours and name in ours.columns:
             columns |= _ours(name, texts[name], values[name], cells, ours)
+    units = _units(numbers.table(paper.name, experiment.name, "unit"))
+    note = _note(paper, experiment, scale, cells, runs)
+    if len(units) == len(texts.columns) and len(set(units.values())) == 1:
+        note, units = f"{note} Unit: {units.popitem()[1]}.".strip(), {}
     return Table(
         f"{paper.title}, {experiment.name}: {experiment.title}",
-        _note(paper, experiment, scale, bool(cells), runs),
+        note,
         pandas.DataFrame(columns, index=texts.index).rename_axis(""),
+        units,
         ours.summary(values, experiment, runs, numbers) if ours else None,
     )
 
 
 def markdown(table: Table) -> str:
     """Returns the table as a page."""
-    parts = [f"# {table.title}", table.note, _grid(table.rows)]
+    parts = [f"# {table.title}", table.note, _grid(_with_units(table))]
     if table.summary is not None:
         parts.append(_grid(table.summary))
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -81,13 +88,30 @@ def markdown(table: Table) -> str:
 
 def csv(table: Table) -> str:
     """Returns the table's rows as CSV, then an empty line and the summary, if there is one."""
-    parts = [table.rows] if table.summary is None else [table.rows, table.summary]
+    rows = _with_units(table)
+    parts = [rows] if table.summary is None else [rows, table.summary]
     return "\n".join(frame.to_csv(lineterminator="\n") for frame in parts)
 
 
 def _grid(frame: pandas.DataFrame) -> str:
     header = [name.replace("|", "\\|") for name in frame]
     return frame.to_markdown(headers=[frame.index.name, *header], disable_numparse=True)
+
+
+def _units(units: pandas.DataFrame) -> dict[str, str]:
+    """Returns the unit of each column whose numbers have the same, if its name does not say it."""
+    found = {}
+    for name in units:
+        # What stands in brackets is on a single number.
+        in_column = {text.partition(" (")[0] for text in units[name].dropna()}
+        unit = in_column.pop()
+        if not in_column and unit != "-" and unit.lower() not in name.lower():
+            found[name] = unit
+    return found
+
+
+def _with_units(table: Table) -> pandas.DataFrame:
+    return table.rows.rename(columns={name: f"{name} [{one}]" for name, one in table.units.items()})
 
 
 def _ours(
@@ -97,7 +121,7 @@ def _ours(
     cells: Mapping[tuple[str, str], Cell],
     ours: OwnNumbers,
 ) -> dict[str, list[str]]:
-    """Returns the columns that follow the reported one."""
+    """Returns the columns that follow the reported one, except those in which nothing stands."""
     digits = max((len(text.partition(".")[2]) for text in texts.dropna()), default=0)
     prefix = f"{name}: " if len(ours.columns) > 1 else ""
     rows = []
@@ -114,7 +138,7 @@ def _ours(
             ]
         )
     names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
-    return {prefix + one: list(column) for one, column in zip(names, zip(*rows))}
+    return {prefix + one: list(column) for one, column in zip(names, zip(*rows)) if any(column)}
 
 
 def _text(number: float | None) -> str:
@@ -122,20 +146,26 @@ def _text(number: float | None) -> str:
 
 
 def _note(
-    paper: Paper, experiment: Experiment, scale: str | None, has_ours: bool, runs: Sequence[KeptRun]
+    paper: Paper,
+    experiment: Experiment,
+    scale: str | None,
+    cells: Mapping[tuple[str, str], Cell],
+    runs: Sequence[KeptRun],
 ) -> str:
     tasks = {run.environment for run in selection.runs_of(experiment, runs)}
     words = paper.obstacle(experiment)
-    if not words and has_ours and scale is not None:
-        words = f"runs of the scale {scale}"
-    elif not words and experiment.runs and not has_ours:
+    if not words and cells and scale is not None:
+        rows = sorted({row for row, _ in cells})
+        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= captions.LISTED else ""
+        words = f"runs of the scale {scale}{listed}"
+    elif not words and experiment.runs and not cells:
         words = (
             f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale {scale}: "
             "not enough for numbers of ours"
             if tasks
-            else "no runs yet: the columns of ours are empty"
+            else "no runs yet"
         )
     sentences = [f"{captions.capital(one)}." for one in (words, experiment.note) if one]
-    if experiment.runs and experiment.ours:
+    if experiment.runs and cells:
         sentences.append(f"Ours: {captions.small(captions.what(experiment))}")
     return " ".join(sentences)

@@ -7,7 +7,7 @@ from common.reporting.curves import COLORS
 
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY = COLORS
 
-_DASHES = ("--", ":", "-.")
+_LINES = ("-", "--", ":", "-.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Look:
 
     Attributes:
       label: text in legends.
-      style: the same in all figures; None: in each figure the next free colour.
+      style: the same in all figures, but with other dashes where a setting before it has the same;
+        None: in each figure the next free colour.
     """
 
     label: str
@@ -41,7 +42,8 @@ class Look:
 def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Style]:
     """Returns the style of each setting of a figure.
 
-    A setting without a style, or with the style of a setting before it, gets the first colour that
+    A setting with the style of a setting before it gets that colour with dashes that the figure
+    does not have in it. One without a style, or without such dashes, gets the first colour that
     the figure does not have yet.
 
     Args:
@@ -53,13 +55,18 @@ def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Styl
     chosen: dict[str, Style] = {}
     for name in settings:
         style = known.get(name)
-        if style is None or style in chosen.values():
+        if style is not None and style in chosen.values():
+            all_styles = (*known.values(), *chosen.values())
+            lines = {one.line for one in all_styles if one.color == style.color}
+            free = [line for line in _LINES if line not in lines]
+            style = dataclasses.replace(style, line=free[0]) if free else None
+        if style is None:
             number = len(chosen)
             free = [color for color in COLORS if color not in used]
             style = (
                 Style(free[0])
                 if free
-                else Style(COLORS[number % len(COLORS)], _DASHES[number // len(COLORS) % 3])
+                else Style(COLORS[number % len(COLORS)], _LINES[1 + number // len(COLORS) % 3])
             )
             used.add(style.color)
         chosen[name] = style

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import dataclasses
 import pathlib
 
+from matplotlib.artist import Artist
 from matplotlib.ticker import MaxNLocator
 import numpy as np
 
@@ -41,7 +42,8 @@ class Panel:
       title: the task in words.
       curves: of the task.
       end: where our runs end, marked if the axis goes on; None without curves.
-      lines: horizontal lines of reported numbers, as (value, label).
+      lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
+        that would leave little room to the curves.
       y_limits: of the vertical axis; None: those of the curves.
     """
 
@@ -83,7 +85,9 @@ class PanelGroup:
 
 END_LABEL = "end of our runs"
 
-_LINE_STYLES = ("--", ":", "-.")
+_LINE_STYLES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+_FARTHEST = 4.0
+"""The largest distance of a line from what else a panel shows, in heights of that."""
 _X_LABELS = {
     "actor_steps": "actor steps",
     "learner_steps": "learner steps",
@@ -162,14 +166,15 @@ def _draw_part(
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        if has_titles:
-            place.set_title(
-                panel.title,
-                pad=3,
-                fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
-                color="black" if panel.curves else figure_page.GREY,
-            )
-        for label, line in _draw_curves(place, panel, size).items():
+        far = _far_lines(panel)
+        words = [f"{label}: {value:,.6g}" for value, label in far]
+        place.set_title(
+            "\n".join([panel.title] * has_titles + words),
+            pad=3,
+            fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
+            color="black" if panel.curves else figure_page.GREY,
+        )
+        for label, line in _draw_curves(place, panel, far, size).items():
             if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
                 legend[label] = line  # not thin, unless it is everywhere
         limit = axes.x_limit or panel.end or size
@@ -192,7 +197,8 @@ def _draw_part(
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
             low, high = panel.y_limits
-            place.set_ylim(low, high + (_MARGIN - 1) * (high - low))
+            margin = (_MARGIN - 1) * (high - low)
+            place.set_ylim(low - margin, high + margin)
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))
@@ -213,8 +219,10 @@ def _columns(count: int) -> int:
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
 
 
-def _draw_curves(place, panel: Panel, size: float) -> dict:
-    """Draws what a panel shows, and returns {label: line}."""
+def _draw_curves(
+    place, panel: Panel, far: Sequence[tuple[float, str]], size: float
+) -> dict[str, Artist]:
+    """Draws what a panel shows, except the lines that are `far`, and returns {label: line}."""
     drawn = {}
     for curve in panel.curves:
         x = curve.x / size
@@ -236,9 +244,31 @@ def _draw_curves(place, panel: Panel, size: float) -> dict:
             marker="o" if len(x) < 3 else None,
             markersize=3,
         )[0]
-    for style, (value, label) in zip(_LINE_STYLES * len(panel.lines), panel.lines):
-        drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    for style, line in zip(_LINE_STYLES * len(panel.lines), panel.lines):
+        if line not in far:
+            value, label = line
+            drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
     return drawn
+
+
+def _far_lines(panel: Panel) -> list[tuple[float, str]]:
+    """Returns the lines that are too far from the curves and from the nearer lines."""
+    far: list[tuple[float, str]] = []
+    if not panel.curves:
+        return far
+    drawn = [[curve.middle, curve.low, curve.high] for curve in panel.curves]
+    values = np.concatenate([one for curve in drawn for one in curve if one is not None])
+    low, high = values.min(), values.max()
+
+    def distance(line: tuple[float, str]) -> float:
+        return max(low - line[0], line[0] - high)
+
+    for line in sorted(panel.lines, key=distance):
+        if high > low and distance(line) > _FARTHEST * (high - low):
+            far.append(line)
+        else:
+            low, high = min(low, line[0]), max(high, line[0])
+    return far
 
 
 def _unit(part: PanelGroup) -> tuple[str, float]:

@@ -1,6 +1,6 @@
 """The curves of the paper's figures: what they vary, and their looks."""
 
-import math
+from collections.abc import Mapping
 
 from common.figures.palette import BLUE, GREEN, VERMILLION, Look, Style
 
@@ -26,32 +26,57 @@ OTHER_BATCH_SIZES = (32, 128, 256, 1024)
 """Appendix E's for Ape-X DQN, which has 512."""
 OTHER_LEARNING_RATES = ("0.00025", "3.125e-05")
 """Appendix E's for Ape-X DQN, which has 6.25e-05."""
-DPG_VARIANTS = {
+_EXPONENTS = {
     "dpg_uniform": "exponent 0",
     **{
         f"dpg_alpha{alpha}": f"exponent {alpha}"
         for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1)
     },
-    **{f"dpg_lr{rate}": f"learning rate {rate}" for rate in ("0.001", "0.0003", "3e-05", "1e-05")},
-    **{f"dpg_batch{size}": f"batches of {size}" for size in (32, 128, 512, 1024)},
 }
-"""Appendix E's for Ape-X DPG, which has 0.6, 1e-4 and 256, with their labels."""
+_DPG_RATES = {
+    f"dpg_lr{rate}": f"DPG, learning rate {rate}" for rate in ("0.001", "0.0003", "3e-05", "1e-05")
+}
+_DPG_BATCH_SIZES = {f"dpg_batch{size}": f"DPG, batches of {size}" for size in (32, 128, 512, 1024)}
+DPG_VARIANTS = (*_EXPONENTS, *_DPG_RATES, *_DPG_BATCH_SIZES)
+"""Appendix E's for Ape-X DPG, which has 0.6, 1e-4 and 256."""
 
-_SHADES = ((204, 225, 242), (8, 48, 107)), ((253, 219, 199), (127, 32, 0))
-"""RGB of the fewest and the most actors, prioritised and uniform: lightness tells them apart."""
-_FEWEST, _MOST = 2, 256
+_HUES = {
+    "blue": ((204, 225, 242), (8, 48, 107)),
+    "red": ((253, 219, 199), (127, 32, 0)),
+    "green": ((161, 217, 155), (0, 68, 27)),
+    "purple": ((188, 189, 220), (63, 0, 125)),
+    "orange": ((253, 208, 162), (166, 54, 3)),
+    "grey": ((189, 189, 189), (37, 37, 37)),
+}
+"""RGB of the first and the last value that is varied: lightness tells curves of one hue apart."""
+_LADDER = (2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def _ladder(actors: int, uniform: bool = False) -> Style:
-    """Returns the shade of blue, or of red for uniform replay, of a number of actors."""
-    position = math.log2(actors / _FEWEST) / math.log2(_MOST / _FEWEST)
-    mixed = (light + position * (dark - light) for light, dark in zip(*_SHADES[uniform]))
-    color = "#" + "".join(f"{round(part):02X}" for part in mixed)
-    return Style(color, "--" if uniform else "-")
+def _shades(hue: str, count: int, line: str = "-") -> list[Style]:
+    """Returns styles from light to dark."""
+    styles = []
+    for number in range(count):
+        position = number / (count - 1)
+        mixed = (light + position * (dark - light) for light, dark in zip(*_HUES[hue]))
+        styles.append(Style("#" + "".join(f"{round(part):02X}" for part in mixed), line))
+    return styles
+
+
+def _study(hue: str, labels: Mapping[str, str]) -> dict[str, Look]:
+    """Returns the looks of settings that vary one thing, given their labels."""
+    return {
+        name: Look(label, style)
+        for (name, label), style in zip(labels.items(), _shades(hue, len(labels)))
+    }
 
 
 def _looks() -> dict[str, Look]:
     ours, uniform, bfloat16 = Style(BLUE, width=2.0), Style(VERMILLION), Style(GREEN)
+    # Blue is prioritised and red uniform replay; the rates that were not kept are dotted.
+    blue, red, other_blue, other_red = (
+        dict(zip(_LADDER, _shades(hue, len(_LADDER), line)))
+        for hue, line in (("blue", "-"), ("red", "--"), ("blue", ":"), ("red", ":"))
+    )
     looks = {
         "dqn": Look("Ape-X DQN", ours),
         "dqn_uniform": Look("Ape-X DQN, uniform", uniform),
@@ -68,31 +93,37 @@ def _looks() -> dict[str, Look]:
         "dqn_ten_minutes_alpha0": Look("Ape-X DQN, ten minutes, uniform", uniform),
         "dqn_ten_minutes_bfloat16": Look("Ape-X DQN, ten minutes, bfloat16", bfloat16),
         "dpg": Look("Ape-X DPG", ours),
-        "dpg_remove_by_fifo": Look("first in, first out"),
+        "dpg_remove_by_fifo": Look("first in, first out", Style(VERMILLION)),
     }
     for n in FIGURE_4_ACTORS:
         looks |= {
-            f"dqn_{n}_actors_replay_1m": Look(f"{n} actors", _ladder(n)),
-            f"dqn_uniform_lr0.00025_{n}_actors_replay_1m": Look(
-                f"{n} actors, uniform", _ladder(n, uniform=True)
-            ),
-            f"dqn_lr0.00025_{n}_actors_replay_1m": Look(f"{n} actors, rate 0.00025"),
+            f"dqn_{n}_actors_replay_1m": Look(f"{n} actors", blue[n]),
+            f"dqn_uniform_lr0.00025_{n}_actors_replay_1m": Look(f"{n} actors, uniform", red[n]),
+            f"dqn_lr0.00025_{n}_actors_replay_1m": Look(f"{n} actors, rate 0.00025", other_blue[n]),
             f"dqn_uniform_lr6.25e-05_{n}_actors_replay_1m": Look(
-                f"{n} actors, uniform, rate 6.25e-05"
+                f"{n} actors, uniform, rate 6.25e-05", other_red[n]
             ),
         }
     for n in (max(FIGURE_4_SMALL), max(FIGURE_4_ACTORS)):
-        for capacity in CAPACITIES:
-            looks.setdefault(
-                f"dqn_{n}_actors_replay_{capacity}", Look(f"{n} actors, {capacity.upper()}")
-            )
+        of_capacities = {
+            f"dqn_{n}_actors_replay_{capacity}": f"{n} actors, {capacity.upper()}"
+            for capacity in CAPACITIES
+        }
+        looks = _study("green", of_capacities) | looks
     for n in FIGURE_13_TWO_CORES:
-        looks[f"dqn_two_cores_{n}_actors"] = Look(f"{n} actors", _ladder(n))
+        looks[f"dqn_two_cores_{n}_actors"] = Look(f"{n} actors", blue[n])
     for n in FIGURE_3_ACTORS:
-        looks[f"dpg_{n}_actors"] = Look(f"Ape-X DPG, {n} actors", _ladder(n))
-    looks |= {f"dqn_batch{size}": Look(f"batches of {size}") for size in OTHER_BATCH_SIZES}
-    looks |= {f"dqn_lr{rate}": Look(f"learning rate {rate}") for rate in OTHER_LEARNING_RATES}
-    return looks | {name: Look(label) for name, label in DPG_VARIANTS.items()}
+        looks[f"dpg_{n}_actors"] = Look(f"Ape-X DPG, {n} actors", blue[n])
+    batch_sizes = {f"dqn_batch{size}": f"batches of {size}" for size in OTHER_BATCH_SIZES}
+    rates = {f"dqn_lr{rate}": f"learning rate {rate}" for rate in OTHER_LEARNING_RATES}
+    return {
+        **looks,
+        **_study("orange", _EXPONENTS),
+        **_study("grey", rates),
+        **_study("grey", _DPG_RATES),
+        **_study("purple", batch_sizes),
+        **_study("purple", _DPG_BATCH_SIZES),
+    }
 
 
 LOOKS = _looks()

@@ -514,7 +514,9 @@ SCALES = (
                 "an evaluation every 2 minutes instead of our 60 s",
                 DQN.module,
             ),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10", DQN.module),
+            Change(
+                "--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10", DQN.module
+            ),
         ),
     ),
     Scale(
@@ -554,7 +556,7 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread instead of a GPU"),
             Change("--evaluation_steps=4800", "an evaluation every 4,800 learner steps"),
-            Change("--final_episodes=50", "of 10 episodes, at the end of 50"),
+            Change("--final_episodes=50", "50 episodes in the last evaluation instead of our 10"),
         ),
         tried_minutes=6,
         is_compact=True,
@@ -574,7 +576,7 @@ SCALES = (
                 "1,000 transitions before the first update instead of 50,000",
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=2", "of 2 episodes instead of our 10"),
+            Change("--evaluation_episodes=2", "evaluations of 2 episodes instead of our 10"),
         ),
     ),
 )

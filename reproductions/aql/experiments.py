@@ -178,7 +178,7 @@ def _small_ours(
 
 
 _HIGH_NOTE = "cartpole swingup and reacher easy with many redundant sub-actions, whose mean acts"
-_TASKS_OPEN = "39 tasks of 16 domains are those of dm_control at the paper's time, without lqr"
+_TASKS_OPEN = "the paper's 39 tasks of 16 domains are dm_control's of its time, without lqr"
 _200M_STEPS = Budget(actor_steps=200_000_000)
 _COMMON = {
     "budget": _200M_STEPS,
@@ -194,7 +194,7 @@ _MATCH_BUDGET = Budget(actor_steps=50_000)
 EXPERIMENTS = (
     Experiment(
         "figure 1",
-        "Control Suite: six methods, mean over 39 tasks",
+        "Control Suite: six methods, mean over tasks",
         runs=_runs(_METHODS, ALL),
         substitutes=_small(_runs(_METHODS, (*SMALL_LOW, *SMALL_MEDIUM))),
         over_tasks=OverTasks.MEAN,
@@ -338,7 +338,10 @@ def _looks() -> dict[str, Look]:
             looks[f"{method}_{actions}_actions"] = Look(
                 f"{look.label}, {actions} actions", dataclasses.replace(look.style, line=line)
             )
-    return looks | dict(zip(_SHARED_RMSPROP, map(_LOOKS.get, _METHODS)))
+    for name, method in zip(_SHARED_RMSPROP, _METHODS):
+        look = _LOOKS[method]
+        looks[name] = Look(f"{look.label}, shared layers", look.style)
+    return looks
 
 
 _RATIO = Change(
@@ -365,7 +368,7 @@ SCALES = (
             _RATIO,
             _RATE,
             Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
     ),
     Scale(
@@ -386,7 +389,9 @@ SCALES = (
             Change(
                 "--config.state_size=128", "an embedding of the state of 128 instead of our 256"
             ),
-            Change("--config.action_size=128", "one of the action of 128 instead of our 256"),
+            Change(
+                "--config.action_size=128", "an embedding of the action of 128 instead of our 256"
+            ),
             Change(
                 "--config.joint_sizes=128,128", "joint layers of 128-128 instead of our 256-256"
             ),
@@ -395,8 +400,8 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread"),
             Change("--evaluation_steps=1600", "an evaluation every 1,600 updates"),
-            Change("--evaluation_episodes=5", "of 5 episodes"),
-            Change("--final_episodes=20", "at the end of 20"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+            Change("--final_episodes=20", "20 episodes in the last evaluation instead of our 10"),
         ),
         is_compact=True,
     ),
@@ -407,7 +412,7 @@ SCALES = (
         (
             _ACTORS,
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
         ),
     ),
 )

@@ -16,7 +16,18 @@ from common.experiments.paper import (
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
-from common.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Style
+from common.figures.palette import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    Look,
+    Style,
+)
 from common.reporting.budget import Budget
 
 PROGRAM = Program("Reactor", "binaries.reactor")
@@ -28,12 +39,13 @@ _LOOKS = {
     "reactor_tislr": Look("TISLR instead of beta-LOO", Style(VERMILLION)),
     "reactor_500m": Look("Reactor 500m", Style(GREEN)),
     "reactor_20_workers": Look("Reactor, 20 workers", Style(PURPLE)),
-    "reactor_max_priority": Look("new ones at the highest priority"),
-    "reactor_one_step": Look("one-step targets"),
-    "reactor_one_over_mu": Look("1/mu-LOO"),
-    "reactor_islr": Look("ISLR"),
-    "reactor_stored_state": Look("stored LSTM states"),
+    "reactor_max_priority": Look("new ones at the highest priority", Style(ORANGE, "--")),
+    "reactor_one_step": Look("one-step targets", Style(BLACK)),
+    "reactor_one_over_mu": Look("1/mu-LOO", Style(VERMILLION, ":")),
+    "reactor_islr": Look("ISLR", Style(VERMILLION, "--")),
+    "reactor_stored_state": Look("stored LSTM states", Style(GREY)),
 }
+"""Colours tell what is changed (replay: orange, the policy's gradient: vermillion), dashes how."""
 _AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "reactor_500m"}
 """Ours by the tables' names."""
 _FIELD = ("reactor", "table 5")
@@ -99,7 +111,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "figure 3",
-        "57 Atari games: Reactor without each of its parts, and the time",
+        "Atari: Reactor without each of its parts, and the time",
         runs=_runs(_PARTS_OF_REACTOR),
         budget=_200M_FRAMES,
         substitutes={
@@ -234,7 +246,7 @@ SCALES = (
                 "2,500 sequences before a worker's first update instead of our 10,000",
             ),
             Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "of 5 episodes instead of our 10"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
     ),
     Scale(
@@ -259,8 +271,8 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread"),
             Change("--evaluation_steps=6000", "an evaluation every 6,000 updates"),
-            Change("--evaluation_episodes=10", "of 10 episodes"),
-            Change("--final_episodes=50", "at the end of 50"),
+            Change("--evaluation_episodes=10", "evaluations of 10 episodes"),
+            Change("--final_episodes=50", "50 episodes in the last evaluation instead of our 10"),
         ),
         is_compact=True,
     ),
@@ -276,7 +288,7 @@ SCALES = (
                 "500 sequences before a worker's first update instead of our 10,000",
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
         ),
     ),
 )

@@ -77,17 +77,61 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
     ((((grid, axes),), _, _, path),) = parts_of(drawn)
     assert [len(panel.curves) for panel in grid] == [2, 1] and axes.x_limit is None
     assert path.name == "d4pg_two_cores"
-    assert [one.name for one in figures.drawn(D4PG, "quickstart", runs)] == ["runs"]
+    assert names_drawn(D4PG, runs, "quickstart") == ["runs"]
 
 
 def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
     """Section 3 has figure 2's curves beside its own, without importance weights."""
-    plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
-    found = ["runs", "figure 2"]
-    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+    for setting in (FULL, "ddpg"):
+        plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]
     plant_run(tmp_path, f"{FULL}_beta0", CARTPOLE, 0, [1.0] * 5)
-    found.append("section 3")
-    assert [one.name for one in figures.drawn(D4PG, "two_cores", runs_of(tmp_path))] == found
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2", "section 3"]
+
+
+def names_drawn(paper, runs, scale="two_cores"):
+    return [one.name for one in figures.drawn(paper, scale, runs)]
+
+
+def test_a_figure_is_drawn_if_it_compares(tmp_path):
+    """Everything that was run is drawn as long as it has curves that no figure has."""
+    plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
+    plant_run(tmp_path, "ddpg", FINGER, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["runs"]
+    plant_run(tmp_path, "ddpg", CARTPOLE, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]
+    plant_run(tmp_path, f"{FULL}_beta0", FINGER, 0, [1.0] * 5)
+    assert names_drawn(D4PG, runs_of(tmp_path)) == ["runs", "figure 2"]
+
+
+def test_returns_in_training_and_means_over_tasks_do_not_replace_everything(tmp_path):
+    aql, refer = reproductions.paper("aql"), reproductions.paper("refer")
+    for setting in ("aql_shared_rmsprop", "qt_opt_shared_rmsprop"):
+        plant_run(tmp_path, setting, "control:walker:run", 0, [1.0] * 5, paper="aql")
+    for setting in ("vracer_refer", "ppo"):
+        plant_run(tmp_path, setting, "gym:Ant-v4", 0, [1.0] * 5, paper="refer")
+    assert names_drawn(aql, runs_of(tmp_path, "aql")) == ["runs", "figure 11"]
+    assert names_drawn(refer, runs_of(tmp_path, "refer")) == ["runs", "figure 4", "figure 5"]
+
+
+def test_the_only_setting_of_a_figure_is_drawn(tmp_path):
+    apex = reproductions.paper("apex")
+    plant_run(tmp_path, "dqn", "atari:alien", 0, [1.0] * 5, paper="apex", scale="paper")
+    runs = runs_of(tmp_path, "apex", "paper")
+    assert names_drawn(apex, runs, "paper") == ["runs", "figure 2", "figure 11", "figure 12"]
+
+
+def test_every_kept_run_is_in_a_picture():
+    kept = KeptRuns(RESULTS / "runs")
+    for paper in reproductions.papers():
+        for scale in selection.scales_of(paper, kept):
+            runs = kept.of(paper.name, scale)
+            shown = {
+                curve
+                for one in figures.drawn(paper, scale, runs)
+                for curve in figures._curves(one, runs)
+            }
+            assert shown == {(run.setting, run.environment) for run in runs}
 
 
 def test_a_caption_says_which_changes_of_a_scale_are_not_of_all_curves():
@@ -122,7 +166,8 @@ def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
     for environment in section.environments[1:]:
         plant_run(tmp_path, "aql", environment, 0, [30.0] * 5, paper="aql", scale="small")
     figures.draw(aql, section, "small", runs_of(tmp_path, "aql", "small"), tmp_path)
-    ((((grid, _),), *_),) = parts_of(drawn)
+    ((((grid, _),), title, *_),) = parts_of(drawn)
+    assert title == "AQL, section match. Not in the paper: signs to be matched by many sub-actions"
     label = "a perfect Q, 500 uniform samples"
     lines = [[(round(value, 1), text) for value, text in panel.lines] for panel in grid]
     assert lines == [[(49.4, label)], [(37.4, label)]]
@@ -134,7 +179,7 @@ def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
     runs, apex = runs_of(tmp_path, "apex"), reproductions.paper("apex")
     assert figures.all_runs(apex, "two_cores", runs).settings == ("dqn_two_cores",)
     speeds = [run for run in runs if run.setting == "dqn_two_cores_8_actors"]
-    assert [one.name for one in figures.drawn(apex, "two_cores", speeds)] == ["figure 13"]
+    assert names_drawn(apex, speeds) == ["figure 13"]
 
 
 @pytest.mark.parametrize(
@@ -169,11 +214,23 @@ def test_the_registry_says_whose_returns_as_the_papers_do():
 
 def test_bands_are_the_papers():
     values = np.arange(5.0)[:, np.newaxis]
-    assert figures._band(values, Band.UNSTATED) == (0, 4)
-    assert np.allclose(figures._band(values, Band.PERCENTILES_20_80), [[0.8], [3.2]])
+
+    def band(shade, *tasks, over_tasks=OverTasks.MEAN):
+        part = dataclasses.replace(FIGURE_2, band=shade, over_tasks=over_tasks)
+        return [None if one is None else one.item() for one in figures._over_seeds(tasks, part)]
+
+    assert band(Band.UNSTATED, values) == [2, 0, 4]
+    assert band(Band.PERCENTILES_20_80, values) == pytest.approx([2, 0.8, 3.2])
     error = np.std(np.arange(5), ddof=1) / np.sqrt(5)
-    assert np.allclose(figures._band(values, Band.STANDARD_ERROR), [[2 - error], [2 + error]])
-    assert figures._band(values[:1], Band.UNSTATED) == (None, None)
+    assert band(Band.STANDARD_ERROR, values) == pytest.approx([2, 2 - error, 2 + error])
+    assert band(Band.UNSTATED, values[:1]) == [0, None, None]
+    # Over tasks: the error of a mean of independent ones, the median of the others' ends.
+    assert band(Band.STANDARD_ERROR, values, 10 + values) == pytest.approx(
+        [7, 7 - error / np.sqrt(2), 7 + error / np.sqrt(2)]
+    )
+    tasks = (values, 10 + values[:2], 20 + values)
+    assert band(Band.UNSTATED, *tasks, over_tasks=OverTasks.MEDIAN_NORMALISED) == [10.5, 10, 11]
+    assert band(Band.UNSTATED, values, values[:1]) == [1, None, None]
 
 
 def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
@@ -182,9 +239,35 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
             plant_run(tmp_path, setting, task, 0, [100.0 if task == CARTPOLE else 900.0] * 5)
     experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, _),), *_),) = parts_of(drawn)
+    ((((grid, _),), _, words, _),) = parts_of(drawn)
     assert [panel.title for panel in grid] == ["1 of 16 tasks"]
     assert [set(curve.middle) for curve in grid[0].curves] == [{100.0}, {100.0}]
+    assert "Mean over tasks. Tasks: cartpole swingup." in words
+    one_of_the_others = dataclasses.replace(
+        experiment,
+        runs=tuple(run for run in FIGURE_2.runs if run.environment in (CARTPOLE, FINGER)),
+    )
+    figures.draw(D4PG, one_of_the_others, "two_cores", runs_of(tmp_path), tmp_path)
+    assert "finger turn hard (some curves)." in drawn[1][2]
+
+
+@pytest.mark.parametrize("x", ["wall_seconds", ""])
+def test_more_seeds_on_one_task_do_not_leave_another_task_out(tmp_path, drawn, x):
+    """The mean over tasks is that of each task's mean over its own seeds."""
+    for seed, level in enumerate((100.0, 200.0, 600.0)):
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [0.0] * 3 + [level] * 2)
+    for seed, level in enumerate((500.0, 900.0)):
+        plant_run(tmp_path, FULL, FINGER, seed, [0.0] * 3 + [level] * 2)
+    experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN, x=x)
+    figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
+    ((shown, *_),) = drawn
+    if x:
+        ((panel,),) = (part.panels for part in shown)
+        title, end = panel.title, panel.curves[0].middle[-1]
+    else:
+        ((title, (bar,)),) = shown.items()
+        end = bar.value
+    assert (title, end) == ("2 of 16 tasks", 500)
 
 
 def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
@@ -212,7 +295,8 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
     assert [panel.title for panel in right] == ["breakout", "qbert"]
     assert [len(panel.curves) for panel in right] == [1, 1]
     assert set(right[0].curves[0].middle) == {9.0}
-    assert right[0].lines == ((30.5, "a human"), (1.7, "random play"))
+    papers = (800.9, "Ape-X DQN, reported")
+    assert right[0].lines == ((30.5, "a human"), (1.7, "random play"), papers)
     assert other_axes.y_label == "episode return" != axes.y_label
     assert "Left: returns of the evaluator" in words and "Right: returns of the greediest" in words
 
@@ -287,8 +371,8 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
             agent_setting=setting,
         )
     runs = runs_of(tmp_path, "apex", "small")
-    assert [one.name for one in figures.drawn(apex, "small", runs)] == ["runs", "figure 5"]
-    assert [one.name for one in figures.drawn(apex, "workstation", runs)] == ["runs"]
+    assert names_drawn(apex, runs, "small") == ["figure 5"]
+    assert names_drawn(apex, runs, "workstation") == ["runs"]
     kept = KeptRuns(tmp_path)
     assert selection.nearest_scale(apex, kept, apex.experiment("figure 5")) == "small"
     figures.draw(apex, apex.experiment("figure 5"), "small", runs, tmp_path)
@@ -319,6 +403,16 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
     assert selection.final_of("episode_return_mean")[0](speeds) == 250
 
 
+def test_a_time_is_where_the_run_ended(tmp_path, drawn):
+    reactor = reproductions.paper("reactor")
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [1.0] * 40, paper="reactor", seconds=400.0)
+    runs = runs_of(tmp_path, "reactor")
+    figures.draw(reactor, reactor.experiment("figure 2"), "two_cores", runs, tmp_path)
+    ((groups, *_, words, _),) = drawn
+    (bar,) = groups["pong"]
+    assert bar.value == 400 and "Final: a run's last value." in words
+
+
 def test_captions_say_only_what_the_runs_have(tmp_path):
     paper = reproductions.paper("apex")
     plant_run(
@@ -333,7 +427,7 @@ def test_captions_say_only_what_the_runs_have(tmp_path):
     figure = paper.experiment("figure 7").at("two_cores")
     words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])
     assert "8 actors instead of 360; an evaluation every 2 minutes" in words
-    assert "of 5 episodes" not in words and "2 CPU threads" not in words
+    assert "evaluations of 5 episodes" not in words and "2 CPU threads" not in words
     assert "(the paper does not say; at its scale 35 hours)" in words
     plant_run(tmp_path, "dqn_full_range", "atari:qbert", 0, [1.0], paper="apex", seconds=5400)
     words = caption(paper, figure, "two_cores", runs_of(tmp_path, "apex"), ["dqn_full_range"])

@@ -142,6 +142,19 @@ def test_a_method_looks_the_same_in_all_figures(paper):
                 assert own in (None, style) or own in styles.values(), (experiment.name, setting)
 
 
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
+def test_a_method_has_one_colour_also_beside_all_others(paper):
+    for scale in paper.scales:
+        drawn = (*paper.of_kind("figure"), *paper.of_kind("section"))
+        shown = [one.at(scale.name) for one in drawn]
+        names = {name for one in shown if not one.unavailable for name in one.settings}
+        styles = palette.styles(sorted(names), paper.looks)
+        for name, style in styles.items():
+            assert style.color == paper.looks[name].style.color, (scale.name, name)
+        assert len({(style.color, style.line) for style in styles.values()}) == len(styles)
+        assert len({paper.label(name) for name in names}) == len(names)
+
+
 def test_a_substitute_stands_in_at_its_scale_only():
     figure = reproductions.paper("apex").experiment("figure 13")
     assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note

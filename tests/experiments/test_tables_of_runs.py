@@ -17,11 +17,10 @@ def build(paper, name, root, scale="paper"):
     return tables.build(paper, paper.experiment(name), scale, runs, NUMBERS)
 
 
-def test_without_runs_ours_is_empty(tmp_path):
+def test_without_runs_there_are_no_columns_of_ours():
     table = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
     assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
-    ours = [tables.OURS, tables.DIFFERENCE, "frames", "seeds", "setting"]
-    assert set(table.rows[ours].to_numpy().ravel()) == {""}
+    assert list(table.rows) == ["No-op starts", "Human starts"] and "Ours" not in table.note
     assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
     assert "no runs yet" in tables.markdown(table).lower()
 
@@ -46,6 +45,28 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
     ours = table.summary.loc["No-op starts, ours"]
     assert (ours["games"], ours["median"]) == ("1", "1.00")
     assert "| pong" in tables.markdown(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
+
+
+def test_only_columns_with_numbers_of_ours_are_there_and_few_rows_are_named(tmp_path):
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [14.0] * 4, paper="reactor", scale="paper")
+    table = build(REACTOR, "table 5", tmp_path)
+    ours = [name for name in table.rows if ": " in name]
+    names = (tables.OURS, tables.DIFFERENCE, "frames", "seeds", "setting")
+    assert ours == [f"Reactor: {name}" for name in names]
+    assert table.note.startswith("Runs of the scale paper, in these rows: pong.")
+
+
+def test_units_stand_with_the_columns_or_in_the_note():
+    table = tables.build(APEX, APEX.experiment("table 1"), None, (), NUMBERS)
+    assert table.units == {
+        "Training time": "days",
+        "Median (no-op starts)": "percent",
+        "Median (human starts)": "percent",
+    }
+    assert "| Training time [days] " in tables.markdown(table)
+    assert tables.csv(table).startswith(",Training time [days],Environment frames (per game),")
+    scores = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
+    assert not scores.units and scores.note.endswith("Unit: score.")
 
 
 def test_runs_of_too_few_games_are_said_to_be(tmp_path):

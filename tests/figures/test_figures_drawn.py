@@ -68,6 +68,19 @@ def test_nothing_is_cut_off_at_the_edges(tmp_path):
     assert edges.min() == 1
 
 
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_curves_at_the_ends_of_the_axis_can_be_seen(tmp_path, limit):
+    at_the_limit, inside = (
+        panels.Panel("a", (dataclasses.replace(curve("a", 0), middle=np.full(50, value)),), 300)
+        for value in (limit, 500)
+    )
+    seen, expected = (
+        pixels_near(draw(tmp_path / str(number), panel)[0], palette.BLUE)
+        for number, panel in enumerate((at_the_limit, inside))
+    )
+    assert seen > 0.9 * expected > 200
+
+
 def part(setting, *titles, unit="wall_seconds"):
     drawn = tuple(panels.Panel(title, (curve(setting, 800),), 300) for title in titles)
     return panels.PanelGroup(drawn, panels.Axes(unit, 300.0, "episode return"))
@@ -84,6 +97,16 @@ def placed(monkeypatch, tmp_path, *parts):
     monkeypatch.setattr(figure_page.Page, "save", save)
     panels.draw(parts, "a title", "Words.", tmp_path / "a")
     return pages[0]
+
+
+def test_lines_far_from_the_curves_stand_below_the_title(monkeypatch, tmp_path):
+    lines = ((70_000.0, "the paper"), (2000.0, "a human"), (5.0, "random play"))
+    panel = panels.Panel("a", (curve("ddpg", 800),), 300, lines)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    (axes,), legend = placed(monkeypatch, tmp_path, group)
+    assert legend == ["ddpg", "a human", "random play"]
+    assert 2000 < axes.get_ylim()[1] < 3000
+    assert axes.get_title() == "a\nthe paper: 70,000"
 
 
 def test_halves_stand_beside_each_other_as_high_as_the_page(monkeypatch, tmp_path):
@@ -140,12 +163,21 @@ def test_a_setting_without_a_style_gets_a_free_colour():
     blue, red = palette.Style(palette.BLUE), palette.Style(palette.VERMILLION)
     looks = {"a": palette.Look("A", blue), "b": palette.Look("B", red), "c": palette.Look("C")}
     assert palette.styles(["c", "a"], looks) == {"c": red, "a": blue}
-    looks["same"] = looks["a"]
-    styles = palette.styles(["a", "same", "c", "unknown", "b"], looks)
+    styles = palette.styles(["a", "c", "unknown", "b"], looks)
     assert styles["a"] == blue and styles["b"] == red
-    assert len({style.color for style in styles.values()}) == 5
+    assert len({style.color for style in styles.values()}) == 4
     many = palette.styles([str(number) for number in range(12)], {})
     assert len(set(many.values())) == 12
+
+
+def test_settings_of_the_same_style_differ_by_their_dashes():
+    dashed, blue = palette.Style(palette.BLUE, "--"), palette.Style(palette.BLUE, width=2.0)
+    looks = dict.fromkeys(["a", "b", "c", "d"], palette.Look("", blue))
+    looks["dashed"] = palette.Look("", dashed)
+    styles = palette.styles(["a", "b", "c", "d", "dashed"], looks)
+    assert styles["a"] == blue and styles["dashed"] == dashed
+    assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
+    assert {styles[name].color for name in "abc"} == {palette.BLUE} != {styles["d"].color}
 
 
 @pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
