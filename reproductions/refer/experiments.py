@@ -325,7 +325,7 @@ SCALES = (
             Change("--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0001"),
             Change(
                 "--config.policy_learning_rate=0.0001",
-                "for DDPG's policy 0.0001 instead of 0.00001",
+                "a learning rate of 0.0001 instead of 0.00001 for DDPG's policy",
             ),
             Change(
                 "--config.replay_capacity=32768",
@@ -338,8 +338,8 @@ SCALES = (
             ),
             Change("--learner_threads=1", "one CPU thread"),
             Change("--evaluation_steps=20000", "an evaluation every 20,000 updates"),
-            Change("--evaluation_episodes=10", "of 10 episodes"),
-            Change("--final_episodes=50", "at the end of 50"),
+            Change("--evaluation_episodes=10", "evaluations of 10 episodes"),
+            Change("--final_episodes=50", "50 episodes in the last evaluation"),
         ),
         is_compact=True,
     ),
@@ -353,7 +353,7 @@ SCALES = (
                 "2,048 steps before the first update instead of our 262,144",
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "of 1 episode instead of our 10"),
+            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
         ),
     ),
 )
