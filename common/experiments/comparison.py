@@ -2,44 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
-import enum
-import math
 
-import numpy as np
-
-from common.experiments import bootstrap, contrasts, robust, selection
+from common.experiments import contrasts, selection
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.captions import task_title
 from common.experiments.claims import Basis, Evidence, Finding, Verdict
-from common.experiments.contrasts import Contrast, Measure, TaskSamples, Unit
+from common.experiments.contrasts import Contrast, Measure, TaskSamples
 from common.experiments.lacking import lacking, planned_budget, seeds_of
+from common.experiments.pairs import Expected, Pair, Relation
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.runs import KeptRun
 from common.experiments.scales import PAPER
 from common.experiments.shares import MOST, Share, partial_conjunction
 from common.reporting.budget import Budget
 
-_INFINITE = math.inf
 _TIME = "wall_seconds"
-_ByTask = Mapping[str, TaskSamples | None]
-"""The cells of a contrast by task, None where it cannot be compared."""
-_Intervals = Mapping[str, bootstrap.Interval]
-"""By task, where there is one."""
-
-
-class Expected(enum.Enum):
-    """The claimed relation: an interval for (first - second), in units of the margin."""
-
-    AHEAD = (0, _INFINITE)
-    CLEARLY_AHEAD = (1, _INFINITE)
-    SLIGHTLY_AHEAD = (0, 2)
-    LEVEL = (-1, 1)
-    NOT_BEHIND = (-1, _INFINITE)
-
-    @property
-    def lead(self) -> float:
-        """The lead that counts while the difference still changes, in units of the margin."""
-        return max(abs(bound) for bound in self.value if bound != _INFINITE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,39 +82,20 @@ class Comparison:
         return tuple(dict.fromkeys(name for one in self.contrasts for name in one.weights))
 
     @property
+    def relation(self) -> Relation:
+        """What is claimed of each pair."""
+        return Relation(self.expected, self.margin, bool(self.share))
+
+    @property
     def rule(self) -> str:
         """Implements `claims.Test`."""
         words = f"{self.contrasts[0].words} of {self.measured}"
         words += f", on {self.share.words}" if self.share else ", over all tasks together"
-        words += ", but for those that all solve" * self.leaves_solved_out
-        words += f": holds if it surely lies {self._range()}, does not if it surely lies elsewhere"
-        lead = self.expected.lead * self.margin
-        words += (
-            "; while the difference still changes, only a lead of more than "
-            f"{_percent(lead)} counts, of whichever is ahead"
-            if lead or self.expected is not Expected.AHEAD
-            else "; a lead counts, of whichever is ahead, also while it still changes"
-        )
+        words += self.relation.rule
         if len(self.pairs) > 1:
             also = " on a task" * bool(self.share)
             words += f"; all pairs must hold{also}, one that does not is enough"
         return words
-
-    @property
-    def leaves_solved_out(self) -> bool:
-        """Whether tasks that all solve do not count, for they leave no room for a clear lead."""
-        return self.share is None and self.expected is Expected.CLEARLY_AHEAD
-
-    def _range(self) -> str:
-        low, high = (
-            _percent(abs(bound) * self.margin) if bound != _INFINITE else ""
-            for bound in self.expected.value
-        )
-        return {
-            Expected.LEVEL: f"within plus and minus {high}",
-            Expected.NOT_BEHIND: f"above minus {low}",
-            Expected.SLIGHTLY_AHEAD: f"between {low} and {high}",
-        }.get(self.expected, f"above {low}")
 
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """Implements `claims.Test`."""
@@ -208,60 +165,41 @@ class _Judgement:
         is_declared = scale in (PAPER.name, *experiment.substitutes)
         declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
-        self._cells: list[_ByTask] = [
-            {
-                task: contrasts.compare(
-                    task,
-                    [runs.get((setting, task), []) for setting in contrast.weights],
-                    experiment,
-                    declared,
-                    self._needed,
-                    test.clock,
-                    test.measure,
-                    evidence,
-                    self._human,
-                )
-                for task in self._tasks
-            }
+        self._pairs = [
+            Pair(
+                contrast,
+                {
+                    task: contrasts.compare(
+                        task,
+                        [runs.get((setting, task), []) for setting in contrast.weights],
+                        experiment,
+                        declared,
+                        self._needed,
+                        test.clock,
+                        test.measure,
+                        evidence,
+                        self._human,
+                    )
+                    for task in self._tasks
+                },
+                test.relation,
+                self._needed,
+            )
             for contrast in test.contrasts
         ]
         self._is_of_returns = experiment.y == EPISODE_RETURN and test.measure is selection.final
-        self._intervals = [self._interval_of(*one) for one in zip(test.contrasts, self._cells)]
-        self._by_task: list[_Intervals] = [
-            {task: _interval(contrast, [cell]) for task, cell in _with_interval(cells).items()}
-            if test.share
-            else {}
-            for contrast, cells in zip(test.contrasts, self._cells)
-        ]
         self.verdict = self._decide()
-        there = [cell for cells in self._cells for cell in cells.values() if cell]
-        self.size = (sum(map(self._is_complete, there)), len(there))
-
-    def _is_complete(self, cell: TaskSamples | None) -> bool:
-        return cell is not None and cell.seeds >= self._needed
-
-    def _counted(self, cells: _ByTask) -> list[TaskSamples]:
-        """Returns the tasks that count together."""
-        found = _with_interval(cells).values()
-        return [cell for cell in found if not (self._test.leaves_solved_out and cell.is_solved)]
-
-    def _interval_of(self, contrast: Contrast, cells: _ByTask) -> bootstrap.Interval | None:
-        """Returns the interval over tasks."""
-        counted = self._counted(cells)
-        return _interval(contrast, counted) if counted else None
+        complete = sum(pair.is_complete(task) for pair in self._pairs for task in self._tasks)
+        self.size = (complete, sum(len(pair.there) for pair in self._pairs))
 
     def _decide(self) -> Verdict:
-        by_pair = [
-            self._each(*one[:3]) if self._test.share else [self._together(*one[:2], one[3])]
-            for one in zip(self._test.contrasts, self._cells, self._by_task, self._intervals)
-        ]
         # On a task all pairs must hold (the largest p-value), and one that does not is enough.
         self._p_values = [
             (
                 max(hold for hold, _ in of_task),
                 partial_conjunction([fail for _, fail in of_task], 1),
             )
-            for of_task in zip(*by_pair)
+            for of_task in zip(*(pair.p_values() for pair in self._pairs))
         ]
         if not self._p_values:
             return Verdict.OPEN
@@ -273,58 +211,12 @@ class _Judgement:
             return Verdict.HOLDS
         return Verdict.FAILS if fails < 1 - CONFIDENCE else Verdict.OPEN
 
-    def _each(
-        self, contrast: Contrast, cells: _ByTask, intervals: _Intervals
-    ) -> list[tuple[float, float]]:
-        """Returns the p-values of a pair on each task, to hold and not to."""
-        return [
-            self._p(intervals[task], cell.unit, cell.change(contrast))
-            if self._is_complete(cell) and cell.has_learnt
-            else (1.0, 1.0)
-            for task, cell in cells.items()
-        ]
-
-    def _together(
-        self, contrast: Contrast, cells: _ByTask, interval: bootstrap.Interval | None
-    ) -> tuple[float, float]:
-        """Returns the p-values of a pair over all tasks together."""
-        learnt = [cell for cell in cells.values() if cell and cell.has_learnt]
-        is_enough = all(map(self._is_complete, cells.values()))
-        if interval is None or not is_enough or len(learnt) < MOST.least(len(cells)):
-            return 1.0, 1.0
-        counted = self._counted(cells)
-        change = float(np.mean([cell.change(contrast) for cell in counted]))
-        return self._p(interval, counted[0].unit, change)
-
-    def _p(self, interval: bootstrap.Interval, unit: Unit, change: float) -> tuple[float, float]:
-        """Returns the p-values for the contrast to lie within the expected range, and elsewhere."""
-        margin, expected = self._test.margin * unit.largest, self._test.expected
-        low, high = (bound * margin if bound else 0.0 for bound in expected.value)
-        if abs(change) > unit.margin:
-            ahead = interval.p_above(expected.lead * margin)
-            behind = interval.p_below(-expected.lead * margin)
-            return (ahead, behind) if high == _INFINITE else (1.0, min(ahead, behind))
-        within = max(interval.p_above(low), interval.p_below(high))
-        return within, min(interval.p_below(low), interval.p_above(high))
-
     def finding(self, more: str) -> Finding:
         """Returns the verdict with its evidence, which ends with `more`."""
-        shown = [cell for cells in self._cells for cell in cells.values() if cell]
+        shown = [cell for pair in self._pairs for cell in pair.there]
         lengths = list(dict.fromkeys(cell.length for cell in shown))
         seeds = [cell.seeds for cell in shown]
-        words = [
-            f"{contrast.name}{self._over_tasks(cells, interval)}: "
-            + ", ".join(
-                cell.words(contrast, self._needed)
-                + (f" ({_signed(by_task[task], cell.unit)})" if task in by_task else "")
-                for task, cell in cells.items()
-                if cell
-            )
-            for contrast, cells, interval, by_task in zip(
-                self._test.contrasts, self._cells, self._intervals, self._by_task
-            )
-            if any(cells.values())
-        ]
+        words = [pair.words(self._is_of_returns) for pair in self._pairs if pair.there]
         if self.verdict is Verdict.OPEN:
             words.append(self._why_open())
         length = " or ".join(lengths) if len(lengths) <= 3 else "runs of several lengths"
@@ -337,36 +229,20 @@ class _Judgement:
             self._summary(),
         )
 
-    def _over_tasks(self, cells: _ByTask, interval: bootstrap.Interval | None) -> str:
-        """Returns the interval over tasks in words, with what a few outlying runs do not move."""
-        if interval is None or self._test.share:
-            return ""
-        counted = self._counted(cells)
-        words = f" {_signed(interval, counted[0].unit)}"
-        if self._is_of_returns and all(len(cell.samples) == 2 for cell in counted):
-            first, second = ([cell.samples[side] for cell in counted] for side in (0, 1))
-            scores = [robust.interquartile_mean(side) for side in (first, second)]
-            better = robust.probability_of_improvement(first, second)
-            words += (
-                f", interquartile means {scores[0]:.4g} - {scores[1]:.4g}, "
-                f"a run of the first is better in {better:.0%} of pairs"
-            )
-        return words
-
     def _coverage(self) -> str:
         """Returns on how many tasks the verdict is."""
         num = len(self._tasks)
-        of_task = [[cells[task] for cells in self._cells] for task in self._tasks]
-        unlearnt = sum(all(cell and not cell.has_learnt for cell in cells) for cells in of_task)
-        sure = 1 - CONFIDENCE
         if self._test.share:
+            sure = 1 - CONFIDENCE
             held = sum(hold < sure for hold, _ in self._p_values)
             failed = sum(fail < sure for _, fail in self._p_values)
             words = f"holds on {held} of {num} {_tasks(num)}" + f", does not on {failed}" * bool(
                 failed
             )
         else:
-            complete = sum(all(map(self._is_complete, cells)) for cells in of_task)
+            complete = sum(
+                all(pair.is_complete(task) for pair in self._pairs) for task in self._tasks
+            )
             if self.verdict is Verdict.FAILS:  # one pair is enough
                 complete = num
             words = f"{complete} of {num} {_tasks(num)} together"
@@ -374,88 +250,47 @@ class _Judgement:
                 words = f"median over {complete} of {num} games"
         if len(self._claimed.environments) > num:
             words += f", of {len(self._claimed.environments)} that the claim names"
-        pairs, claimed = sum(any(cells.values()) for cells in self._cells), len(self._claimed.pairs)
+        pairs, claimed = sum(bool(pair.there) for pair in self._pairs), len(self._claimed.pairs)
         if pairs < claimed:
             words += f", {pairs} of {claimed} pairs"
+        unlearnt = self._count(lambda cell: not cell.has_learnt)
         words += f"; on {unlearnt} none learns, which is no evidence" * bool(unlearnt)
-        solved = self._test.leaves_solved_out and sum(
-            all(cell and cell.is_solved for cell in cells) for cells in of_task
-        )
+        solved = self._test.relation.leaves_solved_out and self._count(lambda cell: cell.is_solved)
         return words + f"; on {solved} all are at the maximum and leave no room" * bool(solved)
+
+    def _count(self, is_so: Callable[[TaskSamples], bool]) -> int:
+        """Returns the number of tasks where something is so of each pair."""
+        of_task = ([pair.cells[task] for pair in self._pairs] for task in self._tasks)
+        return sum(all(cell and is_so(cell) for cell in cells) for cells in of_task)
 
     def _summary(self) -> str:
         """Returns the numbers that the verdict hangs on."""
-        if not self._test.share:
-            return "; ".join(
-                f"{contrast.name} {_signed(interval, _unit(cells))}"
-                for contrast, cells, interval in zip(
-                    self._test.contrasts, self._cells, self._intervals
-                )
-                if interval
-            )
-        found = [
-            (*self._p(interval, cell.unit, cell.change(contrast)), contrast, cell, interval)
-            for contrast, cells, by_task in zip(self._test.contrasts, self._cells, self._by_task)
-            for task, interval in by_task.items()
-            for cell in [cells[task]]
-        ]
-        if not found:
-            return ""
+        found = [one for pair in self._pairs for one in pair.numbers()]
+        if not self._test.share or not found:
+            return "; ".join(words for _, words in found)
         is_failure = self.verdict is Verdict.FAILS
-        *_, contrast, cell, interval = (
-            min(found, key=lambda one: one[1]) if is_failure else max(found, key=lambda one: one[0])
+        _, words = (
+            min(found, key=lambda one: one[0][1])
+            if is_failure
+            else max(found, key=lambda one: one[0][0])
         )
         of = f" of {len(found)}" * (len(found) > 1)
-        return (
-            f"the {'surest' if is_failure else 'least sure'}{of}: {contrast.name} on "
-            f"{task_title(cell.environment)} {_signed(interval, cell.unit)}"
-        )
+        return f"the {'surest' if is_failure else 'least sure'}{of}: {words}"
 
     def _why_open(self) -> str:
         if not self._tasks:
             return "no task of the claim at this scale"
-        cells = [cell for cells in self._cells for cell in cells.values()]
-        if not any(cells):
+        there = [cell for pair in self._pairs for cell in pair.there]
+        if not there:
             return "nothing to compare"
-        missing = sum(not self._is_complete(cell) for cell in cells)
-        if missing and not (self._test.share and missing < len(cells)):
-            return (
-                f"{len(cells) - missing} of {len(cells)} comparisons have the {self._needed} seeds "
-                "of each method"
-            )
-        there = [cell for cell in cells if cell]
+        complete, num = self.size[0], len(self._pairs) * len(self._tasks)
+        if complete < num and not (self._test.share and complete):
+            return f"{complete} of {num} comparisons have the {self._needed} seeds of each method"
         if sum(cell.has_learnt for cell in there) < MOST.least(len(there)):
             return "too short: on half of the tasks or more none learns"
         if any(cell.has_learnt and cell.is_learning for cell in there):
             return "not sure: some still learn, or the seeds differ too much"
         return "not sure with so many seeds"
-
-
-def _interval(contrast: Contrast, cells: Sequence[TaskSamples]) -> bootstrap.Interval:
-    over_tasks: Callable = np.median if cells[0].unit.is_human else np.mean
-    return bootstrap.contrast(
-        [cell.samples for cell in cells], tuple(contrast.weights.values()), over_tasks
-    )
-
-
-def _with_interval(cells: _ByTask) -> dict[str, TaskSamples]:
-    return {task: cell for task, cell in cells.items() if cell and cell.has_interval}
-
-
-def _unit(cells: _ByTask) -> Unit:
-    return next(cell.unit for cell in cells.values() if cell and cell.has_learnt)
-
-
-def _percent(part: float) -> str:
-    return f"{part:.0%} of the scale" if part else "0"
-
-
-def _signed(interval: bootstrap.Interval, unit: Unit) -> str:
-    value, low, high = (
-        f"{one:+,.0f}" if abs(one) >= 99.5 else f"{one:+.2g}"
-        for one in (interval.value, interval.low, interval.high)
-    )
-    return f"{value}{unit.name} ({low} to {high})"
 
 
 def _tasks(num: int) -> str:
