@@ -16,7 +16,7 @@ import pytest
 from watched_run import WatchedRun
 
 from common.cluster.processes import StopRequest
-from common.experiments.execute import execute
+from common.experiments.execute import Observer, execute
 from common.experiments.status import State
 from common.reporting.csv_rows import read_rows
 
@@ -76,6 +76,18 @@ def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(t
     assert [failure.run.run.setting for failure in failures] == ["other", "broken"]
     assert "num_actors is 5, not 2" in failures[0].reason
     assert "exit code 1 " in failures[1].reason
+
+
+def test_what_another_session_has_finished_since_the_plan_ends_too(tmp_path):
+    ended = []
+
+    class Ends(Observer):
+        def ends(self, planned):
+            ended.append(planned.run.setting)
+
+    runs = driver.plan("fake", tmp_path, ["late"]).runs
+    plant(directory(tmp_path, "late"))
+    assert not execute(runs, StopRequest(), Ends()) and ended == ["late"]
 
 
 def test_scale_and_what_it_changes_are_in_the_record(tmp_path):
