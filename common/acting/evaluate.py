@@ -1,6 +1,7 @@
 """Evaluation of a policy by its episode returns."""
 
 from collections.abc import Callable
+import math
 
 import dm_env
 import numpy as np
@@ -17,8 +18,12 @@ _MAX_ENVIRONMENTS = 10
 
 
 def num_environments(num_episodes: int) -> int:
-    """Returns the number of environments in an evaluation of `num_episodes` episodes."""
-    return min(num_episodes, _MAX_ENVIRONMENTS)
+    """Returns the number of environments in an evaluation of `num_episodes` episodes.
+
+    It is the least that plays them in as few rounds as `_MAX_ENVIRONMENTS`.
+    """
+    rounds = math.ceil(num_episodes / _MAX_ENVIRONMENTS)
+    return math.ceil(num_episodes / rounds)
 
 
 def environment_seeds(seed: int, num_episodes: int) -> list[int]:

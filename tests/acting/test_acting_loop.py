@@ -171,7 +171,7 @@ def test_an_evaluation_that_is_stopped_gives_what_is_finished():
     np.testing.assert_array_equal(returns, [2])
 
 
-@pytest.mark.parametrize("episodes, environments", [(1, 1), (10, 10), (200, 10)])
+@pytest.mark.parametrize("episodes, environments", [(1, 1), (10, 10), (15, 8), (200, 10)])
 def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
     seeds = environment_seeds(3, episodes)
     assert len(seeds) == len(set(seeds)) == num_environments(episodes) == environments
