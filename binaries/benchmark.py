@@ -35,6 +35,7 @@ _SUITES = (
     "learner",
     "image_learner",
     "sequence_learner",
+    "priority_tree",
     "actor",
     "image_actor",
     "sequence_actor",
@@ -48,7 +49,13 @@ _LONG_SUITES = ("cluster", "workers")
 _SUITES_WITH_PEERS = ("replay", "image_replay")
 _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
 """Of Ape-X DQN."""
-_SUITES_OF_WORKERS = ("sequence_learner", "sequence_actor", "parameter_server", "workers")
+_SUITES_OF_WORKERS = (
+    "sequence_learner",
+    "priority_tree",
+    "sequence_actor",
+    "parameter_server",
+    "workers",
+)
 """Of Reactor; episodes is of ReF-ER, unroll_* of AQL, the others are of D4PG."""
 _PAPERS = {"aql": ("unroll_actor", "unroll_learner")}
 """All suites of a paper."""

@@ -24,11 +24,9 @@ from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.spec import EnvironmentSpec
 from common.replay import memory as memory_lib
-from common.replay.distributions import UNKNOWN_PRIORITY, ContextualPriorityTree, Fifo, Proportional
 
 HUMANOID, HUMANOID_NAME = EnvironmentSpec(67, 21), "control:humanoid:run"
 CARTPOLE = EnvironmentSpec(5, 1)
-_STEP = tf.TensorSpec([], tf.float32)
 _FILL = 4000
 """Transitions added at once to fill a memory; they fit a message."""
 _INSERTS_A_CALL = 4000
@@ -70,7 +68,6 @@ def measure(
     rows += _under_adds(agent, memory, keys, sizes, repeats)
     memory.check()
     del memory
-    rows.append(_contextual_tree(sizes, repeats))
     rows.append(
         loops_lib.through_service(
             "replay/service_loop",
@@ -178,35 +175,6 @@ def _in_process(
         Row(f"{name}_from_arrays", from_arrays, unit, _CPPRB, speeds[_CPPRB]),
         Row(f"{name}_numpy", value, unit, _NUMPY, speeds[_NUMPY]),
     ]
-
-
-def _contextual_tree(sizes: ReplaySizes, repeats: int) -> Row:
-    """Returns loops a second drawn through the contextual priority tree, beside the sum tree.
-
-    Steps are of one float, so that both loops are mostly their trees. Priorities are unknown when
-    they are inserted; they are set for as many draws as the memory has items, and in the loops.
-    """
-    rng = np.random.default_rng(0)
-    priorities = tf.constant(rng.uniform(0.1, 1.0, SAMPLED), tf.float32)
-    loops = {}
-    for name, sample in {"ours": ContextualPriorityTree(), "sum tree": Proportional(1.0)}.items():
-        distributions = {"sample": sample, "remove": Fifo()}
-        memory = memory_lib.Memory(_STEP, sizes.capacity, distributions, "remove", seed=1)
-        keys = loops_lib.key_ranges(_FILL)
-        unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)
-        filling = AddedBatch(np.zeros(_FILL, np.float32), unknown)
-        loops_lib.fill(memory, sizes.capacity, keys, [filling])
-        for _ in range(sizes.capacity // SAMPLED):
-            memory.update_priorities(memory.sample(SAMPLED).keys, priorities)
-        inserted = tree.map_structure(lambda column: tf.constant(column[:INSERTED]), filling)
-        loops[name] = loops_lib.memory_loop(memory, keys, inserted, priorities)
-    name = "replay/contextual_tree_loop"
-    speeds = interleave(
-        name,
-        {key: lambda loop=loop: rate(loop, sizes.loops) for key, loop in loops.items()},
-        repeats,
-    )
-    return Row(name, speeds["ours"], "loops/s", "sum tree", speeds["sum tree"])
 
 
 def _under_adds(

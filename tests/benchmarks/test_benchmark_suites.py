@@ -15,6 +15,7 @@ from common.benchmarks import (
     learner_suite,
     loops,
     parameter_server_suite,
+    priority_tree_suite,
     replay_suite,
     sequence_actor_suite,
     sequence_learner_suite,
@@ -85,12 +86,19 @@ def test_replay():
             "replay/sample_p99_under_adds_from_python",
             "replay/sample_p99_under_adds_scheduling",
             "replay/sample_p99_under_adds_added",
-            "replay/contextual_tree_loop",
             "replay/service_loop",
         ],
     )
     assert rows[1].value < 3
     assert max(rows[2].value, rows[3].value) < rows[4].value
+
+
+def test_priority_tree():
+    sizes = priority_tree_suite.PriorityTreeSizes(items=(1000, 3000), calls=4, frames=4000)
+    rows = priority_tree_suite.measure(reactor(), sizes, repeats=1)
+    names = ["pairs_of_1000", "pairs_of_3000", "bytes_per_frame_byte"]
+    check(rows, [f"priority_tree/{name}" for name in names])
+    assert 1 < rows[-1].value < 1.2
 
 
 def test_episode_memory():
