@@ -108,6 +108,16 @@ def test_a_resumed_run_keeps_the_scale_of_observations_and_finds_that_of_rewards
     assert scale != 1 and scale == pytest.approx(float(run.memory.reward_scale()), rel=1e-5)
 
 
+def test_a_second_learner_of_an_agent_has_scales_of_its_own():
+    run = Run(environment="gym:Reacher-v4")
+    run.train(1)
+    run.learner = run.agent.make_learner(run.spec, seed=2)
+    run.updates = run.agent.updates_in_turns(run.learner, run.memory, run.spec, 0)
+    run.train(1)
+    assert float(run.learner.reward_scale) == pytest.approx(float(run.memory.reward_scale()))
+    assert np.any(run.learner.standardizer.mean)
+
+
 def test_rewards_are_scaled_when_training_starts_and_each_period():
     run = Run(environment="gym:Reacher-v4", reward_scale_period=60)
     scales = []
