@@ -59,7 +59,10 @@ _PAPERS = {
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
     parser.add_argument(
-        "suite", nargs="?", choices=(*_SUITES, *_LONG_SUITES, *_PAPERS), help="only this one, or those of a paper"
+        "suite",
+        nargs="?",
+        choices=(*_SUITES, *_LONG_SUITES, *_PAPERS),
+        help="only this one, or those of a paper",
     )
     parser.add_argument(
         "--peers",

@@ -99,8 +99,8 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     assert rows["staleness_max"].max() >= 1 and rows["staleness"].min() >= 0
     accounts = run.accounts()
     assert sum(accounts.values()) <= rows["actor_steps"].iloc[-1]
-    # The killed worker returned with an empty memory: it had to fill it with 60 timesteps again, and
-    # then to act for 5 an update. Of the 9 timesteps of an episode 8 are actor steps.
+    # The killed worker returned with an empty memory: it had to fill it with 60 timesteps again,
+    # and then to act for 5 an update. Of the 9 timesteps of an episode 8 are actor steps.
     saved = run.saved()
     numbers = dict(zip(saved["updates/incarnations"], saved["updates/numbers"], strict=True))
     assert accounts[returned] - 8 / 9 * 5 * (numbers[returned] - 1) > 40
