@@ -5,7 +5,7 @@
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
     python -m binaries.benchmark workers --repeats=3     # the same, of one and of two workers
-    python -m binaries.benchmark aql        # a paper's: all suites of AQL
+    python -m binaries.benchmark refer      # the suites of a paper: reactor, refer or aql
 
 Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
 each number means and under which conditions it is taken. Other load on the machine lowers every
@@ -49,22 +49,21 @@ _LONG_SUITES = ("cluster", "workers")
 _SUITES_WITH_PEERS = ("replay", "image_replay")
 _SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
 """Of Ape-X DQN."""
-_SUITES_OF_WORKERS = (
-    "sequence_learner",
-    "priority_tree",
-    "sequence_actor",
-    "parameter_server",
-    "workers",
-)
-"""Of Reactor; episodes is of ReF-ER, unroll_* of AQL, the others are of D4PG."""
-_PAPERS = {"aql": ("unroll_actor", "unroll_learner")}
-"""All suites of a paper."""
+_PAPERS = {
+    "reactor": ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server"),
+    "refer": ("episodes", "episode_memory"),
+    "aql": ("unroll_actor", "unroll_learner"),
+}
+"""The suites of a paper but its long ones."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
     parser.add_argument(
-        "suite", nargs="?", choices=(*_SUITES, *_LONG_SUITES, *_PAPERS), help="only this one"
+        "suite",
+        nargs="?",
+        choices=(*_SUITES, *_LONG_SUITES, *_PAPERS),
+        help="only this one, or those of a paper",
     )
     parser.add_argument(
         "--peers",
@@ -129,7 +128,7 @@ def _program(suite: str):
 
     if suite in _SUITES_WITH_IMAGES:
         return BenchmarkedProgram("binaries.apex_dqn", _make_apex_dqn)
-    if suite in _SUITES_OF_WORKERS:
+    if suite in (*_PAPERS["reactor"], "workers"):
         return BenchmarkedProgram("binaries.reactor", _make_reactor)
     if suite == "episodes":
         return BenchmarkedProgram("binaries.refer", _make_refer)

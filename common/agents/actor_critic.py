@@ -98,11 +98,8 @@ class ActorCriticLearner(Learner):
         self,
         make_networks: Callable[[], ActorCritic],
         make_optimizer: Callable[[], snt.Optimizer],
-        target_period: int | None = None,
+        target_period: int,
         max_critic_gradient_norm: float | None = None,
-        *,
-        make_policy_optimizer: Callable[[], snt.Optimizer] | None = None,
-        target_rate: float | None = None,
     ):
         """Builds all variables, including the optimisers'; targets start as copies.
 
@@ -112,26 +109,14 @@ class ActorCriticLearner(Learner):
           target_period: steps between copies to the target networks.
           max_critic_gradient_norm: global norm to which the critic's gradient is clipped; None does
             not clip.
-          make_policy_optimizer: called for the policy instead, if that has another optimiser.
-          target_rate: step size of the target networks towards the online ones after each update,
-            instead of copies (Lillicrap et al. 2015).
-
-        Raises:
-          ValueError: not exactly one of `target_period` and `target_rate` is given.
         """
         super().__init__()
-        if (target_period is None) == (target_rate is None):
-            raise ValueError(
-                "Targets are either copied or moved: pass target_period or target_rate, got "
-                f"{target_period} and {target_rate}."
-            )
         self._target_period = target_period
-        self._target_rate = target_rate
         self._max_critic_gradient_norm = max_critic_gradient_norm
         self.networks = make_networks()
         self.target_networks = make_networks()
         targets.copy(self.networks.variables, self.target_networks.variables)
-        self.policy_optimizer = (make_policy_optimizer or make_optimizer)()
+        self.policy_optimizer = make_optimizer()
         self.critic_optimizer = make_optimizer()
         optimizers.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
         optimizers.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
@@ -173,10 +158,7 @@ class ActorCriticLearner(Learner):
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         online, target = networks.variables, self.target_networks.variables
-        if self._target_period is not None:
-            targets.copy_periodically(self.steps, self._target_period, online, target)
-        if self._target_rate is not None:
-            targets.move(online, target, self._target_rate)
+        targets.copy_periodically(self.steps, self._target_period, online, target)
 
 
 class ActorCriticEvaluator(Policy):

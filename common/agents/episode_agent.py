@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Mapping
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -121,12 +122,19 @@ class EpisodeAgent(ReplayAgent):
             learner.steps,
             self.schedule(),
             seed,
-            lambda step: self.prepare(learner, memory, step),
+            functools.partial(self.prepare, learner, memory),
         )
 
     @abc.abstractmethod
-    def prepare(self, learner: Learner, memory: EpisodeMemory, step: int) -> None:
-        """Prepares the call that begins at a learner step; not in its graph."""
+    def prepare(self, learner: Learner, memory: EpisodeMemory, step: int, is_first: bool) -> None:
+        """Prepares a call, not in its graph.
+
+        Args:
+          learner: before the updates.
+          memory: from which they draw.
+          step: learner step at which the call begins.
+          is_first: whether it is the first one since the process started, maybe of a resumed run.
+        """
 
     @abc.abstractmethod
     def before_updates(self, learner: Learner, memory: EpisodeMemory) -> None:

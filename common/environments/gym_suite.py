@@ -60,6 +60,9 @@ def make(
         return CanonicalEnvironment(adapted, adapted.render)
     except (gymnasium.error.Error, ImportError, UnusableEnvironmentError) as error:
         reason = " ".join(str(error).split())
+        task, _, version = name.rpartition("-")
+        if version in ("v2", "v3") and is_known(f"{task}-v4"):
+            reason = f'Gymnasium no longer has it: use "gym:{task}-v4", with its sizes and rewards'
         raise UnusableEnvironmentError(f'environment "gym:{name}": {reason}') from None
 
 

@@ -83,7 +83,7 @@ class Comparison:
 
     @property
     def relation(self) -> Relation:
-        """What is claimed of each pair."""
+        """The claimed relation of each pair."""
         return Relation(self.expected, self.margin, bool(self.share))
 
     @property

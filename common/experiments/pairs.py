@@ -35,7 +35,7 @@ class Expected(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Relation:
-    """What a claim says of each of its pairs.
+    """The relation that a claim states of each of its pairs.
 
     Attributes:
       expected: the relation.
@@ -49,7 +49,7 @@ class Relation:
 
     @property
     def leaves_solved_out(self) -> bool:
-        """Whether tasks that all solve do not count, for they leave no room for a clear lead."""
+        """True if tasks that all solve do not count, for they leave no room for a clear lead."""
         return not self.is_apart and self.expected is Expected.CLEARLY_AHEAD
 
     @property

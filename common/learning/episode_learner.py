@@ -38,7 +38,7 @@ class EpisodeLearner:
         steps: tf.Variable,
         schedule: Schedule,
         seed: int,
-        prepare: Callable[[int], None],
+        prepare: Callable[[int, bool], None],
     ):
         """Prepares the loop.
 
@@ -50,7 +50,7 @@ class EpisodeLearner:
           steps: the learner's own count of updates.
           schedule: says when a call is due.
           seed: of the draws, not negative.
-          prepare: called before each call with the learner step.
+          prepare: called before each call with the learner step and whether it is the first one.
         """
         self._memory = memory
         self._call = call
@@ -60,6 +60,7 @@ class EpisodeLearner:
         self.schedule = schedule
         self._seed = seed
         self._prepare = prepare
+        self._is_first = True
         self.statistics: EpisodeStatistics | None = None
         self.priority_lag = float(num_updates)
         self.beside: Callable[[EpisodeStatistics], AbstractContextManager] = lambda statistics: (
@@ -78,7 +79,8 @@ class EpisodeLearner:
         if not is_due or self.statistics.items < self._batch_size:
             return None
         begin = int(self._steps)
-        self._prepare(begin)
+        self._prepare(begin, self._is_first)
+        self._is_first = False
         seed = tf.constant(seeds.derive(self._seed, begin), tf.int64)
         with self.beside(self.statistics):
             return self._call(seed)

@@ -23,6 +23,16 @@ def copy_periodically(
         t.assign(tf.where(due, s, t))
 
 
+def copy_in_branch(
+    step: tf.Tensor, period: int, source: Sequence[tf.Variable], target: Sequence[tf.Variable]
+) -> None:
+    """Copies as `copy_periodically` does, but in a branch, for networks that XLA does not compile.
+
+    The steps between two copies then write nothing.
+    """
+    tf.cond(tf.equal(step % period, 0), lambda: copy(source, target), lambda: None)
+
+
 def move(source: Sequence[tf.Variable], target: Sequence[tf.Variable], rate: float) -> None:
     """Moves `target` towards `source`: t <- (1 - rate) t + rate s (DDPG's soft update)."""
     for s, t in zip(source, target, strict=True):

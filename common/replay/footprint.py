@@ -20,8 +20,6 @@ _TREE_STRUCTURES = 121
 """The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
 _EPISODE_STRUCTURES = 64
 """The same in a memory of episodes: six numbers 24, slot 8, ranking up to 32."""
-_LSTM_STATES = 2 * 2 * 128 * 4
-"""Bytes of the states of Reactor's two LSTMs: two vectors of 128 each, float32."""
 _STRING = 32
 """Bytes of a string besides its own: its reference in the row, and malloc's."""
 _SOFT = 1.1
@@ -67,9 +65,9 @@ def sequence_bytes_per_step(
     size is measured as for `image_bytes_per_step`.
     """
     image = _png_bytes(spec, environment) if config.png_frames else spec.observation_size
-    state = _LSTM_STATES if config.stored_state else 0
-    # The action, the reward, the discount and the step type, and the behaviour policy.
-    return round(image + 3 * 4 + 1 + 4 * spec.action_size + state + _TREE_STRUCTURES)
+    # The action, the reward, the discount and the step type; the behaviour policy and states.
+    step = image + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
+    return round(step + _TREE_STRUCTURES)
 
 
 def episode_bytes_per_step(

@@ -1,7 +1,9 @@
 """Catch with a ball that vanishes, a task of memory that Reactor learns in minutes on one core.
 
     python -m binaries.reactor --environment=python:reproductions.reactor.catch:make \
-        --workdir=runs/catch --max_minutes=2
+        --workdir=runs/catch --max_minutes=2 --num_workers=2 --config.learning_rate=0.001 \
+        --config.target_period=100 --config.v_min=-2 --config.v_max=2 \
+        --config.replay_capacity=10000 --config.min_replay_size=1000 --evaluation_seconds=10
 
 A ball falls down one of nine columns, one row a step, and is seen in the first four of the nine
 rows. The paddle in the last row begins in the middle and moves by one column a step, or stays.

@@ -7,6 +7,8 @@ import dataclasses
 
 from common.config import Config, field
 
+LSTM_SIZE = 128
+"""Units of each of the two LSTMs (table 3)."""
 NUM_WORKERS = 10
 """Workers beside the parameter server (section 3.4); 20 in figure 2's fastest runs."""
 
@@ -191,6 +193,11 @@ class ReactorConfig(Config):
     def samples_per_insert(self) -> float:
         """Sequences drawn per sequence added, of which each acting step adds one."""
         return self.batch_size / self.acting_steps_per_update
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of the LSTMs' states stored with each frame: two vectors of each, or none."""
+        return 2 * 2 * LSTM_SIZE if self.stored_state else 0
 
     def validate(self) -> None:
         """Adds the conditions on the atoms, the replay's size and PNG files."""

@@ -209,10 +209,8 @@ class ReactorLearner(Learner):
         """Makes a step of Adam and copies the target network every T_update; see base class."""
         self.optimizer.apply(gradients, self.actor_variables)
         self.steps.assign_add(1)
-        tf.cond(
-            tf.equal(self.steps % self._config.target_period, 0),
-            lambda: targets.copy(self.actor_variables, self.target_variables),
-            lambda: None,
+        targets.copy_in_branch(
+            self.steps, self._config.target_period, self.actor_variables, self.target_variables
         )
 
     def _unroll(self, network: ReactorNetwork, steps: StoredTimestep) -> ReactorOutputs:

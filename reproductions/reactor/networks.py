@@ -10,9 +10,8 @@ from common.learning import optimizers
 from common.networks.atari import ImageTorso, Sizes
 from common.networks.recurrent import LSTM, LSTMState
 from common.values import categorical
-from reproductions.reactor.config import ReactorConfig
+from reproductions.reactor.config import LSTM_SIZE, ReactorConfig
 
-_LSTM = 128
 _HEAD = 32
 
 SIZES = {
@@ -112,11 +111,11 @@ class ReactorNetwork(snt.Module):
         self.support = support
         self._num_atoms = 1 if support is None else int(support.shape[0])
         self.torso = ReactorTorso(image_shape, sizes)
-        self.policy_lstm = LSTM(self.torso.output_size, _LSTM)
-        self.policy_head = HiddenHead(_LSTM, num_actions)
-        self.value_lstm = LSTM(self.torso.output_size, _LSTM)
-        self.value_head = HiddenHead(_LSTM, self._num_atoms)
-        self.advantage_head = HiddenHead(_LSTM, num_actions * self._num_atoms)
+        self.policy_lstm = LSTM(self.torso.output_size, LSTM_SIZE)
+        self.policy_head = HiddenHead(LSTM_SIZE, num_actions)
+        self.value_lstm = LSTM(self.torso.output_size, LSTM_SIZE)
+        self.value_head = HiddenHead(LSTM_SIZE, self._num_atoms)
+        self.advantage_head = HiddenHead(LSTM_SIZE, num_actions * self._num_atoms)
 
     def initial_state(self, batch_size: int | tf.Tensor) -> ReactorState:
         """Returns the states at the beginning of an episode: zeros [B, 128]."""
@@ -140,8 +139,8 @@ class ReactorNetwork(snt.Module):
         policy_hidden, policy_state = self.policy_lstm.unroll(blocked, is_first, state.policy)
         value_hidden, value_state = self.value_lstm.unroll(features, is_first, state.value)
 
-        policy = self._policy(tf.reshape(policy_hidden, [-1, _LSTM]))
-        values = self._values(tf.reshape(value_hidden, [-1, _LSTM]))
+        policy = self._policy(tf.reshape(policy_hidden, [-1, LSTM_SIZE]))
+        values = self._values(tf.reshape(value_hidden, [-1, LSTM_SIZE]))
         values = tf.reshape(values, [*leading, self._num_actions, self._num_atoms])
         if self.support is None:
             logits, q = None, tf.squeeze(values, axis=-1)
@@ -176,7 +175,7 @@ def make_network(config: ReactorConfig, spec: EnvironmentSpec) -> ReactorNetwork
 
 def state_specs() -> ReactorState:
     """Returns the specs of the states of one row, [128] each."""
-    state = LSTMState(tf.TensorSpec([_LSTM]), tf.TensorSpec([_LSTM]))
+    state = LSTMState(tf.TensorSpec([LSTM_SIZE]), tf.TensorSpec([LSTM_SIZE]))
     return ReactorState(state, state)
 
 

@@ -1,6 +1,5 @@
 """Policies of V-RACER, NAF and DDPG for actors and evaluators, run as NumPy twins."""
 
-import abc
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +27,10 @@ class PolicyOutputs(NamedTuple):
     variance: np.ndarray
 
 
-class PolicyNetwork(abc.ABC):
+class PolicyNetwork:
     """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
+
+    The network's first outputs are V and m.
 
     Attributes:
       num_parameters: length of the vector that `load` takes.
@@ -52,9 +53,11 @@ class PolicyNetwork(abc.ABC):
         """Loads the network's variables, [P] float32 in the order of the learner."""
         self._mlp.load(flat)
 
-    @abc.abstractmethod
     def __call__(self, observation: np.ndarray) -> PolicyOutputs:
         """Returns the policy and the values at observations [K, D] float32."""
+        outputs = self._mlp(observation)
+        mean = outputs[:, 1 : 1 + self._action_size]
+        return PolicyOutputs(outputs[:, 0], mean, self._variance)
 
 
 class NafPolicyNetwork(PolicyNetwork):
@@ -63,12 +66,6 @@ class NafPolicyNetwork(PolicyNetwork):
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         network = networks.NafNetwork(config, observation_size, action_size)
         super().__init__(network.mlp, action_size, config.sigma)
-
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and the values; see base class."""
-        outputs = self._mlp(observation)
-        mean = outputs[:, 1 : 1 + self._action_size]
-        return PolicyOutputs(outputs[:, 0], mean, self._variance)
 
 
 class VracerPolicyNetwork(PolicyNetwork):
@@ -83,11 +80,6 @@ class VracerPolicyNetwork(PolicyNetwork):
         """Loads the network's variables; see base class."""
         super().load(flat[: -self._action_size])
         self._variance = np.logaddexp(np.float32(0), flat[-self._action_size :])  # softplus
-
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and the values; see base class."""
-        outputs = self._mlp(observation)
-        return PolicyOutputs(outputs[:, 0], outputs[:, 1:], self._variance)
 
 
 class DdpgPolicyNetwork(PolicyNetwork):

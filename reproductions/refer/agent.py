@@ -30,7 +30,6 @@ class Refer(EpisodeAgent):
     def __init__(self, config: ReferConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
-        self._is_new = True  # no call has been prepared in this process
 
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError unless observations are flat and actions are continuous."""
@@ -72,19 +71,20 @@ class Refer(EpisodeAgent):
             self._config, spec.observation_size, spec.action_size, seed=0, explores=False
         )
 
-    def prepare(self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int) -> None:
+    def prepare(
+        self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int, is_first: bool
+    ) -> None:
         """Sets the scales of observations and of rewards if it is time (appendix B).
 
         A resumed run has the scale of its observations from the checkpoint, and a new memory.
         """
-        if self._is_new and step == 0:
+        if step == 0:
             learner.standardizer.set(*memory.observation_moments())
         period = self._config.reward_scale_period
-        if self._is_new or step // period != (step - self.updates_per_call) // period:
+        if is_first or step // period != (step - self.updates_per_call) // period:
             scale = memory.reward_scale()
-            memory.set_reward_scale(scale, recompute=self._is_new)
+            memory.set_reward_scale(scale, recompute=is_first)
             learner.reward_scale.assign(tf.cast(scale, tf.float32))
-        self._is_new = False
 
     def before_updates(self, learner: learner_lib.ReferLearner, memory: EpisodeMemory) -> None:
         """Sets the part of the memory that is far from the policy (eq 12), and its mean D_KL."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from common.agents.actor_critic import ActorCriticGradients, ActorCriticLearner
 from common.learning import optimizers, targets
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
@@ -76,17 +75,11 @@ class ReferLearner(Learner):
       learning_rate: float32 variable, annealed, that optimisers use and with which beta moves.
     """
 
-    def __init__(self, config: ReferConfig, observation_size: int, **of_base: Any):
-        """Makes all that the three learners share.
-
-        Args:
-          config: hyperparameters.
-          observation_size: D.
-          **of_base: arguments of the next base class, if a learner has a second one.
-        """
+    def __init__(self, config: ReferConfig, observation_size: int):
+        """Makes all that the three learners share, for observations of D elements."""
+        super().__init__()
         self._config = config
         self.learning_rate = _rate(config.learning_rate)
-        super().__init__(**of_base)
         self.standardizer = Standardizer(observation_size)
         self.far_fraction = tf.Variable(0.0, trainable=False, name="far_fraction")
         self.mean_divergence = tf.Variable(0.0, trainable=False, name="mean_divergence")
@@ -288,30 +281,44 @@ class NafLearner(OneNetworkLearner):
         targets.move(online, target, self._config.target_rate)
 
 
-class DdpgLearner(ReferLearner, ActorCriticLearner):
+class DdpgGradients(NamedTuple):
+    """The gradients of both networks' variables."""
+
+    policy: Sequence[tf.Tensor]
+    critic: Sequence[tf.Tensor]
+
+
+class DdpgLearner(ReferLearner):
     """DDPG: policy and critic with their targets, and an Adam each (section 2, algorithm 4).
 
     Attributes:
+      networks: policy and critic.
+      target_networks: slow copies of them, from which targets are computed.
       policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
+      policy_optimizer: of the policy.
+      critic_optimizer: of the critic.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        sizes = observation_size, action_size
+        self.networks = networks.make_ddpg_networks(config, *sizes)
+        self.target_networks = networks.make_ddpg_networks(config, *sizes)
+        targets.copy(self.networks.variables, self.target_networks.variables)
         self.policy_learning_rate = _rate(config.policy_learning_rate)
-        super().__init__(
-            config,
-            observation_size,
-            make_networks=lambda: networks.make_ddpg_networks(
-                config, observation_size, action_size
-            ),
-            make_optimizer=lambda: _make_adam(config, self.learning_rate),
-            make_policy_optimizer=lambda: _make_adam(config, self.policy_learning_rate),
-            target_rate=config.target_rate,
-        )
+        self.policy_optimizer = _make_adam(config, self.policy_learning_rate)
+        self.critic_optimizer = _make_adam(config, self.learning_rate)
+        optimizers.create_variables(self.policy_optimizer, self.policy_variables)
+        optimizers.create_variables(self.critic_optimizer, self._critic_variables)
 
     @property
     def policy_variables(self) -> Sequence[tf.Variable]:
         """Variables of the online policy; acting needs no critic."""
         return self.networks.policy.trainable_variables
+
+    @property
+    def _critic_variables(self) -> Sequence[tf.Variable]:
+        return self.networks.critic.trainable_variables
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
@@ -322,39 +329,38 @@ class DdpgLearner(ReferLearner, ActorCriticLearner):
         next_observation = self.standardizer(steps.next_states.observation)
         bootstrap = target.critic(next_observation, target.policy(next_observation))
         y = steps.rewards + steps.discounts * bootstrap
-        mean = online.policy(observation)
-        rho = ddpg.importance_weight(action, mean, behaviour_mean, config.sigma, self._log_bound)
         rule_1 = (self.c_max(), config.clipping)
         weights = self.weights(batch)
-
-        def critic_loss():
-            q = online.critic(observation, action)
-            loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
-            decay = tf.add_n([tf.nn.l2_loss(v) for v in online.critic.trainable_variables])
-            return loss + config.critic_decay * decay, tf.square(q - y)
-
-        def policy_loss():
+        with tf.GradientTape() as policy_tape:
             mean = online.policy(observation)
-            q, dqda = policy_gradients.value_and_action_gradient(
+            rho = ddpg.importance_weight(
+                action, mean, behaviour_mean, config.sigma, self._log_bound
+            )
+            value, dqda = policy_gradients.value_and_action_gradient(
                 mean, lambda action: online.critic(observation, action)
             )
             losses = ddpg.policy_loss(
                 mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
             )
-            saturated = policy_gradients.saturated_share(mean)
-            return tf.reduce_mean(weights * losses), tf.reduce_mean(q), saturated
-
-        gradients = self.gradients_of(critic_loss, policy_loss)
-        zeros = tf.zeros_like(rho)
-        kl = ddpg.divergence(mean, behaviour_mean, config.sigma)
-        refresh = Refresh(zeros, rho, kl, gradients.errors, zeros)
+            policy_loss = tf.reduce_mean(weights * losses)
+        with tf.GradientTape() as critic_tape:
+            q = online.critic(observation, action)
+            critic_loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
+            decay = tf.add_n([tf.nn.l2_loss(v) for v in self._critic_variables])
+            critic_loss += config.critic_decay * decay
+        gradients = DdpgGradients(
+            policy_tape.gradient(policy_loss, self.policy_variables),
+            critic_tape.gradient(critic_loss, self._critic_variables),
+        )
+        kl, zeros = ddpg.divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
+        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros)
         metrics = {
             **self.shared_metrics(),
-            "critic_loss": gradients.critic_loss,
-            "mean_q": gradients.mean_q,
-            "saturated_actions": gradients.saturated_actions,
-            "critic_gradient_norm": gradients.critic_gradient_norm,
-            "policy_gradient_norm": gradients.policy_gradient_norm,
+            "critic_loss": critic_loss,
+            "mean_q": tf.reduce_mean(value),
+            "saturated_actions": policy_gradients.saturated_share(mean),
+            "critic_gradient_norm": tf.linalg.global_norm(gradients.critic),
+            "policy_gradient_norm": tf.linalg.global_norm(gradients.policy),
         }
         return Gradients(gradients, refresh, metrics)
 
@@ -365,9 +371,13 @@ class DdpgLearner(ReferLearner, ActorCriticLearner):
         rate = rules.annealed(config.policy_learning_rate, step, config.annealing)
         self.policy_learning_rate.assign(rate)
 
-    def make_step(self, gradients: ActorCriticGradients) -> None:
+    def make_step(self, gradients: DdpgGradients) -> None:
         """Makes a step of both Adams, then one of the target networks."""
-        ActorCriticLearner.apply(self, gradients)
+        self.critic_optimizer.apply(gradients.critic, self._critic_variables)
+        self.policy_optimizer.apply(gradients.policy, self.policy_variables)
+        self.steps.assign_add(1)
+        online, target = self.networks.variables, self.target_networks.variables
+        targets.move(online, target, self._config.target_rate)
 
 
 _LEARNERS = {"vracer": VracerLearner, "naf": NafLearner, "ddpg": DdpgLearner}

@@ -55,8 +55,13 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "which, names",
-    [([], benchmark._SUITES), (["aql"], ("unroll_actor", "unroll_learner"))],
-    ids=["all", "of a paper"],
+    [
+        ([], benchmark._SUITES),
+        (["reactor"], ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server")),
+        (["refer"], ("episodes", "episode_memory")),
+        (["aql"], ("unroll_actor", "unroll_learner")),
+    ],
+    ids=["all", "reactor", "refer", "aql"],
 )
 def test_suites_run_in_processes_of_their_own(capsys, monkeypatch, which, names):
     commands = []

@@ -57,10 +57,12 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
             "updates of two workers, and a checkpoint",
         )
 
+        before = incarnations(run)
         programs["worker", 1].stop(signal.SIGKILL)
         assert programs["worker", 1].wait(SECONDS) == -signal.SIGKILL
         programs["worker", 1] = run.start("worker", 1)
         run.wait_for(lambda: len(incarnations(run)) == 3, SECONDS, "the worker acts anew")
+        (returned,) = incarnations(run) - before
         steps = run.learner("learner_steps")
         run.wait_for(lambda: run.learner("learner_steps") > steps + 20, SECONDS, "more updates")
 
@@ -97,6 +99,11 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     assert rows["staleness_max"].max() >= 1 and rows["staleness"].min() >= 0
     accounts = run.accounts()
     assert sum(accounts.values()) <= rows["actor_steps"].iloc[-1]
+    # The killed worker returned with an empty memory: it had to fill it with 60 timesteps again,
+    # and then to act for 5 an update. Of the 9 timesteps of an episode 8 are actor steps.
+    saved = run.saved()
+    numbers = dict(zip(saved["updates/incarnations"], saved["updates/numbers"], strict=True))
+    assert accounts[returned] - 8 / 9 * 5 * (numbers[returned] - 1) > 40
     # A worker that ends in order says itself how far it acted.
     logs = "".join(path.read_text() for path in tmp_path.glob("worker-*.log"))
     said = [int(steps) for steps in re.findall(r"acted for (\d+) steps", logs)]

@@ -128,7 +128,8 @@ def test_every_registered_id_with_arrays_may_be_given():
     [
         ("CartPole-v1", r'environment "gym:CartPole-v1": its actions must be one array \(Box\)'),
         ("FrozenLake-v1", "its observations must be one array"),
-        ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* gymnasium-robotics'),
+        ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"'),
+        ("HalfCheetah-v3", 'use "gym:HalfCheetah-v4"'),
     ],
 )
 def test_unusable(name, message):

@@ -25,7 +25,8 @@ def test_copy_makes_equal():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_periodic_copy_is_hard_and_exactly_at_multiples(jit_compile):
+@pytest.mark.parametrize("copy", [targets.copy_periodically, targets.copy_in_branch])
+def test_periodic_copy_is_hard_and_exactly_at_multiples(copy, jit_compile):
     source, target = _variables(0.0), _variables(0.0)
     step = tf.Variable(0, dtype=tf.int64)
 
@@ -34,7 +35,7 @@ def test_periodic_copy_is_hard_and_exactly_at_multiples(jit_compile):
         for variable in source:
             variable.assign_add(tf.ones_like(variable))
         step.assign_add(1)
-        targets.copy_periodically(step, 3, source, target)
+        copy(step, 3, source, target)
 
     seen = []
     for _ in range(10):

@@ -78,7 +78,7 @@ columns = {"old": file, "new": file, "numbers": numbers}
 kept.append(show(columns, 50_000, Proportional(0.6), Fifo(), images))
 
 spec = EnvironmentSpec(1024, 18, (16, 16, 4), True)
-raw = types.SimpleNamespace(png_frames=False, stored_state=False)
+raw = types.SimpleNamespace(png_frames=False, state_size=0)
 sequences = footprint.sequence_bytes_per_step(raw, spec, None)
 unroll = types.SimpleNamespace(unroll_length=3)
 unrolls = 3 * footprint.unroll_bytes_per_step(unroll, EnvironmentSpec(67, 21), None)

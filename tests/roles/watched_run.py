@@ -115,20 +115,19 @@ class WatchedRun:
             for name in save.get_variable_to_shape_map():
                 save.get_tensor(name)
 
-    def accounts(self) -> dict[int, int]:
-        """Transitions accepted from each incarnation of the actors, by the newest checkpoint."""
+    def saved(self):
+        """The newest checkpoint's variables, by their names in it."""
         import tensorflow as tf
 
         save = tf.train.load_checkpoint(str(self.workdir / "checkpoints"))
-        return dict(
-            zip(
-                *(
-                    save.get_tensor(f"progress/{name}{_VARIABLE}").tolist()
-                    for name in ("incarnations", "accepted")
-                ),
-                strict=True,
-            )
-        )
+        names = [name for name in save.get_variable_to_shape_map() if name.endswith(_VARIABLE)]
+        return {name.removesuffix(_VARIABLE): save.get_tensor(name) for name in names}
+
+    def accounts(self) -> dict[int, int]:
+        """Transitions accepted from each incarnation of the actors, by the newest checkpoint."""
+        saved = self.saved()
+        columns = saved["progress/incarnations"].tolist(), saved["progress/accepted"].tolist()
+        return dict(zip(*columns, strict=True))
 
     def check_accounts(self, in_order: int, unreported: int = 0) -> None:
         """The counters add up, in a run that has ended in order.

@@ -108,8 +108,5 @@ class DQNLearner(Learner):
         theta = self.network.trainable_variables
         self.optimizer.apply(gradients, theta)
         self.steps.assign_add(1)
-        tf.cond(
-            tf.equal(self.steps % self._config.target_period, 0),
-            lambda: targets.copy(theta, self.target_network.trainable_variables),
-            lambda: None,
-        )
+        theta_minus = self.target_network.trainable_variables
+        targets.copy_in_branch(self.steps, self._config.target_period, theta, theta_minus)

@@ -95,6 +95,29 @@ def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
     np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
 
 
+def test_a_resumed_run_keeps_the_scale_of_observations_and_finds_that_of_rewards():
+    run = Run(environment="gym:Reacher-v4")
+    size = run.spec.observation_size
+    mean, deviation = np.full(size, 7, np.float32), np.full(size, 3, np.float32)
+    run.learner.standardizer.set(mean, deviation)
+    run.learner.steps.assign(500)
+    run.train(501)
+    np.testing.assert_array_equal(run.learner.standardizer.mean, mean)
+    np.testing.assert_array_equal(run.learner.standardizer.deviation, deviation)
+    scale = float(run.learner.reward_scale)
+    assert scale != 1 and scale == pytest.approx(float(run.memory.reward_scale()), rel=1e-5)
+
+
+def test_a_second_learner_of_an_agent_has_scales_of_its_own():
+    run = Run(environment="gym:Reacher-v4")
+    run.train(1)
+    run.learner = run.agent.make_learner(run.spec, seed=2)
+    run.updates = run.agent.updates_in_turns(run.learner, run.memory, run.spec, 0)
+    run.train(1)
+    assert float(run.learner.reward_scale) == pytest.approx(float(run.memory.reward_scale()))
+    assert np.any(run.learner.standardizer.mean)
+
+
 def test_rewards_are_scaled_when_training_starts_and_each_period():
     run = Run(environment="gym:Reacher-v4", reward_scale_period=60)
     scales = []
