@@ -405,9 +405,10 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
 
 def test_a_time_is_where_the_run_ended(tmp_path, drawn):
     reactor = reproductions.paper("reactor")
-    plant_run(tmp_path, "reactor", "atari:pong", 0, [1.0] * 40, paper="reactor", seconds=400.0)
-    runs = runs_of(tmp_path, "reactor")
-    figures.draw(reactor, reactor.experiment("figure 2"), "two_cores", runs, tmp_path)
+    run = {"paper": "reactor", "scale": "workstation", "seconds": 400.0}
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [1.0] * 40, **run)
+    runs = runs_of(tmp_path, "reactor", "workstation")
+    figures.draw(reactor, reactor.experiment("figure 2"), "workstation", runs, tmp_path)
     ((groups, *_, words, _),) = drawn
     (bar,) = groups["pong"]
     assert bar.value == 400 and "Final: a run's last value." in words
