@@ -143,5 +143,5 @@ def test_equal_seeds_give_equal_files_in_one_process(tmp_path):
         assert len(one) and one.equals(two)
     assert first[1]["episode_return"].nunique() > 5
     assert first[0]["learner_steps"].tolist() == [0, 40, 80, 120]
-    assert first[0]["episodes"].tolist() == [1, 1, 2]
+    assert first[0]["episodes"].tolist() == [1, 1, 1, 2]
     assert ratio(last_row(runs[0][0].workdir / "learner.csv")) == pytest.approx(1, abs=0.05)
