@@ -16,7 +16,7 @@ import tree
 
 from common.agents.sequence_agent import SequenceAgent
 from common.benchmarks import loops
-from common.benchmarks.loops import SAMPLED
+from common.benchmarks.loops import SAMPLED, AddedBatch
 from common.benchmarks.report import Row, interleave, rate, say
 from common.benchmarks.roles import BenchmarkedProgram
 from common.environments.spec import EnvironmentSpec
@@ -72,8 +72,8 @@ def _pairs(items: int, calls: int, repeats: int) -> Row:
     def candidate(sample: Distribution) -> Callable[[], float]:
         memory = Memory(_STEP, items, {"sample": sample, "remove": Fifo()}, "remove", seed=1)
         unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)
-        for begin in range(0, items, _FILL):
-            memory.insert(np.arange(begin, begin + _FILL), np.zeros(_FILL, np.float32), unknown)
+        batch = AddedBatch(np.zeros(_FILL, np.float32), unknown)
+        loops.fill(memory, items, loops.key_ranges(_FILL), [batch])
 
         def draw_and_set() -> None:
             memory.update_priorities(memory.sample(SAMPLED).keys, priorities)

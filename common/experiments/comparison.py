@@ -199,7 +199,7 @@ class _Judgement:
                 max(hold for hold, _ in of_task),
                 partial_conjunction([fail for _, fail in of_task], 1),
             )
-            for of_task in zip(*(pair.p_values() for pair in self._pairs))
+            for of_task in zip(*(pair.p_values for pair in self._pairs))
         ]
         if not self._p_values:
             return Verdict.OPEN

@@ -90,9 +90,8 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
         needed = seeds_of(of, scale)
         if counts[one] < needed:
             missing.setdefault(of.name, []).append((*one, needed))
-            run = next(run for run in of.at(scale).runs if (run.setting, run.environment) == one)
             each = minutes_left(
-                planned_budget(paper, of, scale), Progress(), speeds.of(run), paper.scale(scale)
+                planned_budget(paper, of, scale), Progress(), speeds.of(*one), paper.scale(scale)
             )
             minutes += (needed - counts[one]) * (math.inf if each is None else each)
     commands = []

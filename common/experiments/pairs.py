@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import enum
+import functools
 import math
 
 import numpy as np
@@ -138,8 +139,9 @@ class Pair:
         cell = self.cells[task]
         return cell is not None and cell.seeds >= self._needed
 
+    @functools.cached_property
     def p_values(self) -> list[PValues]:
-        """Returns those of each task, or one for all tasks together."""
+        """The p-values of each task, or one pair of them for all tasks together."""
         if self._relation.is_apart:
             return [
                 self._of_task(task, self.cells[task])
@@ -159,7 +161,7 @@ class Pair:
         return self._relation.p_values(self._by_task[task], cell.unit, change)
 
     def words(self, is_of_returns: bool) -> str:
-        """Returns the contrast with its numbers on each task; "" if there are none.
+        """Returns the contrast with its numbers on each task that can be compared.
 
         Args:
           is_of_returns: whether it is about final returns.
@@ -170,7 +172,7 @@ class Pair:
             for task, cell in self.cells.items()
             if cell
         )
-        return listed and f"{self.contrast.name}{self._over_tasks(is_of_returns)}: {listed}"
+        return f"{self.contrast.name}{self._over_tasks(is_of_returns)}: {listed}"
 
     def _over_tasks(self, is_of_returns: bool) -> str:
         """Returns the interval over tasks in words, with what a few outlying runs do not move."""
@@ -190,7 +192,7 @@ class Pair:
     def numbers(self) -> list[tuple[PValues, str]]:
         """Returns p-values with the numbers they are of: of each task, or of all together."""
         if self._together is not None:
-            (p_values,) = self.p_values()
+            (p_values,) = self.p_values
             interval = _signed(self._together, self._counted[0].unit)
             return [(p_values, f"{self.contrast.name} {interval}")]
         return [

@@ -167,6 +167,11 @@ class Substitute:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_evidence: bool = True
 
+    @classmethod
+    def none(cls, why: str) -> "Substitute":
+        """Returns no runs, with the reason for it."""
+        return cls((), overrides={"unavailable": why})
+
 
 @dataclasses.dataclass(frozen=True)
 class Cell:

@@ -52,12 +52,12 @@ class Speeds:
         """Adds a run that has just ended."""
         self._add((run.setting, run_folder(run.environment)), progress)
 
-    def of(self, run: Run) -> tuple[float, float]:
+    def of(self, setting: str, environment: str) -> tuple[float, float]:
         """Returns actor and learner steps a minute, 0 if they are unknown.
 
         Those of runs of the same setting and environment; else of the same setting; else of all.
         """
-        keys = ((run.setting, run_folder(run.environment)), (run.setting,), ())
+        keys = ((setting, run_folder(environment)), (setting,), ())
         seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
         return tuple(60 * one / seconds if seconds else 0.0 for one in steps)
 
@@ -147,7 +147,8 @@ class Plan:
 
     def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
         """Returns the time that a run needs which has done so much; None if it is unknown."""
-        return minutes_left(planned.budget, progress, self.speeds.of(planned.run), self.scale)
+        speeds = self.speeds.of(planned.run.setting, planned.run.environment)
+        return minutes_left(planned.budget, progress, speeds, self.scale)
 
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
@@ -233,7 +234,8 @@ def _plan_run(
     )
     directory, seen = next((one for one in found if one[1].state in decisive), found[0])
     changes = tuple(scale.differences(reported, module, choices, experiment.states_budget))
-    minutes = minutes_left(budget, seen.progress, speeds.of(run), scale)
+    speed = speeds.of(run.setting, run.environment)
+    minutes = minutes_left(budget, seen.progress, speed, scale)
     return PlannedRun(run, seed, directory, scale, budget, flags, changes, seen, minutes)
 
 

@@ -181,7 +181,7 @@ def _small(runs: tuple[Run, ...], note: str = "", budget: Budget | None = None) 
 
 def _only_small(*arguments: Any, **options: Any) -> dict[str, Substitute]:
     """Returns `_small` as the only substitute, of an experiment that is none on two cores."""
-    none = Substitute((), overrides={"unavailable": _WHY_NOT_TWO_CORES})
+    none = Substitute.none(_WHY_NOT_TWO_CORES)
     return {_TWO_CORES: none, _SMALL: _small(*arguments, **options)}
 
 

@@ -93,6 +93,8 @@ _OWN = {
 }
 """The agent's own values."""
 _OWN_SMALL = _OWN | {"N": "32768", "lr": "0.001"}
+_EVALUATED = {"returns": Returns.EVALUATOR, "band": Band.UNSTATED}
+"""At the scale small runs are judged by their evaluations."""
 _NO_ANNEALING = "200,000 steps anneal next to nothing: use the scale workstation"
 
 
@@ -123,9 +125,8 @@ def _program(setting: str) -> Program:
 
 
 def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
-    """Returns the runs at the scale small, which are judged by their evaluations."""
-    overrides = {"returns": Returns.EVALUATOR, "band": Band.UNSTATED}
-    return {"small": Substitute(_runs(settings, environments), seeds=5, overrides=overrides)}
+    """Returns the runs at the scale small."""
+    return {"small": Substitute(_runs(settings, environments), seeds=5, overrides=_EVALUATED)}
 
 
 def _sensitivity(
@@ -162,16 +163,18 @@ def _sensitivity(
 
 def _filled(run: Run) -> Run:
     """Returns a run of another N with as many steps before its first update."""
-    capacity = "".join(flag for flag in run.flags if flag.startswith("--config.replay_capacity="))
-    prefill = capacity.replace("replay_capacity", "min_replay_size")
-    return dataclasses.replace(run, flags=tuple(filter(None, (*run.flags, prefill))))
+    prefills = tuple(
+        f"--config.min_replay_size={flag.partition('=')[2]}"
+        for flag in run.flags
+        if flag.startswith("--config.replay_capacity=")
+    )
+    return dataclasses.replace(run, flags=run.flags + prefills)
 
 
 def _small_sensitivity() -> Substitute:
     """Returns figure 7 at the scale small, on those of its tasks that are learnt there."""
     found = _sensitivity(FIGURE_7_SMALL, SMALL_TASKS[:2], is_small=True)
-    overrides = {"parts": found["parts"], "returns": Returns.EVALUATOR, "band": Band.UNSTATED}
-    return Substitute(found["runs"], seeds=5, overrides=overrides)
+    return Substitute(found["runs"], seeds=5, overrides=_EVALUATED | {"parts": found["parts"]})
 
 
 _DDPG = tuple(f"ddpg_{replay}" for replay in _REPLAYS)
@@ -248,9 +251,7 @@ EXPERIMENTS = (
         **_sensitivity(FIGURE_7),
         substitutes={
             "paper": Substitute(tuple(map(_filled, _sensitivity(FIGURE_7)["runs"]))),
-            "two_cores": Substitute(
-                (), overrides={"unavailable": "200,000 steps fill no memory: use the scale small"}
-            ),
+            "two_cores": Substitute.none("200,000 steps fill no memory: use the scale small"),
             "small": _small_sensitivity(),
         },
         **_OF_SENSITIVITY,
@@ -259,10 +260,7 @@ EXPERIMENTS = (
         "figure 8",
         "Gym: V-RACER's sensitivity to A, width and an advantage",
         **_sensitivity(FIGURE_8),
-        substitutes={
-            scale: Substitute((), overrides={"unavailable": _NO_ANNEALING})
-            for scale in ("two_cores", "small")
-        },
+        substitutes=dict.fromkeys(("two_cores", "small"), Substitute.none(_NO_ANNEALING)),
         **_OF_SENSITIVITY,
     ),
     Experiment(
