@@ -7,6 +7,7 @@ import numpy as np
 import tree
 
 from common.acting import adder_arguments
+from common.environments.environment_errors import UnusableEnvironmentError
 from common.types import Episode, Episodes, Nest, StoredState
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -25,13 +26,14 @@ class EpisodeAdder:
     of its observation, and an action of zeros. Everything stored or returned is a copy.
     """
 
-    def __init__(self, num_environments: int):
-        """Makes an adder for K environments.
+    def __init__(self, num_environments: int, max_steps: int):
+        """Makes an adder for K environments, for a memory of `max_steps` steps.
 
         Raises:
           ValueError: `num_environments` is less than 1.
         """
         adder_arguments.check_num_environments(num_environments)
+        self._max_steps = max_steps
         self._running = [_Running() for _ in range(num_environments)]
 
     def observe(self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]) -> Episodes:
@@ -67,8 +69,16 @@ class EpisodeAdder:
           timestep: of K environments.
           action: [K, A] or [K], the action taken at its observation.
           extras: named arrays [K, ...], the policy's extras at its observation.
+
+        Raises:
+          UnusableEnvironmentError: an episode is longer than the memory.
         """
         for index in np.flatnonzero(timestep.step_type != _LAST):
+            if len(self._running[index].states) == self._max_steps:
+                raise UnusableEnvironmentError(
+                    f"--environment has an episode of more than {self._max_steps} steps, which the "
+                    "memory holds: raise --config.replay_capacity, or let episodes end earlier"
+                )
             self._running[index].append(int(index), timestep.observation, action[index], extras)
 
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 from common.acting.episode_adder import EpisodeAdder
 from common.acting.policy import Adder
 from common.agents.replay_agent import ReplayAgent
-from common.environments.environment_errors import UnusableEnvironmentError
 from common.environments.spec import EnvironmentSpec
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
@@ -50,7 +49,7 @@ class EpisodeAgent(ReplayAgent):
 
     def make_adder(self, num_environments: int) -> Adder:
         """Builds the adder for a batch of environments."""
-        return EpisodeAdder(num_environments)
+        return EpisodeAdder(num_environments, self.replay_capacity)
 
     def make_memory(self, spec: EnvironmentSpec, seed: int) -> EpisodeMemory:
         """See base class."""
@@ -67,20 +66,10 @@ class EpisodeAgent(ReplayAgent):
     def insert(
         self, memory: EpisodeMemory, actor: Any, actors: range, added: Episodes, incarnation: int
     ) -> None:
-        """Adds finished episodes and counts all steps; see base class.
-
-        Raises:
-          UnusableEnvironmentError: an episode is longer than the memory.
-        """
+        """Adds finished episodes and counts all steps; see base class."""
         del actor, actors, incarnation  # the memory makes the keys
         memory.count_steps(added.num_steps)
         for episode in added.episodes:
-            length = len(episode.rewards)
-            if length > self.replay_capacity:
-                raise UnusableEnvironmentError(
-                    f"--environment has an episode of {length} steps, but the memory holds "
-                    f"{self.replay_capacity}: raise --config.replay_capacity"
-                )
             memory.add(episode.states, episode.rewards, episode.values, episode.terminated)
 
     def count_steps(self, added: Episodes) -> int:

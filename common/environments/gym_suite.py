@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import contextlib
 import warnings
 
+from absl import logging
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -23,6 +24,9 @@ rendering.disable()  # MuJoCo loads its renderer at import
 
 import gymnasium  # noqa: E402
 import mujoco  # noqa: E402
+
+# By default it writes a file MUJOCO_LOG.TXT into the working directory.
+mujoco.set_mju_user_warning(lambda message: logging.warning("MuJoCo: %s", message))
 
 _MUJOCO = "gymnasium.envs.mujoco."
 _ARGUMENTS = {"Ant-v4": {"use_contact_forces": True}}
@@ -147,7 +151,7 @@ class GymEnvironment(dm_env.Environment):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps warnings about old versions from the console and from a file MUJOCO_LOG.TXT."""
+    """Keeps warnings about old versions from the console."""
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
 
+from common.environments.environment_errors import UnusableEnvironmentError
 from common.replay import seeds
 from common.replay.episodes import EpisodeMemory, EpisodeStatistics
 from common.replay.schedule import Schedule
@@ -73,10 +74,20 @@ class EpisodeLearner:
         Returns:
           Their metrics. None if the call is not due yet, or if the memory has less than a batch,
           because the first episodes are longer than the steps before the first update.
+
+        Raises:
+          UnusableEnvironmentError: the memory removes episodes before it has a batch.
         """
         self.statistics = self._memory.statistics()
-        is_due = self.schedule.may_sample(self.statistics, self.num_samples)
-        if not is_due or self.statistics.items < self._batch_size:
+        if not self.schedule.may_sample(self.statistics, self.num_samples):
+            return None
+        if self.statistics.items < self._batch_size:
+            if self.statistics.removed:
+                raise UnusableEnvironmentError(
+                    "--environment has so long episodes that the memory, from which whole ones are "
+                    f"removed, holds {self.statistics.items} steps, fewer than a batch of "
+                    f"{self._batch_size}: raise --config.replay_capacity"
+                )
             return None
         begin = int(self._steps)
         self._prepare(begin, self._is_first)

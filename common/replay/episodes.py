@@ -262,6 +262,9 @@ class EpisodeMemory:
     def set_reward_scale(self, scale, recompute: bool) -> None:
         """Divides rewards by scale + 1e-7 from now on (appendix B); before, they are not scaled.
 
+        A scale of 0, of rewards that are all 0, leaves them as they are: the first one that is not
+        would count 1e7-fold.
+
         Args:
           scale: a finite scalar, not negative.
           recompute: whether to compute all Retrace estimates anew now. Otherwise an estimate

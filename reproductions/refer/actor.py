@@ -79,7 +79,8 @@ class VracerPolicyNetwork(PolicyNetwork):
     def load(self, flat: np.ndarray) -> None:
         """Loads the network's variables; see base class."""
         super().load(flat[: -self._action_size])
-        self._variance = np.logaddexp(np.float32(0), flat[-self._action_size :])  # softplus
+        softplus = np.logaddexp(np.float32(0), flat[-self._action_size :])
+        self._variance = np.maximum(softplus, np.float32(networks.MIN_VARIANCE))
 
 
 class DdpgPolicyNetwork(PolicyNetwork):

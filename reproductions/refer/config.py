@@ -176,6 +176,7 @@ class ReferConfig(Config):
         10,
         "Updates between rankings of all errors. Not in the paper; the authors' program.",
         minimum=1,
+        suffix="ranks{}",
     )
     importance_exponent: float = field(
         0.5,
@@ -186,7 +187,7 @@ class ReferConfig(Config):
         suffix="weights{:g}",
     )
     replay_capacity: int = field(
-        2**18, "N, steps in the memory (section 3).", minimum=2, maximum=2**30, suffix="replay{}"
+        2**18, "N, steps in the memory (section 3).", minimum=2, maximum=2**29, suffix="replay{}"
     )
     min_replay_size: int = field(
         2**18,
@@ -204,12 +205,13 @@ class ReferConfig(Config):
         suffix="remove_{}",
     )
     reward_scale_period: int = field(
-        1000, "Updates between estimates of sigma_r (appendix B).", minimum=1
+        1000, "Updates between estimates of sigma_r (appendix B).", minimum=1, suffix="rescaled{}"
     )
     updates_per_call: int = field(
         16,
-        "Updates whose steps are drawn at once: actions, Q_ret and the far part of the memory are "
-        "as old as such a call. Not in the paper, which has 1; three times as fast.",
+        "Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and "
+        "the errors to rank are as old as such a call. Not in the paper, which has 1; three times "
+        "as fast.",
         minimum=1,
         suffix="calls{}",
     )

@@ -28,10 +28,15 @@ class VracerOutputs(NamedTuple):
     mean: tf.Tensor
 
 
+MIN_VARIANCE = 1e-8
+"""Below, gradients overflow single precision. Without rule 2 the variance only shrinks."""
+
+
 class VracerNetwork(snt.Module):
     """V-RACER's value and policy N(m(s), Sigma) in one MLP (section 4).
 
-    The diagonal of Sigma is the softplus of parameters that all states share (appendix A).
+    The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
+    `MIN_VARIANCE`.
 
     Attributes:
       mlp: standardised observations [B, D] -> [B, 1 + A], values and means.
@@ -54,7 +59,7 @@ class VracerNetwork(snt.Module):
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
-        return tf.nn.softplus(self.raw_variance)
+        return tf.maximum(tf.nn.softplus(self.raw_variance), MIN_VARIANCE)
 
 
 class NafOutputs(NamedTuple):

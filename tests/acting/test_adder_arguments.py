@@ -35,7 +35,7 @@ def test_bad_arguments_of_adders_that_discount(adder, arguments, message):
         (SequenceAdder, (1, 1, 0.9), "length, the timesteps"),
         (UnrollAdder, (0, 30), NUM_ENVIRONMENTS),
         (UnrollAdder, (1, 1), "length.* must be at least 2: 1"),
-        (EpisodeAdder, (0,), NUM_ENVIRONMENTS),
+        (EpisodeAdder, (0, 100), NUM_ENVIRONMENTS),
     ],
 )
 def test_bad_arguments(adder, arguments, message):
@@ -45,7 +45,7 @@ def test_bad_arguments(adder, arguments, message):
 
 @pytest.mark.parametrize(
     "adder",
-    [NStepAdder(2, 3, 0.9), SequenceAdder(2, 3, 0.9), UnrollAdder(2, 30), EpisodeAdder(2)],
+    [NStepAdder(2, 3, 0.9), SequenceAdder(2, 3, 0.9), UnrollAdder(2, 30), EpisodeAdder(2, 100)],
     ids=lambda adder: type(adder).__name__,
 )
 def test_another_number_of_environments_is_refused(adder):

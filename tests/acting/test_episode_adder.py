@@ -42,7 +42,7 @@ END = 3  # LAST with discount 0
 
 def test_episodes_of_two_environments():
     given = play(
-        EpisodeAdder(2),
+        EpisodeAdder(2, 100),
         [[FIRST, FIRST], [MID, END], [MID, FIRST], [LAST, MID], [FIRST, MID], [MID, LAST]],
     )
     assert [len(one.episodes) for one in given] == [0, 1, 0, 1, 0, 1]
@@ -62,17 +62,17 @@ def test_episodes_of_two_environments():
 
 
 def test_a_step_counts_when_its_action_is_executed():
-    given = play(EpisodeAdder(1), [[FIRST], [MID], [LAST], [FIRST], [END]])
+    given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [LAST], [FIRST], [END]])
     assert np.cumsum([one.num_steps for one in given]).tolist() == [1, 2, 2, 3, 3]
 
 
 def test_an_episode_that_restarts_without_last_is_dropped():
-    given = play(EpisodeAdder(1), [[FIRST], [MID], [FIRST], [END]])
+    given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [FIRST], [END]])
     (episode,) = given[-1].episodes
     np.testing.assert_array_equal(episode.states.observation[:, 0], [2, 3])
     np.testing.assert_array_equal(episode.rewards, [30])
 
 
 def test_without_values_they_are_zeros():
-    (episode,) = play(EpisodeAdder(1), [[FIRST], [MID], [END]], values=False)[-1].episodes
+    (episode,) = play(EpisodeAdder(1, 100), [[FIRST], [MID], [END]], values=False)[-1].episodes
     np.testing.assert_array_equal(episode.values, np.zeros(3))

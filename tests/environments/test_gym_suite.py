@@ -72,6 +72,17 @@ def test_steps_are_those_of_gymnasium_with_actions_outside_their_bounds(capfd):
     ours.close()
 
 
+def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, caplog):
+    caplog.set_level("WARNING", logger="absl")  # other tests of this process may have raised it
+    monkeypatch.chdir(tmp_path)
+    environment = environments.make("gym:HalfCheetah-v4", 0)
+    environment.reset()
+    environment._environment._environment.unwrapped.data.qvel[:] = 1e12
+    environment.step(np.zeros(6, np.float32))
+    assert "unstable" in caplog.text
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_action_reaches_the_environment_unclipped():
     environment = environments.make("gym:InvertedPendulum-v4", 0)
     environment.reset()

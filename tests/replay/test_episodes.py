@@ -137,7 +137,8 @@ def test_the_scale_is_the_root_of_the_second_moment():
     memory.set_reward_scale(memory.reward_scale(), recompute=True)
     np.testing.assert_allclose(memory.reward_scale(), np.sqrt(12.5))
     np.testing.assert_allclose(q_ret(memory, [1]), [4 / np.sqrt(12.5)], rtol=1e-6)
-    memory.set_reward_scale(0, recompute=False)  # all rewards 0
+    memory.set_reward_scale(0, recompute=True)  # all rewards were 0
+    np.testing.assert_allclose(q_ret(memory, [1]), [4])
     memory.check()
 
 

@@ -165,7 +165,7 @@ class Twin:
             self.sweep(episode, episode.size - 1)
 
     def scaled(self, reward):
-        return reward if self.scale is None else reward / (self.scale + 1e-7)
+        return reward / (self.scale + 1e-7) if self.scale else reward
 
     @staticmethod
     def is_far(rhos, c_max):

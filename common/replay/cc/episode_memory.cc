@@ -218,7 +218,8 @@ double EpisodeMemory::RewardScale() const {
 
 void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
   std::lock_guard<std::mutex> lock(mutex_);
-  reward_factor_ = static_cast<float>(1.0 / (scale + kSmallestScale));
+  reward_factor_ =
+      scale > 0 ? static_cast<float>(1.0 / (scale + kSmallestScale)) : 1.0f;
   if (!recompute) return;
   for (const auto& episode : episodes_) {
     episode->settled = -1;

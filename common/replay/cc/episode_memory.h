@@ -132,8 +132,8 @@ class EpisodeMemory {
 
   // Returns the root of the mean squared reward, not scaled; 0 without steps.
   double RewardScale() const;
-  // Divides rewards by scale + 1e-7 from now on. Stored Q change at the next
-  // Refresh that reaches them, or now if `recompute`.
+  // Divides rewards by scale + 1e-7 from now on, by 1 if the scale is 0. Stored
+  // Q change at the next Refresh that reaches them, or now if `recompute`.
   void SetRewardScale(double scale, bool recompute);
 
   // Returns the number of steps whose rho is not near the policy.

@@ -201,8 +201,17 @@ def test_c_max_is_that_of_the_updates():
 def test_an_episode_that_is_longer_than_the_memory_is_one_line():
     run = Run(environment="gym:Reacher-v4", min_replay_size=40, replay_capacity=49)
     with pytest.raises(
-        UnusableEnvironmentError, match="an episode of 50 steps.*holds 49"
+        UnusableEnvironmentError, match="an episode of more than 49 steps"
     ) as caught:
+        run.train(1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_memory_that_never_holds_a_batch_is_one_line():
+    run = Run(
+        environment="gym:Reacher-v4", batch_size=120, min_replay_size=120, replay_capacity=149
+    )
+    with pytest.raises(UnusableEnvironmentError, match="holds 100 steps.*a batch of 120") as caught:
         run.train(1)
     assert "\n" not in str(caught.value)
 

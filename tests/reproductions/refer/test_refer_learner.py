@@ -142,6 +142,16 @@ def test_vracers_gradients(setting):
     np.testing.assert_array_equal(without.outputs.next_values, np.zeros(B))
 
 
+@pytest.mark.parametrize("setting", ["vracer_er", "vracer_refer"])
+def test_a_variance_that_has_vanished_leaves_vracers_gradients_finite(setting):
+    _, learner = make_learner(setting)
+    learner.network.raw_variance.assign(tf.fill(learner.network.raw_variance.shape, -90.0))
+    result = learner.gradients(make_batch())
+    for gradient in result.gradients:
+        assert np.isfinite(np.square(gradient)).all()  # as Adam needs them
+    assert np.isfinite(result.outputs.divergences).all()
+
+
 @pytest.mark.parametrize("setting", ["naf_refer", "naf_per"])
 def test_nafs_gradients(setting):
     config, learner = make_learner(setting, max_importance_weight=20.0)
