@@ -104,6 +104,7 @@ def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
                 "tested by": claim.experiment or "-",
                 "decided by": str(claim.test.basis),
                 "verdict": str(finding.verdict),
+                "complete": finding.is_complete,
                 "scale": finding.scale or "-",
                 "coverage": finding.coverage or "-",
                 "numbers": finding.numbers or "-",
@@ -128,19 +129,22 @@ def _markdown(rows: pandas.DataFrame) -> str:
     ]
     by_runs = rows[~is_open & (basis == Basis.RUNS)]
     columns = ["paper", "claim", "what it says", "verdict", "coverage", "numbers", "rule"]
-    if by_runs.empty:
-        parts.append("None yet.")
-    else:
-        words = [_verdict(row) for row in by_runs.to_dict("records")]
-        parts.append(_table(by_runs.assign(verdict=words)[columns]))
-        parts.append(_details("Their evidence", _table(by_runs[["paper", "claim", "evidence"]])))
+    words = [_verdict(row) for row in by_runs.to_dict("records")]
+    parts += _with_evidence(by_runs.assign(verdict=words), columns)
+    unsure = rows[is_open & (basis == Basis.RUNS) & rows["complete"]]
+    columns = ["paper", "claim", "what it says", "scale", "coverage", "numbers", "rule"]
+    parts += [
+        "## Not decided by all of their runs",
+        "Every run that a scale has for these claims is there, and they do not tell.",
+        *_with_evidence(unsure, columns),
+    ]
     columns = ["paper", "claim", "what it says", "source", "verdict", "evidence", "rule"]
     by_benchmark = rows[~is_open & (basis == Basis.BENCHMARK)]
     parts += ["## Decided by benchmarks", _table(by_benchmark[columns]) or "None yet."]
     parts.append("## Not yet decided")
     own = basis == Basis.PAPER
     columns = ["claim", "what it says", "source", "tested by", "evidence", "rule"]
-    for title, of in rows[is_open & ~own].groupby("paper", sort=False):
+    for title, of in rows[is_open & ~own].drop(unsure.index).groupby("paper", sort=False):
         parts.append(_details(f"{title}: {len(of)} claims", _table(of[columns])))
     columns = ["paper", "claim", "what it says", "source", "verdict", "evidence", "rule"]
     parts += [
@@ -162,6 +166,14 @@ def _table(rows: pandas.DataFrame) -> str:
     lines = [list(rows), ["---"] * len(rows.columns), *rows.to_numpy().tolist()]
     cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
     return "\n".join(f"| {line} |" for line in cells) if len(rows) else ""
+
+
+def _with_evidence(rows: pandas.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Returns a table of some columns, and one of the evidence to unfold."""
+    if rows.empty:
+        return ["None yet."]
+    evidence = _table(rows[["paper", "claim", "evidence"]])
+    return [_table(rows[columns]), _details("Their evidence", evidence)]
 
 
 def _details(summary: str, text: str) -> str:

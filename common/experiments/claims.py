@@ -47,6 +47,7 @@ class Finding:
       scale: of the runs; "" if no runs decide.
       coverage: on how many of the claim's tasks.
       numbers: those that the verdict hangs on, in short.
+      is_complete: whether an open verdict is that of all runs which the scale has for the claim.
     """
 
     verdict: Verdict
@@ -54,6 +55,7 @@ class Finding:
     scale: str = ""
     coverage: str = ""
     numbers: str = ""
+    is_complete: bool = False
 
     @property
     def words(self) -> str:

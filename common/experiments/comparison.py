@@ -117,7 +117,7 @@ class Comparison:
         needs = lacking(paper, experiment, evidence, needed_at)
         if best is None or not any(best.size):
             return Finding(Verdict.OPEN, needs)
-        return best.finding(f" {needs}" * bool(needs))
+        return dataclasses.replace(best.finding(f" {needs}" * bool(needs)), is_complete=not needs)
 
 
 class _Judgement:

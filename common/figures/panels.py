@@ -87,7 +87,8 @@ END_LABEL = "end of our runs"
 
 _LINE_STYLES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 _FARTHEST = 4.0
-"""The largest distance of a line from what else a panel shows, in heights of that."""
+"""The largest distance of a line from what else a panel shows, in heights of that; also the
+deepest fall of a curve below the others that is shown whole."""
 _X_LABELS = {
     "actor_steps": "actor steps",
     "learner_steps": "learner steps",
@@ -166,8 +167,10 @@ def _draw_part(
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        far = _far_lines(panel)
+        near, fallen = _divide(panel.curves)
+        far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
+        words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
         place.set_title(
             "\n".join([panel.title] * has_titles + words),
             pad=3,
@@ -198,6 +201,11 @@ def _draw_part(
         if panel.y_limits is not None:
             low, high = panel.y_limits
             margin = (_MARGIN - 1) * (high - low)
+            place.set_ylim(low - margin, high + margin)
+        elif fallen:
+            shown = [*_extent(near), *(line[0] for line in panel.lines if line not in far)]
+            low, high = min(shown), max(shown)
+            margin = 0.1 * (high - low)
             place.set_ylim(low - margin, high + margin)
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
@@ -251,19 +259,41 @@ def _draw_curves(
     return drawn
 
 
-def _far_lines(panel: Panel) -> list[tuple[float, str]]:
+def _extent(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Returns the lowest and the highest value of curves and their bands."""
+    drawn = [[curve.middle, curve.low, curve.high] for curve in curves]
+    values = np.concatenate([one for curve in drawn for one in curve if one is not None])
+    return values.min(), values.max()
+
+
+def _divide(curves: Sequence[Curve]) -> tuple[Sequence[Curve], Sequence[Curve]]:
+    """Returns the curves, and those that diverge and would leave no height to the others.
+
+    These fall far below the others and their own start.
+    """
+    order = sorted(curves, key=lambda curve: -curve.middle.min())
+    for number in range(1, len(order)):
+        low, high = _extent(order[:number])
+        middle = order[number].middle
+        depth = min(low, middle[0]) - middle.min()
+        if depth > _FARTHEST * (max(high, 0.0) - min(low, 0.0)):
+            return order[:number], order[number:]
+    return curves, ()
+
+
+def _far_lines(
+    curves: Sequence[Curve], lines: Sequence[tuple[float, str]]
+) -> list[tuple[float, str]]:
     """Returns the lines that are too far from the curves and from the nearer lines."""
     far: list[tuple[float, str]] = []
-    if not panel.curves:
+    if not curves:
         return far
-    drawn = [[curve.middle, curve.low, curve.high] for curve in panel.curves]
-    values = np.concatenate([one for curve in drawn for one in curve if one is not None])
-    low, high = values.min(), values.max()
+    low, high = _extent(curves)
 
     def distance(line: tuple[float, str]) -> float:
         return max(low - line[0], line[0] - high)
 
-    for line in sorted(panel.lines, key=distance):
+    for line in sorted(lines, key=distance):
         if high > low and distance(line) > _FARTHEST * (high - low):
             far.append(line)
         else:

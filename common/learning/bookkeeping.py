@@ -55,6 +55,7 @@ class Bookkeeping:
 
     Attributes:
       counters: of the run.
+      steps: learner steps done, as of the last call.
       version: version of the newest snapshot, 0 before the first.
     """
 
@@ -84,8 +85,10 @@ class Bookkeeping:
         self._checkpoints = Checkpoints(
             run.checkpoints, {"learner": learner, "progress": saved, **updates.state}
         )
-        if self._checkpoints.restore():
-            logging.info("resumed at learner step %d", int(learner.steps))
+        is_resumed = self._checkpoints.restore()
+        self.steps = int(learner.steps)
+        if is_resumed:
+            logging.info("resumed at learner step %d", self.steps)
         last = csv_rows.last_row(
             run.learner_csv, ("wall_seconds", "actor_steps", "parameter_version")
         )
@@ -105,11 +108,6 @@ class Bookkeeping:
         self.version = 0
         self._published = 0
         self._polled_at = self._saved_at = time.monotonic()
-
-    @property
-    def steps(self) -> int:
-        """Learner steps done."""
-        return int(self._learner.steps)
 
     @property
     def wall_seconds(self) -> float:
@@ -158,6 +156,7 @@ class Bookkeeping:
         """
         statistics = self._updates.statistics  # the prefetching thread may replace it
         if metrics is not None:
+            self.steps = int(self._learner.steps)
             self._log.add(metrics)
         row_is_due = self._log.is_due()
         if row_is_due or time.monotonic() - self._polled_at >= self._options.poll_seconds:

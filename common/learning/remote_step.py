@@ -60,8 +60,8 @@ class RemoteStep:
         self._snapshot: Snapshot | None = None
         self._target_version = 0
         self._gradients = tf.function(self._packed_gradients, jit_compile=jit_compile)
-        self._assign_online = tf.function(lambda x: packing.assign(x, learner.actor_variables))
-        self._assign_target = tf.function(lambda x: packing.assign(x, learner.target_variables))
+        self._assign_online = packing.loader(learner.actor_variables)
+        self._assign_target = packing.loader(learner.target_variables)
 
     @property
     def version(self) -> int:

@@ -67,6 +67,21 @@ def assign(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> None:
         variable.assign(values)
 
 
+def loader(variables: Sequence[tf.Variable]) -> Callable[[np.ndarray | tf.Tensor], None]:
+    """Returns a function that assigns a vector, [P] float32, to the variables in one graph call."""
+    variables = tuple(variables)
+    size = sum(variable.shape.num_elements() for variable in variables)
+    assign_all = tf.function(
+        lambda flat: assign(flat, variables), input_signature=[tf.TensorSpec([size])]
+    )
+
+    def load(flat: np.ndarray | tf.Tensor) -> None:
+        _check_size(flat, size)
+        assign_all(flat)
+
+    return load
+
+
 def split(flat: tf.Tensor, like: Sequence[tf.Variable]) -> list[tf.Tensor]:
     """Returns the parts of `flat`, [P] float32, in the shapes of some variables; in graphs, too."""
     sizes = [variable.shape.num_elements() for variable in like]
@@ -90,13 +105,17 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
       ValueError: the shapes do not add up to P.
     """
     sizes = [math.prod(shape) for shape in shapes]
-    if flat.shape != (sum(sizes),):
-        raise ValueError(
-            f"The networks have {sum(sizes)} parameters, but the vector has shape {flat.shape}: it "
-            "was packed from networks of other sizes."
-        )
+    _check_size(flat, sum(sizes))
     arrays, start = [], 0
     for shape, size in zip(shapes, sizes):
         arrays.append(flat[start : start + size].reshape(shape))
         start += size
     return arrays
+
+
+def _check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
+    if flat.shape != (size,):
+        raise ValueError(
+            f"The networks have {size} parameters, but the vector has shape {flat.shape}: it was "
+            "packed from networks of other sizes."
+        )

@@ -42,6 +42,8 @@ def run(context: RunContext) -> None:
         parameters,
         lambda: {incarnation: actors.num_added},
         poll_seconds=0.0,
+        # Snapshots are for an evaluator, if there is one.
+        publish_period=context.values["evaluation_steps"] or agent.publish_period,
     )
     bookkeeping.counters.count_unreported()
     if bookkeeping.steps and agent.min_replay_size:

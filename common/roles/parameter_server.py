@@ -29,10 +29,10 @@ def run(context: RunContext) -> None:
     def publish_target() -> None:
         counters = bookkeeping.counters
         flat = packing.pack(tuple(learner.target_variables))
-        target.publish(flat, bookkeeping.steps, counters.actor_steps, counters.wall_seconds)
+        target.publish(flat, int(learner.steps), counters.actor_steps, counters.wall_seconds)
 
     def on_applied() -> None:
-        if bookkeeping.steps % agent.target_period == 0:
+        if int(learner.steps) % agent.target_period == 0:
             publish_target()
 
     updates = AppliedUpdates(learner, service, agent.metrics, on_applied)

@@ -33,13 +33,11 @@ class ReactorPolicy(Policy):
         self._stored_state = config.stored_state
         self._step = tf.function(self._both if config.stored_state else self._policy_only)
         self._random = np.random.default_rng(seed)
-        self._shapes = packing.shapes(self._network.trainable_variables)
+        self._load = packing.loader(self._network.trainable_variables)
 
     def load(self, flat: np.ndarray) -> None:
         """Loads the network, [P] float32 in the order of its trainable_variables."""
-        values = packing.unpack(flat, self._shapes)
-        for variable, value in zip(self._network.trainable_variables, values, strict=True):
-            variable.assign(value)
+        self._load(flat)
 
     def initial_state(self, num_environments: int) -> ReactorState | LSTMState:
         """Returns zeros, [K, 128] each."""

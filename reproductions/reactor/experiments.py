@@ -115,8 +115,11 @@ EXPERIMENTS = (
         budget=_200M_FRAMES,
         substitutes={
             "small": Substitute(
-                _runs(_PARTS_OF_REACTOR, _SMALL_GAMES, "--config.torso=minatar"),
-                "two of MinAtar's games instead of 57 of Atari's",
+                _runs(
+                    _PARTS_OF_REACTOR, _SMALL_GAMES, "--config.torso=minatar", "--num_workers=10"
+                ),
+                "two of MinAtar's games instead of 57 of Atari's, 10 environments in one process "
+                "instead of 10 workers",
                 seeds=5,
                 overrides={"x": "actor_steps", "over_tasks": OverTasks.APART, "parts": ()},
             ),

@@ -36,13 +36,16 @@ def test_all_claims_with_verdict_evidence_and_rule(tmp_path, capsys):
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
         "## Decided by training runs",
+        "## Not decided by all of their runs",
         "## Decided by benchmarks",
         "## Not yet decided",
         "## The papers' own numbers",
         "## Rules",
     ]
-    own = text.partition(titles[3])[2].partition(titles[4])[0]
-    assert "| replay_size |" in own and "| replay_size |" not in text.partition(titles[3])[0]
+    own = text.partition(titles[4])[2].partition(titles[5])[0]
+    assert "| replay_size |" in own and "| replay_size |" not in text.partition(titles[4])[0]
+    unsure = text.partition(titles[1])[2].partition(titles[2])[0]
+    assert all((f"| {row.claim} |" in unsure) == row.complete for row in rows.itertuples())
     assert text.count("<details>") == text.count("</details>") >= 6
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "\nold\n" not in text

@@ -109,6 +109,25 @@ def test_lines_far_from_the_curves_stand_below_the_title(monkeypatch, tmp_path):
     assert axes.get_title() == "a\nthe paper: 70,000"
 
 
+def test_a_curve_that_diverges_leaves_the_height_to_the_others(monkeypatch, tmp_path):
+    curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
+    panel = panels.Panel("a", curves, 300)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    (axes,), legend = placed(monkeypatch, tmp_path, group)
+    assert legend == ["ddpg", "fallen", "two"]
+    low, high = axes.get_ylim()
+    assert -600 < low < -330 and 880 < high < 1100
+    assert axes.get_title() == "a\nfallen: down to -20,000"
+
+
+def test_a_curve_above_the_others_may_fall(monkeypatch, tmp_path):
+    falling = dataclasses.replace(curve("two", -30), middle=30 - 25 * X / 300, low=None, high=None)
+    panel = panels.Panel("a", (curve("ddpg", 0.3), falling), 300)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "KL divergence"))
+    (axes,), _ = placed(monkeypatch, tmp_path, group)
+    assert axes.get_ylim()[1] > 30 and axes.get_title() == "a"
+
+
 def test_halves_stand_beside_each_other_as_high_as_the_page(monkeypatch, tmp_path):
     (left, *right), legend = placed(
         monkeypatch, tmp_path, part("dqn", "57 games"), part("dqn", *"abcdef")

@@ -29,6 +29,17 @@ def test_packed_graph_sees_later_values():
     np.testing.assert_array_equal(pack(), [2.0])
 
 
+def test_loader_reverses_pack_and_copies():
+    variables = [tf.Variable(tf.zeros([2, 3])), tf.Variable(0.0), tf.Variable([0.0, 0.0])]
+    load = packing.loader(variables)
+    flat = np.arange(9, dtype=np.float32)
+    load(flat)
+    expected = flat.copy()
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+    flat[:] = -1.0
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="no variables"):
         packing.pack([])
@@ -36,6 +47,8 @@ def test_refusals():
         packing.pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
     with pytest.raises(ValueError, match="have 6 parameters"):
         packing.unpack(np.zeros(5, np.float32), [(2, 3)])
+    with pytest.raises(ValueError, match="have 2 parameters"):
+        packing.loader([tf.Variable([1.0, 2.0])])(np.zeros(3, np.float32))
 
 
 def test_create_variables_makes_all_and_no_more():

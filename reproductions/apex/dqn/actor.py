@@ -36,13 +36,11 @@ class DQNActor(ExploringPolicy):
         self._q_values = tf.function(self._network)
         self._explore = epsilon_greedy.EpsilonGreedy(epsilons, seed)
         self._priority_floor = config.priority_floor
-        self._shapes = packing.shapes(self._network.trainable_variables)
+        self._load = packing.loader(self._network.trainable_variables)
 
     def load(self, flat: np.ndarray) -> None:
         """Loads theta, [P] float32 in the order of the network's trainable_variables."""
-        values = packing.unpack(flat, self._shapes)
-        for variable, value in zip(self._network.trainable_variables, values, strict=True):
-            variable.assign(value)
+        self._load(flat)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Acts on observations uint8 [K, H, W, C].
