@@ -69,7 +69,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
 
     # The actor acts with another incarnation. The replay is empty, and the learner waits until it
     # is filled to its minimum.
-    incarnations = set(run.acting()["incarnation"])
+    incarnations = run.incarnations()
     run.kill("actor")
     run.kill("replay")
     replay, seen = run.client_when_there("replay", SECONDS), []
@@ -81,7 +81,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     run.wait_for(has_sampled, SECONDS, "the learner samples again")
     assert MIN_SIZE <= seen[-1].items
     assert all(one.sampled == 0 for one in seen if one.items < MIN_SIZE)
-    run.wait_for(lambda: set(run.acting()["incarnation"]) - incarnations, SECONDS, "a new actor")
+    run.wait_for(lambda: run.incarnations() - incarnations, SECONDS, "a new actor")
     saved_at = checkpoint.stat().st_mtime_ns
     run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another checkpoint")
 

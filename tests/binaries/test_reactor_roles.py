@@ -31,11 +31,6 @@ SECONDS = 150
 SERVER = "parameter_server"
 
 
-def incarnations(run):
-    """Starts of workers that have finished an episode."""
-    return set() if run.acting() is None else set(run.acting()["incarnation"])
-
-
 @pytest.mark.timeout(900)
 def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path):
     with forked() as start:
@@ -51,18 +46,18 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
                 checkpoint.exists()
                 and run.learner("learner_steps") > 20
                 and run.learner("num_workers") == 2
-                and len(incarnations(run)) == 2
+                and len(run.incarnations()) == 2
             ),
             SECONDS,
             "updates of two workers, and a checkpoint",
         )
 
-        before = incarnations(run)
+        before = run.incarnations()
         programs["worker", 1].stop(signal.SIGKILL)
         assert programs["worker", 1].wait(SECONDS) == -signal.SIGKILL
         programs["worker", 1] = run.start("worker", 1)
-        run.wait_for(lambda: len(incarnations(run)) == 3, SECONDS, "the worker acts anew")
-        (returned,) = incarnations(run) - before
+        run.wait_for(lambda: len(run.incarnations()) == 3, SECONDS, "the worker acts anew")
+        (returned,) = run.incarnations() - before
         steps = run.learner("learner_steps")
         run.wait_for(lambda: run.learner("learner_steps") > steps + 20, SECONDS, "more updates")
 

@@ -81,6 +81,10 @@ class WatchedRun:
         path = self.workdir / "acting.csv"
         return read_rows(path) if path.exists() else None
 
+    def incarnations(self) -> set[int]:
+        """Starts of acting processes that have finished an episode."""
+        return set() if self.acting() is None else set(self.acting()["incarnation"])
+
     def log(self, role: str, index: int = 0) -> str:
         """What a process, and its former lives, have logged."""
         path = self.workdir / "logs" / f"{role}-{index}.log"
