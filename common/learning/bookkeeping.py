@@ -21,8 +21,6 @@ from common.reporting.disk import disk_full
 from common.reporting.run_directory import RunDirectory
 from common.types import Metrics
 
-_QUIET_SECONDS = 2.0
-"""Time without a transition after which the actors have ended: they check for it every second."""
 _SETTLE_SECONDS = 10.0
 """Longest wait for the actors' last transitions."""
 
@@ -38,6 +36,8 @@ class BookkeepingOptions:
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests to the replay for the numbers of accepted items.
+      quiet_seconds: time without a transition after which the actors have ended; the roles ask
+        every second whether the run has. 0 if there are no other roles.
     """
 
     metrics: Sequence[str]
@@ -46,6 +46,7 @@ class BookkeepingOptions:
     publish_period: int
     checkpoint_seconds: float
     poll_seconds: float = 1.0
+    quiet_seconds: float = 4.0
 
 
 class Bookkeeping:
@@ -180,7 +181,7 @@ class Bookkeeping:
         saved = before = self.counters.actor_steps
         deadline = time.monotonic() + _SETTLE_SECONDS
         changed_at = time.monotonic()
-        while time.monotonic() < min(deadline, changed_at + _QUIET_SECONDS):
+        while time.monotonic() < min(deadline, changed_at + self._options.quiet_seconds):
             time.sleep(0.1)
             self._poll()
             if self.counters.actor_steps != before:

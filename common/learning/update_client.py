@@ -17,6 +17,8 @@ _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
 _SLEPT = 0.8
 """Share of the last wait for an update that passes before the next one is asked about."""
+_LONGEST_PAUSE = 0.2
+"""Upper bound of that, in seconds: the first wait is for the server's graphs as well."""
 _RETRY_SECONDS = 0.2
 
 
@@ -126,7 +128,7 @@ class UpdateClient:
                     time.sleep(self._pause)
                 received, published = self.report()
                 if published >= self._number:
-                    self._pause = _SLEPT * (time.monotonic() - sent_at)
+                    self._pause = min(_SLEPT * (time.monotonic() - sent_at), _LONGEST_PAUSE)
                     return True
                 is_sent = received >= self._number
                 time.sleep(_POLL_SECONDS)

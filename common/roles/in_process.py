@@ -35,6 +35,8 @@ def run(context: RunContext) -> None:
     if isinstance(updates, EpisodeLearner):
         updates.beside = ActingBeside(updates.schedule, updates.num_samples, lambda: actors)
     incarnation = int(Accounts().next_incarnation())
+    # Whoever evaluates itself has no evaluator that reads snapshots and the end of the run.
+    period = context.values["evaluation_steps"]
     bookkeeping = keeper.make_bookkeeping(
         context,
         learner,
@@ -42,8 +44,7 @@ def run(context: RunContext) -> None:
         parameters,
         lambda: {incarnation: actors.num_added},
         poll_seconds=0.0,
-        # Snapshots are for an evaluator, if there is one.
-        publish_period=context.values["evaluation_steps"] or agent.publish_period,
+        **({"publish_period": period, "quiet_seconds": 0.0} if period else {}),
     )
     bookkeeping.counters.count_unreported()
     if bookkeeping.steps and agent.min_replay_size:

@@ -90,7 +90,6 @@ def test_replay():
         ],
     )
     assert rows[1].value < 3
-    assert max(rows[2].value, rows[3].value) < rows[4].value
 
 
 def test_priority_tree():
@@ -175,7 +174,7 @@ def test_the_transition_has_628_bytes():
 
 
 def test_learner():
-    sizes = learner_suite.LearnerSizes(items=2000, updates=8, actor_seconds=0.5)
+    sizes = learner_suite.LearnerSizes(items=2000, updates=8, actor_seconds=2.0)
     rows = learner_suite.measure(program(updates_per_call=4, **TINY_NETS), sizes, repeats=1)
     check(
         rows,

@@ -29,7 +29,7 @@ FLAGS = (
     "--config.prefetch=4",
 )
 PATHS = {"PYTHONPATH": str(ROOT / "tests/learning")}
-SECONDS = 150
+SECONDS = 600
 """Patience with a busy machine."""
 
 
@@ -41,7 +41,7 @@ def statistics(client):
     return Statistics.of(client.call("replay_statistics"))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
     with forked() as start:
         run = run_by_hand(start, tmp_path / "run", learner=1, replay=2)

@@ -31,7 +31,7 @@ SMALL = (
     "--config.proposal_sizes=8,8",
 )
 ROLES = (*SMALL, "--actor_processes=2", "--learner_threads=1", "--checkpoint_seconds=2")
-SECONDS = 150
+SECONDS = 600
 """Patience with a busy machine."""
 _OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
 """Columns of times, or of numbers made from the time."""
@@ -49,7 +49,7 @@ def ratio(row):
     return row["learner_steps"] * BATCH * LENGTH / ((1 + REPLAYED) * timesteps)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
     with forked() as start:
         run = by_hand(start, tmp_path / "run")
@@ -77,7 +77,7 @@ def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
     assert policy(np.ones((3, 5), np.float32)).shape == (3, 5)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_path):
     with forked() as start:
         run = by_hand(start, tmp_path / "run")

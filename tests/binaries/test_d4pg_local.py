@@ -35,7 +35,7 @@ FLAGS = (
     "--config.updates_per_call=4",
 )
 PROCESSES = {"launcher-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
-SECONDS = 150
+SECONDS = 600
 """Patience with a busy machine."""
 
 
@@ -55,7 +55,7 @@ def outcomes(run):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tmp_path, start):
     run = WatchedRun(tmp_path / "run")
     launcher = start(run.workdir)
@@ -71,6 +71,10 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     # is filled to its minimum.
     incarnations = run.incarnations()
     run.kill("actor")
+    rows = len(read_rows(run.workdir / "learner.csv"))
+    run.wait_for(
+        lambda: len(read_rows(run.workdir / "learner.csv")) > rows, SECONDS, "its steps are counted"
+    )
     run.kill("replay")
     replay, seen = run.client_when_there("replay", SECONDS), []
 
@@ -129,7 +133,8 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     assert picture == f"learning curve {run.workdir / 'learning_curve.png'}"
     assert (run.workdir / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert run.learner("learner_steps") == limit and run.learner("wall_seconds") > wall_seconds
-    assert read_rows(run.workdir / "learner.csv")["learner_steps"].iloc[1:].min() > 0
+    steps = read_rows(run.workdir / "learner.csv")["learner_steps"]
+    assert (steps[steps.gt(0).idxmax() :] > 0).all()
     assert outcomes(run) == [None, "stopped", "finished"]
     assert not run.pids()
     run.check_files()

@@ -22,7 +22,7 @@ FLAGS = (
     f"--config.min_replay_size={MIN_SIZE}",
     "--config.replay_capacity=500",
 )
-SECONDS = 150
+SECONDS = 600
 """Patience with a busy machine."""
 _OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
 """Columns of times, or of numbers made from the time."""
@@ -90,8 +90,8 @@ def test_equal_seeds_give_equal_files(tmp_path):
 
 def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
     flags = (
-        *("--max_learner_steps=600", "--config.updates_per_call=10"),
-        *("--checkpoint_seconds=2", "--evaluation_steps=150"),
+        *("--max_learner_steps=2400", "--config.updates_per_call=10"),
+        *("--checkpoint_seconds=2", "--evaluation_steps=600"),
     )
     with forked() as start:
         run = RunByHand(
@@ -104,7 +104,7 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
         )
         program = run.start("learner")
         run.wait_for(
-            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 150,
+            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 600,
             SECONDS,
             "an evaluation",
         )
@@ -112,11 +112,11 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
         program.wait(SECONDS)
         run.ends([run.start("learner")], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [0, 150, 300, 450, 600]
+    assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
     assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
     rows = read_rows(run.workdir / "learner.csv")
     assert np.isfinite(rows[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
     policy = agent.load_policy(run.workdir)
-    assert policy.learner_steps == 600
+    assert policy.learner_steps == 2400
     assert policy(np.zeros(4, np.float32)).shape == (1,)

@@ -31,7 +31,7 @@ TINY = Scale(
             "--config.critic_sizes=(16,16)",
             "--config.batch_size=16",
             "--config.min_replay_size=200",
-            "--config.samples_per_insert=1",  # slow enough to be cut
+            "--config.samples_per_insert=0.5",  # slow enough to be cut
         )
     ),
 )

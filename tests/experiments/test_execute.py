@@ -123,15 +123,9 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
     first, second = (run.directory for run in plan.runs)
     run = WatchedRun(second)
     process = start("d4pg", tmp_path)
-    run.wait_for(lambda: run.learner("learner_steps"), 200, "the second run learns")
-    learnt = time.time()
-    run.wait_for(
-        lambda: any(
-            file.stat().st_mtime > learnt for file in (second / "checkpoints").glob("*.index")
-        ),
-        60,
-        "saved",
-    )
+    run.wait_for(lambda: run.learner("learner_steps"), 600, "the second run learns")
+    learnt, newest = time.time(), second / "checkpoints" / "checkpoint"
+    run.wait_for(lambda: newest.exists() and newest.stat().st_mtime > learnt, 200, "saved")
     run.kill("launcher")
     process.kill()
 
@@ -146,7 +140,7 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
     )
     before = contents(first)
 
-    out, err = start("d4pg", tmp_path).communicate(timeout=200)
+    out, err = start("d4pg", tmp_path).communicate(timeout=600)
     assert "ddpg on control:cartpole:swingup, seed 0 goes on" in out, (out, err)
     assert "failed" not in out and "Traceback" not in err, (out, err)
     assert contents(first) == before

@@ -65,7 +65,7 @@ class Run:
         self.remote.incarnation, self.remote.num_accepted = incarnation, accepted - rows
         self.remote.insert(keys, steps, np.ones(rows, np.float32))
 
-    def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0):
+    def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0, quiet_seconds=4.0):
         """The bookkeeping of another start of the learner."""
         learner = self._learners.pop()
         self.memory = self.agent.make_memory(SPEC, seed=0)
@@ -82,6 +82,7 @@ class Run:
             self.agent.publish_period,
             checkpoint_seconds,
             poll_seconds,
+            quiet_seconds,
         )
         return Bookkeeping(
             self.directory, learner, replay_learner, service, lambda: self.accepted(), options
@@ -106,9 +107,8 @@ def run(tmp_path):
     run.close()
 
 
-def test_counts_what_comes_until_the_actors_have_ended(run, monkeypatch):
-    monkeypatch.setattr(bookkeeping_lib, "_QUIET_SECONDS", 0.5)
-    bookkeeping = run.start()
+def test_counts_what_comes_until_the_actors_have_ended(run):
+    bookkeeping = run.start(quiet_seconds=0.5)
     service = run.replay()
     run.insert(1, accepted=10)
     bookkeeping.after_call(None)

@@ -41,7 +41,9 @@ for _ in range(int(sys.argv[2])):
             said += os.read(read, 1000)
         seconds_a_save = (time.monotonic() - begin) / 4
     else:
-        time.sleep(random.uniform(0.0, 6.0) * seconds_a_save)
+        for _ in range(random.randrange(5)):
+            said += os.read(read, 10)
+        time.sleep(random.uniform(0.0, 1.0) * seconds_a_save)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     while more := os.read(read, 1000):

@@ -1,6 +1,9 @@
 """Calls of a memory from many threads."""
 
 import threading
+import time
+
+_PATIENCE_SECONDS = 60.0
 
 
 def run_threads(functions, seconds, least_turns=6):
@@ -8,26 +11,27 @@ def run_threads(functions, seconds, least_turns=6):
 
     Args:
       functions: with a count of their calls, from 0, as argument.
-      seconds: in which they are called.
-      least_turns: how often each has to be called.
+      seconds: for which they are called at least.
+      least_turns: how often each has to be called; a busy machine gets a minute more for it.
     """
-    errors, turns, stop = [], [], threading.Event()
+    errors, turns, stop = [], [0] * len(functions), threading.Event()
 
-    def repeat(function):
-        turn = 0
+    def repeat(index):
         try:
             while not stop.is_set():
-                function(turn)
-                turn += 1
-            turns.append(turn)
+                functions[index](turns[index])
+                turns[index] += 1
         except BaseException as error:  # pylint: disable=broad-except
             errors.append(error)
             stop.set()
 
-    threads = [threading.Thread(target=repeat, args=[function]) for function in functions]
+    threads = [threading.Thread(target=repeat, args=[index]) for index in range(len(functions))]
     for thread in threads:
         thread.start()
     stop.wait(seconds)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while min(turns) < least_turns and time.monotonic() < deadline and not stop.wait(0.1):
+        pass
     stop.set()
     for thread in threads:
         thread.join(30)

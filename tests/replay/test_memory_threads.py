@@ -132,6 +132,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
         + [updater(i) for i in range(2)]
         + [remove],
         seconds=2.0,
+        least_turns=40,
     )
 
     memory.check()

@@ -41,7 +41,7 @@ FLAGS = (
     f"--config.send_batch={SEND_BATCH}",
 )
 ROLES = ("learner", "replay", "actor", "evaluator")
-SECONDS = 200
+SECONDS = 600
 """Patience with a busy machine."""
 
 

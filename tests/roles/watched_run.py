@@ -77,9 +77,9 @@ class WatchedRun:
         return (last_row(self.workdir / "learner.csv") or {}).get(column) or 0
 
     def acting(self):
-        """acting.csv as a table; None before it is there."""
+        """acting.csv as a table; None before it has a row."""
         path = self.workdir / "acting.csv"
-        return read_rows(path) if path.exists() else None
+        return read_rows(path) if last_row(path) else None
 
     def incarnations(self) -> set[int]:
         """Starts of acting processes that have finished an episode."""
