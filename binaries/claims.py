@@ -28,7 +28,7 @@ from common.reporting.user_error import UserError
 import reproductions
 
 _PARAGRAPHS = (
-    "Computed by `python -m binaries.claims`; nothing is typed in. A verdict is about the scale "
+    "Computed by `make results`; nothing is typed in. A verdict is about the scale "
     "that it names and the tasks counted there, not about the paper's sizes.",
 )
 _METHOD = (

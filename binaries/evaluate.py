@@ -42,7 +42,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--workdir", type=pathlib.Path, required=True, metavar="DIR", help="directory of the run"
     )
     parser.add_argument(
-        "--episodes", type=int, default=10, metavar="N", help="default 10; papers use 200 on Atari"
+        "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
     )
     parser.add_argument(
         "--seed",

@@ -98,7 +98,7 @@ def _plan(paper, experiment, evidence, scale, wanted, there, others) -> tuple[fl
     for name, of in missing.items():
         experiment = paper.experiment(name).at(scale)
         settings, tasks = ({one[part] for one in of} for part in (0, 1))
-        command = f"python -m binaries.experiment --paper={paper.name} {experiment.flag}"
+        command = f".venv/bin/python -m binaries.experiment --paper={paper.name} {experiment.flag}"
         command += f" --scale={scale}"
         if settings != set(experiment.settings):
             command += f" --settings {' '.join(sorted(settings))}"

@@ -159,7 +159,7 @@ class _Drawn:
         flag = f"--figure={figures.ALL_RUNS}" if is_everything else self.experiment.flag
         return (
             f"![{self._title}, scale {self.scale}]({self._file})\n\n"
-            f"    python -m binaries.figures --paper={self.paper.name} {flag} "
+            f"    .venv/bin/python -m binaries.figures --paper={self.paper.name} {flag} "
             f"--scale={self.scale}"
         )
 

@@ -1,7 +1,7 @@
 """Networks for control from flat observations: the policy and the critic's torso.
 
 The papers name little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
-our text of D4PG has lost those of figure 1). Everything else follows Acme's D4PG: the action
+the text of D4PG's PDF has lost those of figure 1). Everything else follows Acme's D4PG: the action
 enters with the observation, LayerNorm precedes the first tanh, ELU follows the later layers, and
 the initialisers are Acme's. Sizes, `layer_norm` and `activation` are therefore arguments.
 """

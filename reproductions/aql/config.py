@@ -1,7 +1,7 @@
 """Hyperparameters of AQL and of the methods beside it.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
-Layer sizes stood in figure 1's drawing, which our text of the paper has lost.
+Layer sizes stood in figure 1's drawing, which the PDF's text has lost.
 """
 
 import dataclasses

@@ -235,7 +235,7 @@ EXPERIMENTS = (
             "seeds": 5,
             "note": "the levels are named in the picture only: two of DMLab-30",
         },
-        unavailable="DeepMind Lab is in no package registry",
+        unavailable="there is no suite for DeepMind Lab",
     ),
     Experiment(
         "figure 4",

@@ -18,7 +18,7 @@ class DQNConfig(ApexConfig):
 
     n_step: int = field(
         3,
-        "n, length of the returns (appendix C, where our text lost it; RLlib has 3, too).",
+        "n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too).",
         minimum=1,
         suffix="n{}",
     )
@@ -64,7 +64,7 @@ class DQNConfig(ApexConfig):
     reward_clip: float = field(
         1.0,
         "Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not "
-        "(appendix C, where our text lost the range; that of DQN).",
+        "(appendix C, where the PDF's text lost the range; that of DQN).",
         minimum=0,
         suffix="clip{:g}",
     )
