@@ -6,7 +6,6 @@ import dm_env
 import numpy as np
 import tree
 
-from common.acting import adder_arguments
 from common.environments.environment_errors import UnusableEnvironmentError
 from common.types import Episode, Episodes, Nest, StoredState
 
@@ -27,12 +26,7 @@ class EpisodeAdder:
     """
 
     def __init__(self, num_environments: int, max_steps: int):
-        """Makes an adder for K environments, for a memory of `max_steps` steps.
-
-        Raises:
-          ValueError: `num_environments` is less than 1.
-        """
-        adder_arguments.check_num_environments(num_environments)
+        """Makes an adder for K environments, for a memory of `max_steps` steps."""
         self._max_steps = max_steps
         self._running = [_Running() for _ in range(num_environments)]
 
@@ -42,11 +36,7 @@ class EpisodeAdder:
         Args:
           timestep: of K environments, as an `EnvironmentBatch` returns it.
           extras: named arrays [K, ...], the policy's extras at its observation.
-
-        Raises:
-          ValueError: the timestep has another number of environments.
         """
-        adder_arguments.check_timestep(timestep, len(self._running))
         finished = []
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]

@@ -6,7 +6,6 @@ import dm_env
 import numpy as np
 import tree
 
-from common.acting import adder_arguments
 from common.types import Nest, NStepTransitions
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -63,14 +62,7 @@ class NStepAdder:
           n: steps of a transition.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
-
-        Raises:
-          ValueError: `num_environments` or `n` is less than 1, `gamma` is not in [0, 1], or
-            `reward_clip` is not positive.
         """
-        adder_arguments.check_options(num_environments, gamma, reward_clip)
-        if n < 1:
-            raise ValueError(f"n, the steps of a transition, must be at least 1, got {n}")
         self._num_environments = num_environments
         self._n = n
         self._gamma = gamma
@@ -96,11 +88,7 @@ class NStepAdder:
 
         Returns:
           The completed transitions, or None if there are none.
-
-        Raises:
-          ValueError: the timestep has another number of environments.
         """
-        adder_arguments.check_timestep(timestep, self._num_environments)
         step_type = timestep.step_type
         # A reset within an episode drops its open transitions, because they have no end.
         self._is_open &= step_type != _FIRST

@@ -152,7 +152,9 @@ class Sender:
             self._error = error  # `add`, `has_credit` and `close` raise it in the acting thread
 
     def _insert(self, items: Items) -> None:
-        self._statistics = self._total_counters(self._memory.insert(*items))
+        self._statistics = self._total_counters(
+            self._memory.insert(items.keys, items.steps, items.priorities)
+        )
 
     def _until_available(self, function: Callable, gives_up: Callable[[], bool]) -> None:
         patience = Patience("no answer from the replay")

@@ -4,7 +4,6 @@ import dm_env
 import numpy as np
 import tree
 
-from common.acting import adder_arguments
 from common.types import StoredTimestep, Timesteps
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -41,14 +40,7 @@ class SequenceAdder:
           length: T, timesteps of a sequence.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
-
-        Raises:
-          ValueError: `num_environments` is less than 1, `length` is less than 2, `gamma` is not in
-            [0, 1], or `reward_clip` is not positive.
         """
-        adder_arguments.check_options(num_environments, gamma, reward_clip)
-        if length < 2:
-            raise ValueError(f"length, the timesteps of a sequence, must be at least 2: {length}")
         self._num_environments = num_environments
         self._length = length
         self._gamma = gamma
@@ -65,12 +57,8 @@ class SequenceAdder:
 
         Returns:
           The timesteps in the order of time, or None while the first sequence is incomplete.
-
-        Raises:
-          ValueError: the timestep has another number of environments.
         """
         del extras
-        adder_arguments.check_timestep(timestep, self._num_environments)
         begin, end = self._num_given, self._num_given + len(self._held)
         if not self._held or end < self._length:
             return None

@@ -4,7 +4,6 @@ import dm_env
 import numpy as np
 import tree
 
-from common.acting import adder_arguments
 from common.types import Nest, Unrolls
 
 _FIRST = int(dm_env.StepType.FIRST)
@@ -34,13 +33,7 @@ class UnrollAdder:
         Args:
           num_environments: K.
           length: T, timesteps of an unroll.
-
-        Raises:
-          ValueError: `num_environments` is less than 1, or `length` is less than 2.
         """
-        adder_arguments.check_num_environments(num_environments)
-        if length < 2:
-            raise ValueError(f"length, the timesteps of an unroll, must be at least 2: {length}")
         self._num_environments = num_environments
         self._length = length
         self._number = 0
@@ -58,12 +51,8 @@ class UnrollAdder:
 
         Returns:
           An unroll of each environment (M = K) at every T-th timestep, otherwise None.
-
-        Raises:
-          ValueError: the timestep has another number of environments.
         """
         del extras
-        adder_arguments.check_timestep(timestep, self._num_environments)
         if not self._stored:
             return None
         before = self._stored - 1

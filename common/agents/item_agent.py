@@ -115,10 +115,6 @@ class ItemAgent(ReplayAgent):
         tolerance = max(float(calls * call), 2.0 * sent)
         return Schedule(self.min_replay_size, self.samples_per_insert, tolerance)
 
-    def write_back(self, memory: Any, item_keys: Any, outputs: Nest) -> None:
-        """Writes the outputs of updates to the memory: new priorities."""
-        memory.update_priorities(item_keys, outputs)
-
     def replay_learner(
         self,
         learner: Learner,
@@ -141,7 +137,6 @@ class ItemAgent(ReplayAgent):
             prefetch,
             seed,
             functools.partial(self.decode, spec=spec),
-            self.write_back,
             self.removal_period,
             self.sequence_length,
         )

@@ -151,7 +151,6 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: AddedBatch) -
     batch = tree.map_structure(tf.constant, batch)
     columns = memory.signature.flatten(batch.steps)
     nobody, no_count = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
-    each_is_an_item = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
     priorities = tf.constant(np.random.default_rng(0).uniform(0.1, 1.0, SAMPLED), tf.float32)
 
     @tf.function
@@ -159,7 +158,7 @@ def _remote_loops(client: rpc.Client, memory: RemoteMemory, batch: AddedBatch) -
         samples = []
         for i in range(IN_FLIGHT):
             new = first_key + np.arange(i * INSERTED, (i + 1) * INSERTED)
-            arguments = [nobody, no_count, new, batch.priorities, *each_is_an_item, *columns]
+            arguments = [nobody, no_count, new, batch.priorities, *columns]
             client.call("replay_insert", arguments)
             samples.append(memory.sample(SAMPLED))
             memory.update_priorities(drawn[i], priorities)

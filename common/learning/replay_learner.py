@@ -75,9 +75,6 @@ class ReplayLearner:
         prefetch: int = 0,
         seed: int = 0,
         decode: Callable[[Nest], Nest] = lambda steps: steps,
-        write_back: Callable = lambda memory, keys, outputs: memory.update_priorities(
-            keys, outputs
-        ),
         removal_period: int | None = None,
         sequence_length: int = 0,
     ):
@@ -91,8 +88,6 @@ class ReplayLearner:
           prefetch: number of calls to draw ahead; 0 draws when a call begins.
           seed: of the draws, not negative.
           decode: converts sampled steps; called in the thread that draws them.
-          write_back: writes the outputs of the updates to the memory; called with the memory, the
-            keys of the items and the outputs.
           removal_period: learner steps between removals of items above the memory's soft capacity;
             None if the memory enforces its capacity itself.
           sequence_length: T, steps of an item: samples are [B, T, ...]; 0: items are one step, and
@@ -105,7 +100,6 @@ class ReplayLearner:
         self._prefetch = prefetch
         self._seed = seed
         self._decode = decode
-        self._write_back = write_back
         self._removal_period = removal_period
         self._sequence_length = sequence_length
         self._patience = Patience("no answer from the replay")
@@ -204,17 +198,17 @@ class ReplayLearner:
                 "its last checkpoint"
             ) from None
 
-    def _write(self, keys: tf.Tensor, outputs: Nest, removes: bool) -> None:
+    def _write(self, keys: tf.Tensor, priorities: tf.Tensor, removes: bool) -> None:
         if self._worker is None:
-            self._unless_gone(self._write_now, keys, outputs, removes)
+            self._unless_gone(self._write_now, keys, priorities, removes)
             return
         self.flush()  # raises the error of the previous write, one call late
         self._written = self._worker.submit(
-            self._unless_gone, self._write_now, keys, outputs, removes
+            self._unless_gone, self._write_now, keys, priorities, removes
         )
 
-    def _write_now(self, keys: tf.Tensor, outputs: Nest, removes: bool) -> None:
-        self._write_back(self._memory, keys, outputs)
+    def _write_now(self, keys: tf.Tensor, priorities: tf.Tensor, removes: bool) -> None:
+        self._memory.update_priorities(keys, priorities)
         if removes:
             self._memory.remove_to_fit()
 

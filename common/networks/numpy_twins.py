@@ -57,17 +57,6 @@ class _Twin:
         return inputs
 
 
-class PolicyTwin(_Twin):
-    """NumPy twin of a `ControlPolicy`."""
-
-    def __init__(self, policy: control.ControlPolicy):
-        super().__init__(policy, policy.layers)
-
-    def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Returns canonical actions in a new array: [B, D] float32 -> [B, A] float32."""
-        return self._run(observation)
-
-
 class CriticTwin(_Twin):
     """NumPy twin of a `Critic` with a `ControlCriticTorso`."""
 
@@ -90,9 +79,9 @@ class CriticTwin(_Twin):
 
 
 class MLPTwin(_Twin):
-    """NumPy twin of a `SoftsignMLP` or a `ReluMLP`."""
+    """NumPy twin of a `ControlPolicy`, a `SoftsignMLP` or a `ReluMLP`."""
 
-    def __init__(self, network: mlp.SoftsignMLP | mlp.ReluMLP):
+    def __init__(self, network: control.ControlPolicy | mlp.SoftsignMLP | mlp.ReluMLP):
         super().__init__(network, network.layers)
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -101,7 +90,7 @@ class MLPTwin(_Twin):
 
 
 def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP | mlp.ReluMLP) -> Any:
-    """Returns the `PolicyTwin`, `CriticTwin` or `MLPTwin` of a module, with copied parameters.
+    """Returns the `CriticTwin` or `MLPTwin` of a module, with copied parameters.
 
     Args:
       module: a policy, a critic with a `ControlCriticTorso`, or an MLP of one layer or more. Its
@@ -111,11 +100,9 @@ def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP | mlp.Re
       TypeError: the module or one of its layers is of a type without a twin.
       ValueError: the module's variables have not been created yet.
     """
-    if isinstance(module, control.ControlPolicy):
-        return PolicyTwin(module)
     if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
-    if isinstance(module, mlp.SoftsignMLP | mlp.ReluMLP):
+    if isinstance(module, control.ControlPolicy | mlp.SoftsignMLP | mlp.ReluMLP):
         return MLPTwin(module)
     raise TypeError(
         f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a Critic with a "

@@ -168,24 +168,6 @@ class Signature:
         return fixed + sum(self.max_bytes)
 
 
-class DefaultItems:
-    """A function that replaces items which are None by empty tensors: each step is an item.
-
-    The tensors are made once, since converting an empty array takes as long as converting a full
-    one.
-    """
-
-    def __init__(self):
-        self._keys, self._lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
-
-    def __call__(self, item_keys, item_lengths) -> tuple:
-        """Returns both arguments, or empty tensors in the place of None."""
-        return (
-            self._keys if item_keys is None else item_keys,
-            self._lengths if item_lengths is None else item_lengths,
-        )
-
-
 class Memory:
     """A keyed store of steps, items that view them, and distributions over the items.
 
@@ -241,7 +223,8 @@ class Memory:
         self.signature = Signature(specs)
         self.capacity = capacity
         self.hard_capacity = hard_capacity
-        self._default_items = DefaultItems()
+        # Made once, since converting an empty array takes as long as converting a full one.
+        self._no_keys, self._no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
         self._no_seed = tf.zeros([], tf.int64)
         self._index = {name: i for i, name in enumerate(distributions)}
         self._handle = self._ops.replay_memory(
@@ -283,7 +266,8 @@ class Memory:
         self._ops.replay_insert(
             self._handle,
             keys,
-            *self._default_items(item_keys, item_lengths),
+            self._no_keys if item_keys is None else item_keys,
+            self._no_lengths if item_lengths is None else item_lengths,
             priorities,
             self.signature.flatten(steps),
         )

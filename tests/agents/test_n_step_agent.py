@@ -172,14 +172,11 @@ def test_the_capacity_is_soft_where_the_learner_removes():
     assert memory.statistics().items == 20
 
 
-def test_a_learner_decodes_and_writes_back_as_the_agent_says():
+def test_a_learner_decodes_as_the_agent_says():
     class Doubling(Agent):
         def decode(self, steps, spec):
             assert spec == SPEC
-            return steps._replace(n_step_reward=2 * steps.n_step_reward)
-
-        def write_back(self, memory, item_keys, outputs):
-            super().write_back(memory, item_keys, outputs + 100)
+            return steps._replace(n_step_reward=2 * steps.n_step_reward + 100)
 
     agent = make_agent()
     assert not agent.decodes

@@ -170,8 +170,3 @@ def test_a_call_of_several_updates_takes_sequences_apart():
     loop = agent.replay_learner(learner, memory, SPEC, 1, agent.schedule(in_turns=True))
     assert loop.step() is not None and int(learner.steps) == 3
     assert all(shapes.observation == [4, LENGTH, *SHAPE] for shapes in learner.batches)
-
-
-def test_a_sequence_of_one_timestep_is_refused():
-    with pytest.raises(ValueError, match="length, the timesteps of a sequence"):
-        make_agent(sequence_length=1).make_adder(2)

@@ -235,31 +235,6 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_the_outputs_of_an_update_are_written_back_as_it_is_told(prefetch):
-    memory, written = LoggedMemory(), []
-    memory.fill(0, 20)
-
-    def update(batch):
-        return {"value": batch.steps, "pair": tf.stack([batch.steps, -batch.steps], 1)}, {}
-
-    replay_learner = ReplayLearner(
-        memory,
-        UpdateLoop(update, UPDATES, BATCH, jit_compile=False),
-        tf.Variable(0, dtype=tf.int64),
-        Schedule(10, None, float(CALL)),
-        prefetch,
-        write_back=lambda *arguments: written.append(arguments),
-    )
-    replay_learner.step()
-    replay_learner.flush()
-    ((to, keys, outputs),) = written
-    assert to is memory
-    np.testing.assert_array_equal(outputs["value"], keys.numpy() + 1)
-    np.testing.assert_array_equal(outputs["pair"][:, 1], -keys.numpy() - 1)
-    replay_learner.close()
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
 def test_sampled_steps_are_decoded(prefetch):
     def seen(**options):
         memory = LoggedMemory()

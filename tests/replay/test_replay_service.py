@@ -422,8 +422,6 @@ def insert_call(keys=None, priorities=None, columns_=None, incarnation=7, accept
         np.int64(accepted),
         keys,
         priorities,
-        np.zeros(0, np.int64),
-        np.zeros(0, np.int32),
         *(columns(np.arange(4)) if columns_ is None else columns_),
     ]
 
