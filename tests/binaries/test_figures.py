@@ -73,7 +73,7 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
         (["--paper=d4pg", "--figure=3"], ["no runs of D4PG figure 3", "not public"]),
         (
             ["--paper=aql", "--figure=3"],
-            ["no runs of AQL figure 3", "DeepMind Lab is in no package"],
+            ["no runs of AQL figure 3", "there is no suite for DeepMind Lab"],
         ),
         (["--all", "--figure=2"], ["leave --figure out"]),
         (["--all", "--section=4"], ["leave --section out"]),

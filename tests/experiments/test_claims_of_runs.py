@@ -673,7 +673,7 @@ def test_smoke_runs_decide_only_if_they_are_asked(tmp_path, evidence):
 def test_what_lacks_is_named_with_its_command_and_hours(tmp_path, evidence):
     finding = judge("d4pg", "manipulator", evidence)  # not a task of the scale small
     assert finding.evidence == (
-        "No runs at the scale paper: 24 decide it (288 hours): python -m "
+        "No runs at the scale paper: 24 decide it (288 hours): .venv/bin/python -m "
         "binaries.experiment --paper=d4pg --figure=2 --scale=paper --settings "
         + " ".join(sorted(name for name in settings.FIGURE_2 if name != "ddpg"))
         + " --tasks manipulator:bring_ball."
@@ -685,7 +685,7 @@ def test_what_lacks_is_named_with_its_command_and_hours(tmp_path, evidence):
     # A substitute is the smallest scale that decides. Its hours are not known before a run.
     words = lacking(WITH_SMALL, SMALL_2, evidence, needs)
     assert words == (
-        "No runs at the scale small: 20 decide it (hours not known yet): python -m "
+        "No runs at the scale small: 20 decide it (hours not known yet): .venv/bin/python -m "
         f"binaries.experiment --paper=d4pg --figure=2 --scale=small --settings {FULL} ddpg."
     )
 
@@ -698,7 +698,9 @@ def test_hours_in_steps_are_those_of_finished_runs(tmp_path, evidence):
         return ["ddpg", FULL], [FINGER]
 
     words = lacking(WITH_SMALL, SMALL_2, evidence, needs)
-    assert words.startswith("5 more runs at the scale small decide it (0.5 hours): python")
+    assert words.startswith(
+        "5 more runs at the scale small decide it (0.5 hours): .venv/bin/python"
+    )
     assert words.endswith("--scale=small --settings ddpg --tasks finger:turn_hard.")
 
 
@@ -724,7 +726,7 @@ def test_settings_of_other_experiments_are_found(evidence):
         return [f"{FULL}_ou", "ddpg"], CONTROL_SUITE[:1]
 
     words = lacking(D4PG, D4PG.experiment("section 4"), evidence, needs)
-    assert "--section=4 " in words and "; python" in words and "--figure=2 " in words
+    assert "--section=4 " in words and "; .venv/bin/python" in words and "--figure=2 " in words
 
 
 def test_each_run_is_read_once_for_all_claims(tmp_path, evidence, monkeypatch):

@@ -208,7 +208,7 @@ def test_what_cannot_be_run_says_why():
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert "not public" in paper.obstacle(paper.experiment("figure 3"))
     aql = reproductions.paper("aql")
-    assert "DeepMind Lab is in no package" in aql.obstacle(aql.experiment("figure 3"))
+    assert "there is no suite for DeepMind Lab" in aql.obstacle(aql.experiment("figure 3"))
     assert aql.obstacle(aql.experiment("figure 1")) == ""
     refer = reproductions.paper("refer")
     assert refer.obstacle(refer.experiment("figure 6")) == "not yet implemented: flow control"
