@@ -6,6 +6,7 @@ python -m binaries.apex_dpg --setting=dpg_uniform ...
 
 from common.program import layouts, main
 from common.replay.footprint import control_bytes_per_step
+from reproductions import AGENTS
 from reproductions.apex.dpg import config as config_lib
 from reproductions.apex.dpg.settings import SETTINGS
 
@@ -13,7 +14,7 @@ PROGRAM = main.AgentProgram(
     paper="apex",
     agent="apex_dpg",
     module="binaries.apex_dpg",
-    agent_class="reproductions.apex.dpg.agent:ApexDPG",
+    agent_class=AGENTS["apex_dpg"],
     settings=SETTINGS,
     num_actors=lambda config, setting: config_lib.NUM_ACTORS,
     num_actors_help=(

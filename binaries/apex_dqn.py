@@ -6,6 +6,7 @@ python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 
 from common.program import layouts, main
 from common.replay.footprint import image_bytes_per_step
+from reproductions import AGENTS
 from reproductions.apex.dqn import config as config_lib
 from reproductions.apex.dqn import settings
 
@@ -13,7 +14,7 @@ PROGRAM = main.AgentProgram(
     paper="apex",
     agent="apex_dqn",
     module="binaries.apex_dqn",
-    agent_class="reproductions.apex.dqn.agent:ApexDQN",
+    agent_class=AGENTS["apex_dqn"],
     settings=settings.SETTINGS,
     num_actors=lambda config, setting: settings.num_actors(setting),
     num_actors_help=(

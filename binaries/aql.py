@@ -6,6 +6,7 @@ python -m binaries.aql --flagfile=reproductions/aql/two_cores.flags
 
 from common.program import layouts, main
 from common.replay.footprint import unroll_bytes_per_step
+from reproductions import AGENTS
 from reproductions.aql import config as config_lib
 from reproductions.aql import settings
 
@@ -13,7 +14,7 @@ PROGRAM = main.AgentProgram(
     paper="aql",
     agent="aql",
     module="binaries.aql",
-    agent_class="reproductions.aql.agent:AQL",
+    agent_class=AGENTS["aql"],
     settings=settings.SETTINGS,
     num_actors=lambda config, setting: config_lib.NUM_ACTORS,
     num_actors_help=(

@@ -27,6 +27,7 @@ from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
+from reproductions import AGENTS
 
 _SUITES = (
     "replay",
@@ -47,14 +48,18 @@ _SUITES = (
 _LONG_SUITES = ("cluster", "workers")
 """Only by name."""
 _SUITES_WITH_PEERS = ("replay", "image_replay")
-_SUITES_WITH_IMAGES = ("image_replay", "image_learner", "image_actor")
-"""Of Ape-X DQN."""
 _PAPERS = {
     "reactor": ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server"),
     "refer": ("episodes", "episode_memory"),
     "aql": ("unroll_actor", "unroll_learner"),
 }
 """The suites of a paper but its long ones."""
+_AGENTS = {
+    "apex_dqn": ("image_replay", "image_learner", "image_actor"),
+    **_PAPERS,
+    "reactor": (*_PAPERS["reactor"], "workers"),
+}
+"""The suites that measure an agent; D4PG has all others."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -125,51 +130,10 @@ def _measure(arguments: argparse.Namespace) -> list[report.Row]:
 
 def _program(suite: str):
     from common.benchmarks.roles import BenchmarkedProgram
+    from common.program.layout import imported
 
-    if suite in _SUITES_WITH_IMAGES:
-        return BenchmarkedProgram("binaries.apex_dqn", _make_apex_dqn)
-    if suite in (*_PAPERS["reactor"], "workers"):
-        return BenchmarkedProgram("binaries.reactor", _make_reactor)
-    if suite == "episodes":
-        return BenchmarkedProgram("binaries.refer", _make_refer)
-    if suite in _PAPERS["aql"]:
-        return BenchmarkedProgram("binaries.aql", _make_aql)
-    return BenchmarkedProgram("binaries.d4pg", _make_d4pg)
-
-
-def _make_d4pg(**config):
-    from reproductions.d4pg.agent import D4PG
-    from reproductions.d4pg.config import D4PGConfig
-
-    return D4PG(D4PGConfig(**config))
-
-
-def _make_apex_dqn(**config):
-    from reproductions.apex.dqn.agent import ApexDQN
-    from reproductions.apex.dqn.config import DQNConfig
-
-    return ApexDQN(DQNConfig(**config))
-
-
-def _make_reactor(**config):
-    from reproductions.reactor.agent import Reactor
-    from reproductions.reactor.config import ReactorConfig
-
-    return Reactor(ReactorConfig(**config))
-
-
-def _make_refer(**config):
-    from reproductions.refer.agent import Refer
-    from reproductions.refer.config import ReferConfig
-
-    return Refer(ReferConfig(**config))
-
-
-def _make_aql(**config):
-    from reproductions.aql.agent import AQL
-    from reproductions.aql.config import AQLConfig
-
-    return AQL(AQLConfig(**config))
+    agent = next((name for name, suites in _AGENTS.items() if suite in suites), "d4pg")
+    return BenchmarkedProgram(f"binaries.{agent}", imported(AGENTS[agent]))
 
 
 def _measure_all(arguments: argparse.Namespace, suites: Sequence[str]) -> list[report.Row]:

@@ -6,6 +6,7 @@ python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
 
 from common.program import layouts, main
 from common.replay.footprint import control_bytes_per_step
+from reproductions import AGENTS
 from reproductions.d4pg import config as config_lib
 from reproductions.d4pg.settings import SETTINGS
 
@@ -13,7 +14,7 @@ PROGRAM = main.AgentProgram(
     paper="d4pg",
     agent="d4pg",
     module="binaries.d4pg",
-    agent_class="reproductions.d4pg.agent:D4PG",
+    agent_class=AGENTS["d4pg"],
     settings=SETTINGS,
     num_actors=lambda config, setting: 1 if config.single_process else config_lib.NUM_ACTORS,
     num_actors_help=(

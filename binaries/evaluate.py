@@ -17,7 +17,6 @@ of human experts, were never published.
 """
 
 import argparse
-import importlib
 from importlib import machinery
 import json
 import os
@@ -33,7 +32,7 @@ from common.reporting.command_line import (
     native_output_only_on_failure,
 )
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-from reproductions import AGENTS
+from reproductions import agent_class
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -124,21 +123,14 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
     print(f"importing {path} for {environment}", file=sys.stderr, flush=True)
 
 
-def _agent_module(arguments: argparse.Namespace) -> str:
-    """Returns the module of the agent that made the run."""
-    workdir = arguments.workdir
-    config = RunDirectory(workdir).read_config()
+def _trusted_agent(arguments: argparse.Namespace) -> str:
+    """Returns "module:class" of the agent that made the run, whose environment may be imported."""
+    config = RunDirectory(arguments.workdir).read_config()
     _check_trust(str(config.get("environment")), arguments)
-    name = config.get("agent", config.get("paper"))
-    if name not in list(AGENTS):
-        raise RunDirectoryError(
-            f'{workdir} holds a run of the agent "{name}", which is not here: there are '
-            f"{', '.join(AGENTS)}"
-        )
-    return AGENTS[name]
+    return agent_class(arguments.workdir)
 
 
-def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
+def _evaluate(arguments: argparse.Namespace, agent: str) -> None:
     from absl import logging
 
     from common import environments
@@ -147,10 +139,11 @@ def _evaluate(arguments: argparse.Namespace, agent_module: str) -> None:
     from common.agents import trained
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
+    from common.program.layout import imported
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
-    run = trained.load(arguments.workdir, importlib.import_module(agent_module).from_config)
+    run = trained.load(arguments.workdir, imported(agent))
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
@@ -244,7 +237,7 @@ def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     try:
-        agent_module = _agent_module(arguments)  # before the seconds that TensorFlow takes
+        agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
     except RunDirectoryError as error:
         fail(str(error))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -256,7 +249,7 @@ def main(argv: list[str] | None = None) -> None:
         from common.replay.library import ReplayLibraryError
 
     try:
-        _evaluate(arguments, agent_module)
+        _evaluate(arguments, agent)
     except (RunDirectoryError, CheckpointError, UnusableEnvironmentError, ReplayLibraryError) as e:
         fail(str(e))
 

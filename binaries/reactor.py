@@ -6,6 +6,7 @@ python -m binaries.reactor --flagfile=reproductions/reactor/two_cores.flags
 
 from common.program import layouts, main
 from common.replay.footprint import sequence_bytes_per_step
+from reproductions import AGENTS
 from reproductions.reactor import config as config_lib
 from reproductions.reactor import settings
 
@@ -13,7 +14,7 @@ PROGRAM = main.AgentProgram(
     paper="reactor",
     agent="reactor",
     module="binaries.reactor",
-    agent_class="reproductions.reactor.agent:Reactor",
+    agent_class=AGENTS["reactor"],
     settings=settings.SETTINGS,
     num_actors=lambda config, setting: 1 if config.single_process else settings.num_actors(setting),
     num_actors_help=(

@@ -5,13 +5,14 @@ python -m binaries.refer --environment=gym:HalfCheetah-v4 --workdir=runs/half_ch
 
 from common.program import layouts, main
 from common.replay.footprint import episode_bytes_per_step
+from reproductions import AGENTS
 from reproductions.refer import settings
 
 PROGRAM = main.AgentProgram(
     paper="refer",
     agent="refer",
     module="binaries.refer",
-    agent_class="reproductions.refer.agent:Refer",
+    agent_class=AGENTS["refer"],
     settings=settings.SETTINGS,
     num_actors=lambda config, setting: 1,
     num_actors_help=(

@@ -4,20 +4,56 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import os
+
+    from common.agents.trained import TrainedPolicy
     from common.experiments.claims import Claim
     from common.experiments.paper import Paper
 
 AGENTS = {
-    "d4pg": "reproductions.d4pg.agent",
-    "apex_dqn": "reproductions.apex.dqn.agent",
-    "apex_dpg": "reproductions.apex.dpg.agent",
-    "reactor": "reproductions.reactor.agent",
-    "refer": "reproductions.refer.agent",
-    "aql": "reproductions.aql.agent",
+    "d4pg": "reproductions.d4pg.agent:D4PG",
+    "apex_dqn": "reproductions.apex.dqn.agent:ApexDQN",
+    "apex_dpg": "reproductions.apex.dpg.agent:ApexDPG",
+    "reactor": "reproductions.reactor.agent:Reactor",
+    "refer": "reproductions.refer.agent:Refer",
+    "aql": "reproductions.aql.agent:AQL",
 }
-"""Modules by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
+"""Classes by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
 
 PAPERS = ("apex", "aql", "d4pg", "reactor", "refer")
+
+
+def agent_class(directory: "str | os.PathLike") -> str:
+    """Returns "module:class" of the agent that made a run, without importing it.
+
+    Args:
+      directory: the run's --workdir.
+
+    Raises:
+      RunDirectoryError: there is no run, or its agent is not here.
+    """
+    from common.reporting.run_directory import RunDirectory, RunDirectoryError
+
+    config = RunDirectory(directory).read_config()
+    name = config.get("agent", config.get("paper"))
+    if name not in list(AGENTS):
+        raise RunDirectoryError(
+            f'{directory} holds a run of the agent "{name}", which is not here: there are '
+            f"{', '.join(AGENTS)}"
+        )
+    return AGENTS[name]
+
+
+def load_policy(directory: "str | os.PathLike") -> "TrainedPolicy":
+    """Returns the policy of a run's newest checkpoint, without exploration.
+
+    Raises:
+      As `agent_class` and `common.agents.trained.load`.
+    """
+    from common.agents import trained
+    from common.program.layout import imported
+
+    return trained.TrainedPolicy(trained.load(directory, imported(agent_class(directory))))
 
 
 def papers(name: str | None = None) -> tuple["Paper", ...]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.acting.episode_adder import EpisodeAdder
 from common.acting.policy import Adder
-from common.agents.replay_agent import ReplayAgent
+from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
@@ -19,7 +19,7 @@ from common.replay.schedule import Schedule
 from common.types import Batch, EpisodeBatch, Episodes, Metrics, Nest, StoredState
 
 
-class EpisodeAgent(ReplayAgent):
+class EpisodeAgent(Agent):
     """An agent whose replay has episodes, of which updates draw single steps.
 
     It acts and learns in one process. A step counts when its action is executed, although a running

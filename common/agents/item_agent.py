@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.replay_learner import Loop, ReplayLearner
@@ -17,7 +17,7 @@ from common.replay.schedule import Schedule
 from common.types import Items, Nest
 
 
-class ItemAgent(ReplayAgent):
+class ItemAgent(Agent):
     """An agent that learns from items of a `Memory`, in its learner's process or in others.
 
     It adds the memory's distributions, the items of what the adder gives, and how the outputs of

@@ -1,6 +1,6 @@
 """Policies from the newest checkpoint of a run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
@@ -16,13 +16,6 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-
-AgentFactory = Callable[[Mapping[str, Any]], Agent]
-"""Function that builds a paper's agent from a run's config.json.
-
-A reproduction's one is `agent.from_config`. It raises KeyError, TypeError or ValueError if the
-values are no configuration of the agent.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,12 +115,12 @@ class TrainedPolicy:
         return actions if is_batch else actions[0]
 
 
-def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
+def load(directory: str | os.PathLike, agent_class: type[Agent]) -> TrainedRun:
     """Loads a run, which may still be in progress.
 
     Args:
       directory: the run's --workdir.
-      make_agent: builds the agent of the run's paper.
+      agent_class: of the run's agent.
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
@@ -138,7 +131,7 @@ def load(directory: str | os.PathLike, make_agent: AgentFactory) -> TrainedRun:
     config = run.read_config()
     try:
         name = config["environment"]
-        agent = make_agent(config)
+        agent = agent_class.of_run(config)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise RunDirectoryError(

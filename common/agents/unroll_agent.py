@@ -7,7 +7,7 @@ import numpy as np
 
 from common.acting.policy import Adder
 from common.acting.unrolls import UnrollAdder
-from common.agents.replay_agent import ReplayAgent
+from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.queue_learner import QueueLearner
@@ -16,7 +16,7 @@ from common.replay.unroll_queue import UnrollQueue
 from common.types import Nest, Unrolls
 
 
-class UnrollAgent(ReplayAgent):
+class UnrollAgent(Agent):
     """An agent that learns from unrolls of T timesteps (AQL algorithm 1).
 
     Each actor keeps a replay of its own. For each unroll it sends that unroll and R others, drawn

@@ -1,6 +1,6 @@
 """Real roles of a paper's program, in processes of their own, for a benchmark to talk to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from common.agents.replay_agent import ReplayAgent
+from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError
@@ -27,12 +27,12 @@ class BenchmarkedProgram:
 
     Attributes:
       module: name of the binary whose roles are started.
-      make: builds the agent from fields of its config, all others at their defaults.
+      agent_class: of its agent.
       config: fields that differ from the defaults, for agents and roles alike.
     """
 
     module: str
-    make: Callable[..., ReplayAgent]
+    agent_class: type[Agent]
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -40,9 +40,9 @@ class BenchmarkedProgram:
         """The binary's name without its package, for names of rows."""
         return self.module.rpartition(".")[2]
 
-    def make_agent(self, **fields: Any) -> ReplayAgent:
+    def make_agent(self, **fields: Any) -> Agent:
         """Builds the agent, with more fields of the config."""
-        return self.make(**{**self.config, **fields})
+        return self.agent_class.with_fields(**{**self.config, **fields})
 
 
 class RoleProcess:

@@ -11,7 +11,6 @@ from common.acting.policy import Policy
 from common.acting.sender import Sender
 from common.acting.unroll_sender import UnrollSender
 from common.agents.item_agent import ItemAgent
-from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterClient
 from common.cluster.processes import report_ready
 from common.environments.spec import EnvironmentSpec
@@ -39,7 +38,6 @@ def act(
         spec, the exploring policy and the number of earlier starts of these actors.
     """
     agent, topology, stop = context.agent, context.topology, context.stop
-    assert isinstance(agent, ReplayAgent)
     start = actor_start.record_start(context.directory, context.actors)
     environments = context.watch(
         actor_start.make_environments(

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from absl import logging
 
-from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterService
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.episode_learner import EpisodeLearner
@@ -25,7 +24,6 @@ def run(context: RunContext) -> None:
     end; without that value an evaluator does.
     """
     agent, spec = context.agent, context.spec
-    assert isinstance(agent, ReplayAgent)
     # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = agent.make_learner(spec, context.seed)
     server = context.server()

@@ -5,7 +5,6 @@ from typing import Protocol
 import tensorflow as tf
 
 from common.acting import actor_start
-from common.agents.replay_agent import ReplayAgent
 from common.environments.spec import EnvironmentSpec
 from common.replay.memory import Memory
 from common.roles.run_context import RunContext
@@ -50,7 +49,6 @@ class InProcessActors:
           source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
         """
         agent = context.agent
-        assert isinstance(agent, ReplayAgent)
         self._agent = agent
         self._actors = context.actors
         start = actor_start.record_start(context.directory, self._actors)

@@ -6,7 +6,6 @@ from typing import Any
 
 from absl import logging
 
-from common.agents.replay_agent import ReplayAgent
 from common.cluster.parameters import ParameterService
 from common.cluster.processes import report_ready
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
@@ -35,7 +34,6 @@ def make_bookkeeping(
       **overrides: of the options that follow from the agent.
     """
     agent = context.agent
-    assert isinstance(agent, ReplayAgent)
     options = BookkeepingOptions(
         agent.metrics,
         agent.samples_per_update,

@@ -1,15 +1,9 @@
 """AQL and the methods beside it: configuration, policy and learner in one object."""
 
-from collections.abc import Mapping
-import os
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
-from common.agents import trained
 from common.agents.unroll_agent import UnrollAgent
-from common.config import from_values
 from common.environments.spec import EnvironmentSpec
 from common.types import Unrolls
 from reproductions.aql import actor, d3pg, requirements
@@ -24,6 +18,7 @@ class AQL(UnrollAgent):
     """Q-learning with a learned or another search for the best action, by configuration."""
 
     paper = "aql"
+    settings = SETTINGS
     jit_compile = True
 
     def __init__(self, config: AQLConfig, setting: str = SETTINGS.default):
@@ -92,21 +87,3 @@ class AQL(UnrollAgent):
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:
         return ActionSpace.of(spec, self._config.num_levels)
-
-
-def from_config(values: Mapping[str, Any]) -> AQL:
-    """Returns the agent of a run, given its config.json.
-
-    Raises:
-      KeyError, TypeError or ValueError: that is no configuration of AQL.
-    """
-    return AQL(from_values(AQLConfig, values["config"]), values["setting"])
-
-
-def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """Returns the policy of a run's newest checkpoint, with its search and without exploration.
-
-    Raises:
-      As `common.agents.trained.load`.
-    """
-    return trained.TrainedPolicy(trained.load(workdir, from_config))

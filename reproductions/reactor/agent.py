@@ -1,15 +1,11 @@
 """The Reactor agent: configuration, policy and learner in one object."""
 
-from collections.abc import Mapping
-import os
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from common.agents import trained
 from common.agents.sequence_agent import SequenceAgent
-from common.config import from_values
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, png
@@ -25,6 +21,7 @@ class Reactor(SequenceAgent):
     """Reactor, and its ablations by configuration."""
 
     paper = "reactor"
+    settings = SETTINGS
     metrics = learner_lib.METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
     num_frames = 1  # the LSTMs replace DQN's stack (section 6.5)
@@ -95,21 +92,3 @@ class Reactor(SequenceAgent):
         """Builds the same policy, whose draws are the same in every evaluator."""
         del num_environments
         return ReactorPolicy(self._config, spec, seed=0)
-
-
-def from_config(values: Mapping[str, Any]) -> Reactor:
-    """Returns the agent of a run, given its config.json.
-
-    Raises:
-      KeyError, TypeError or ValueError: that is no configuration of Reactor.
-    """
-    return Reactor(from_values(ReactorConfig, values["config"]), values["setting"])
-
-
-def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """Returns the policy of a run's newest checkpoint.
-
-    Raises:
-      As `common.agents.trained.load`.
-    """
-    return trained.TrainedPolicy(trained.load(workdir, from_config))

@@ -1,14 +1,8 @@
 """ReF-ER's three agents: configuration, policy and learner in one object."""
 
-from collections.abc import Mapping
-import os
-from typing import Any
-
 import tensorflow as tf
 
-from common.agents import trained
 from common.agents.episode_agent import EpisodeAgent
-from common.config import from_values
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
@@ -24,6 +18,7 @@ class Refer(EpisodeAgent):
     """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
 
     paper = "refer"
+    settings = SETTINGS
     jit_compile = True
     publish_period = 1000  # for the evaluator; the actors act beside the learner
 
@@ -101,21 +96,3 @@ class Refer(EpisodeAgent):
     ) -> None:
         """Stores what the updates found about their steps (section 4, algorithm 3)."""
         memory.refresh(keys, *outputs, learner.c_max(), num_batches=self.updates_per_call)
-
-
-def from_config(values: Mapping[str, Any]) -> Refer:
-    """Returns the agent of a run, given its config.json.
-
-    Raises:
-      KeyError, TypeError or ValueError: that is no configuration of ReF-ER.
-    """
-    return Refer(from_values(ReferConfig, values["config"]), values["setting"])
-
-
-def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """Returns the policy of a run's newest checkpoint.
-
-    Raises:
-      As `common.agents.trained.load`.
-    """
-    return trained.TrainedPolicy(trained.load(workdir, from_config))

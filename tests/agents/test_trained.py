@@ -16,7 +16,8 @@ from common.agents import trained
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-from reproductions.d4pg.agent import D4PG, from_config, load_policy
+from reproductions import load_policy
+from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 OWN = "python:reproductions.d4pg.own_environment:make"
@@ -62,7 +63,7 @@ def change_config(workdir, **changes):
 
 def test_a_loaded_policy_is_that_of_the_learner(policy, learner, saved):
     assert (policy.environment, policy.learner_steps) == (OWN, 77)
-    assert trained.load(saved, from_config).agent.setting == "small"
+    assert trained.load(saved, D4PG).agent.setting == "small"
     observations = np.random.default_rng(0).normal(size=(5, 2), scale=5).astype(np.float32)
     expected = learner.networks.policy(observations).numpy()
     assert np.std(expected) > 0.1
@@ -192,7 +193,7 @@ def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
             raise ValueError(f"it needs images, this has {spec.observation_size} numbers")
 
     with pytest.raises(RunDirectoryError, match="config.json .*it needs images, this has 2 num"):
-        trained.load(saved, lambda values: Picky(CONFIG))
+        trained.load(saved, Picky)
 
 
 def test_a_hyperparameter_that_the_run_did_not_record_has_its_default(workdir):
@@ -217,7 +218,7 @@ def test_a_hyperparameter_that_the_run_did_not_record_has_its_default(workdir):
 def test_a_config_that_is_not_of_this_version(changes, words, workdir):
     change_config(workdir, **changes)
     with pytest.raises(RunDirectoryError) as raised:
-        trained.load(workdir, from_config)
+        trained.load(workdir, D4PG)
     for word in words:
         assert word in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -232,7 +233,7 @@ def test_a_config_that_lacks_a_part(name, workdir):
     with pytest.raises(
         RunDirectoryError, match=f"not written by this version .*: it has no '{name}'"
     ):
-        trained.load(workdir, from_config)
+        trained.load(workdir, D4PG)
 
 
 def test_no_run_and_no_checkpoint(tmp_path, workdir):
@@ -271,7 +272,7 @@ def test_a_run_that_saves_all_the_time_can_be_read(workdir, learner):
     thread.start()
     try:
         for _ in range(3):
-            assert trained.load(workdir, from_config).learner_steps == 77
+            assert trained.load(workdir, D4PG).learner_steps == 77
     finally:
         end.set()
         thread.join()
@@ -284,7 +285,7 @@ def test_the_two_lines_of_the_readme(workdir, tmp_path, monkeypatch):
     names = {}
     exec(
         """
-from reproductions.d4pg.agent import load_policy
+from reproductions import load_policy
 policy = load_policy("runs/quickstart")        # policy(observation [D] or [K, D]) -> action
 """,
         names,

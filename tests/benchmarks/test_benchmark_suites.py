@@ -29,13 +29,9 @@ from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from reproductions.apex.dqn.agent import ApexDQN
-from reproductions.apex.dqn.config import DQNConfig
 from reproductions.aql.agent import AQL
-from reproductions.aql.config import AQLConfig
 from reproductions.d4pg.agent import D4PG
-from reproductions.d4pg.config import D4PGConfig
 from reproductions.reactor.agent import Reactor
-from reproductions.reactor.config import ReactorConfig
 
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
@@ -53,15 +49,11 @@ class UncompiledAQL(AQL):
 
 
 def program(**config):
-    return BenchmarkedProgram(
-        "binaries.d4pg", lambda **fields: Uncompiled(D4PGConfig(**fields)), config
-    )
+    return BenchmarkedProgram("binaries.d4pg", Uncompiled, config)
 
 
 def reactor(**config):
-    return BenchmarkedProgram(
-        "binaries.reactor", lambda **fields: Reactor(ReactorConfig(**fields)), config
-    )
+    return BenchmarkedProgram("binaries.reactor", Reactor, config)
 
 
 def check(rows, names):
@@ -149,7 +141,7 @@ def test_image_replay(monkeypatch):
     sizes = image_replay_suite.ImageReplaySizes(
         capacity=1200, loops=2, service_loops=8, transitions=1000, games=4
     )
-    apex = BenchmarkedProgram("binaries.apex_dqn", lambda **fields: ApexDQN(DQNConfig(**fields)))
+    apex = BenchmarkedProgram("binaries.apex_dqn", ApexDQN)
     rows = image_replay_suite.measure(apex, sizes, repeats=1, with_peers=False)
     check(
         rows,
@@ -190,11 +182,7 @@ def test_learner():
 
 def test_image_learner():
     sizes = image_learner_suite.ImageLearnerSizes(items=40, games=2, updates=2)
-    apex = BenchmarkedProgram(
-        "binaries.apex_dqn",
-        lambda **fields: ApexDQN(DQNConfig(**fields)),
-        {"batch_size": 8, "prefetch": 2},
-    )
+    apex = BenchmarkedProgram("binaries.apex_dqn", ApexDQN, {"batch_size": 8, "prefetch": 2})
     rows = image_learner_suite.measure(apex, sizes, repeats=1)
     check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
 
@@ -304,9 +292,7 @@ def test_sizes_for_quick_are_smaller():
 
 def aql():
     sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
-    return BenchmarkedProgram(
-        "binaries.aql", lambda **given: UncompiledAQL(AQLConfig(**{**sizes, **given}))
-    )
+    return BenchmarkedProgram("binaries.aql", UncompiledAQL, sizes)
 
 
 def test_unroll_actor():

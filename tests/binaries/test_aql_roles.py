@@ -10,7 +10,7 @@ import pytest
 
 from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
 from common.reporting.csv_rows import last_row, read_rows
-from reproductions.aql import agent
+import reproductions
 
 BATCH, LENGTH, REPLAYED = 4, 5, 2
 EPISODE_STEPS = 100
@@ -72,7 +72,7 @@ def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
     acting = read_rows(run.workdir / "acting.csv")
     assert set(acting["actor"]) == set(range(4))
     assert np.isfinite(rows[["value_loss", "proposal_loss", "entropy"]].iloc[-1]).all()
-    policy = agent.load_policy(run.workdir)
+    policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == 1500
     assert policy(np.ones((3, 5), np.float32)).shape == (3, 5)
 

@@ -64,7 +64,7 @@ def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, cap
     monkeypatch.setattr(atari_suite, "EVALUATION_FRAMES", 40)
     result = tmp_path / "result.json"
     arguments = evaluate._arguments([f"--workdir={run.path}", "--episodes=11", f"--json={result}"])
-    evaluate._evaluate(arguments, evaluate._agent_module(arguments))
+    evaluate._evaluate(arguments, evaluate._trusted_agent(arguments))
 
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("return 0.0 +- 0.0 (min 0.0, max 0.0, 11 episodes): ")
@@ -212,7 +212,7 @@ def test_code_inside_the_run_directory_is_refused_before_its_import(
     assert all(word in line for word in (str(source), environment, "--trust_environment"))
     assert contents(tmp_path) == before
     arguments = evaluate._arguments([f"--workdir={tmp_path}/sent", "--trust_environment"])
-    assert evaluate._agent_module(arguments) == "reproductions.d4pg.agent"
+    assert evaluate._trusted_agent(arguments) == "reproductions.d4pg.agent:D4PG"
     assert capsys.readouterr().err == f"importing {source} for {environment}\n"
 
 

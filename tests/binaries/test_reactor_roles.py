@@ -12,7 +12,8 @@ from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
 from common.program.layouts import ONE_PROCESS, WORKERS
 from common.reporting.csv_rows import last_row, read_rows
-from reproductions.reactor import agent, catch
+import reproductions
+from reproductions.reactor import catch
 
 CATCH = "--environment=python:reproductions.reactor.catch:make"
 SMALL = (
@@ -112,7 +113,7 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     logs = "".join(path.read_text() for path in tmp_path.glob("worker-*.log"))
     said = [int(steps) for steps in re.findall(r"acted for (\d+) steps", logs)]
     assert len(said) == 4 and set(said) <= set(accounts.values())
-    policy = agent.load_policy(run.workdir)
+    policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == limit
 
 
@@ -133,7 +134,7 @@ def test_one_process_acts_learns_and_evaluates_in_turns(tmp_path):
     # 5 timesteps an update, of which Catch's LAST ones are no actor steps, and some tolerance.
     timesteps = 60 * 5
     assert 0.8 * timesteps - 10 <= row["actor_steps"] - 60 <= timesteps + 20
-    policy = agent.load_policy(run.workdir)
+    policy = reproductions.load_policy(run.workdir)
     returns = run_episodes(BatchedEnvironment([catch.make(1)]), _Acting(policy), 4)
     assert set(np.abs(returns)) == {1.0}
 

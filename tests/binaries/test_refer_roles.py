@@ -9,7 +9,7 @@ import pytest
 
 from common.program.layouts import ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows
-from reproductions.refer import agent
+import reproductions
 
 MIN_SIZE = 300
 FLAGS = (
@@ -117,6 +117,6 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
     assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
     rows = read_rows(run.workdir / "learner.csv")
     assert np.isfinite(rows[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
-    policy = agent.load_policy(run.workdir)
+    policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == 2400
     assert policy(np.zeros(4, np.float32)).shape == (1,)

@@ -1,14 +1,8 @@
 """The Ape-X DPG agent: configuration, actor and learner in one object."""
 
-from collections.abc import Mapping
-import os
-from typing import Any
-
 import tensorflow as tf
 
-from common.agents import trained
 from common.agents.actor_critic import ActorCriticAgent
-from common.config import from_values
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib
@@ -22,6 +16,7 @@ class ApexDPG(ActorCriticAgent):
     """Ape-X DPG, and its studies by configuration."""
 
     paper = "apex"
+    settings = SETTINGS
 
     def __init__(self, config: DPGConfig, setting: str = SETTINGS.default):
         super().__init__(config, setting, networks_lib.make_networks)
@@ -48,21 +43,3 @@ class ApexDPG(ActorCriticAgent):
         """Builds the actor of algorithm 1, the same for all but for its noise."""
         del actors, num_actors  # the twins take any batch
         return actor_lib.DPGActor(self._config, spec.observation_size, spec.action_size, seed)
-
-
-def from_config(values: Mapping[str, Any]) -> ApexDPG:
-    """Returns the agent of a run, given its config.json.
-
-    Raises:
-      KeyError, TypeError or ValueError: that is no configuration of Ape-X DPG.
-    """
-    return ApexDPG(from_values(DPGConfig, values["config"]), values["setting"])
-
-
-def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """Returns the policy of a run's newest checkpoint, without noise.
-
-    Raises:
-      As `common.agents.trained.load`.
-    """
-    return trained.TrainedPolicy(trained.load(workdir, from_config))

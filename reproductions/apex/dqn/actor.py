@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from common.acting import epsilon_greedy
 from common.acting.policy import ExploringPolicy
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Nest, NStepTransitions
 from reproductions.apex.dqn import networks as networks_lib

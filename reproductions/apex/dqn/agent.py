@@ -1,15 +1,9 @@
 """The Ape-X DQN agent: configuration, actor and learner in one object."""
 
-from collections.abc import Mapping
-import os
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
-from common.agents import trained
 from common.agents.n_step_agent import NStepAgent
-from common.config import from_values
 from common.environments import requirements
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, png
@@ -28,6 +22,7 @@ class ApexDQN(NStepAgent):
     """
 
     paper = "apex"
+    settings = SETTINGS
     metrics = learner_lib.METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
     num_frames = 4
@@ -97,21 +92,3 @@ class ApexDQN(NStepAgent):
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> actor_lib.DQNActor:
         """Builds the same policy with an epsilon of its own."""
         return actor_lib.make_evaluator(self._config, spec, num_environments)
-
-
-def from_config(values: Mapping[str, Any]) -> ApexDQN:
-    """Returns the agent of a run, given its config.json.
-
-    Raises:
-      KeyError, TypeError or ValueError: that is no configuration of Ape-X DQN.
-    """
-    return ApexDQN(from_values(DQNConfig, values["config"]), values["setting"])
-
-
-def load_policy(workdir: str | os.PathLike) -> trained.TrainedPolicy:
-    """Returns the policy of a run's newest checkpoint.
-
-    Raises:
-      As `common.agents.trained.load`.
-    """
-    return trained.TrainedPolicy(trained.load(workdir, from_config))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
 from common.learning.learner import Gradients, Learner
 from common.networks.atari import DuelingNetwork

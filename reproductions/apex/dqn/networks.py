@@ -3,7 +3,7 @@
 import sonnet as snt
 import tensorflow as tf
 
-from common.agents.agent import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.networks.atari import SIZES, DuelingNetwork
 from reproductions.apex.dqn.config import DQNConfig

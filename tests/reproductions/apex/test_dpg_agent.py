@@ -7,7 +7,7 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.types import StoredTransition
 from common.values import prioritization
-from reproductions.apex.dpg.agent import ApexDPG, from_config
+from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
@@ -101,7 +101,7 @@ def test_sixteen_batches_are_drawn_ahead_however_many_a_call_holds():
 
 
 def test_what_the_programs_ask_it_for():
-    agent = from_config({"setting": "dpg_n3", "config": {"n_step": 3, "policy_sizes": [30, 20]}})
+    agent = ApexDPG.of_run({"setting": "dpg_n3", "config": {"n_step": 3, "policy_sizes": [30, 20]}})
     assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dpg_n3", 3)
     assert (agent.removal_period, agent.reward_clip, agent.num_copies) == (100, None, 1)
     assert (agent.samples_per_insert, agent.num_frames) == (None, None)
@@ -109,4 +109,4 @@ def test_what_the_programs_ask_it_for():
     with pytest.raises(ValueError, match="discrete actions"):
         agent.require(SPEC._replace(is_discrete=True))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
-        from_config({"setting": "dpg", "config": {"n_stp": 1}})
+        ApexDPG.of_run({"setting": "dpg", "config": {"n_stp": 1}})

@@ -9,7 +9,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.replay_learner import UndecodableReplayError
 from common.networks import packing
 from common.types import NStepTransitions, StoredTransition
-from reproductions.apex.dqn.agent import ApexDQN, from_config
+from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
 
 SHAPE, A, K = (36, 36, 4), 3, 5
@@ -238,7 +238,7 @@ def test_rewards_are_clipped_before_they_are_summed():
 
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
-    agent = from_config({"setting": "dqn_n5", "config": config})
+    agent = ApexDQN.of_run({"setting": "dqn_n5", "config": config})
     assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dqn_n5", 5)
     assert (agent.num_copies, agent.num_frames) == (8, 4)
     assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
@@ -250,4 +250,4 @@ def test_what_the_programs_ask_it_for():
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
         agent.require(EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
-        from_config({"setting": "dqn", "config": {"n_stp": 1}})
+        ApexDQN.of_run({"setting": "dqn", "config": {"n_stp": 1}})

@@ -9,7 +9,7 @@ from common.environments import registry
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.networks import packing
-from reproductions.aql.agent import AQL, from_config
+from reproductions.aql.agent import AQL
 from reproductions.aql.settings import SETTINGS
 
 T, ACTORS = 6, 2
@@ -119,7 +119,7 @@ def test_a_policy_refuses_parameters_of_other_networks(name):
 def test_a_run_is_made_again_from_its_config():
     agent = make_agent("qt_opt", cem_elites=3)
     values = {"config": dataclasses.asdict(agent._config), "setting": "qt_opt"}
-    again = from_config(values)
+    again = AQL.of_run(values)
     assert again._config == agent._config and again.setting == "qt_opt"
 
 

@@ -10,7 +10,7 @@ from common.types import StoredTransition
 from common.values.prioritization import importance_weights
 from reproductions.d4pg import critics
 from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.agent import D4PG, from_config
+from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
@@ -136,11 +136,11 @@ def test_seed_gives_the_networks():
 
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 3, "policy_sizes": [30, 20], "samples_per_insert": 64.0}
-    agent = from_config({"setting": "d4pg_n3", "config": config})
+    agent = D4PG.of_run({"setting": "d4pg_n3", "config": config})
     assert (agent.paper, agent.setting, agent.n_step) == ("d4pg", "d4pg_n3", 3)
     assert (agent.removal_period, agent.samples_per_insert) == (None, 64.0)
     assert D4PG(D4PGConfig()).setting == "d4pg_prioritized_n5"
     with pytest.raises(ValueError, match="discrete actions"):
         agent.require(SPEC._replace(is_discrete=True))
     with pytest.raises(KeyError, match="setting"):
-        from_config({"config": config})
+        D4PG.of_run({"config": config})

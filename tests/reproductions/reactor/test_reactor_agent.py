@@ -13,7 +13,7 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Uniform
 from reproductions.reactor import catch
-from reproductions.reactor.agent import Reactor, from_config
+from reproductions.reactor.agent import Reactor
 from reproductions.reactor.networks import ReactorState
 from reproductions.reactor.settings import SETTINGS
 
@@ -190,7 +190,7 @@ def test_items_are_of_unknown_priority():
 
 
 def test_what_the_programs_ask_it_for():
-    agent = from_config({"setting": "reactor_nd", "config": {"distributional": False}})
+    agent = Reactor.of_run({"setting": "reactor_nd", "config": {"distributional": False}})
     assert (agent.paper, agent.setting, agent.num_frames) == ("reactor", "reactor_nd", 1)
     assert (agent.sequence_length, agent.batch_size, agent.samples_per_insert) == (33, 4, 0.8)
     assert (agent.reward_clip, agent.discount, agent.actor_period) == (1.0, 0.99, 1)
@@ -202,7 +202,7 @@ def test_what_the_programs_ask_it_for():
     with pytest.raises(ValueError, match="2 continuous actions, but .* discrete"):
         agent.require(EnvironmentSpec(1296, 2, image_shape=(36, 36, 1)))
     with pytest.raises(ValueError, match="no hyperparameter sequence_lenght"):
-        from_config({"setting": "reactor", "config": {"sequence_lenght": 1}})
+        Reactor.of_run({"setting": "reactor", "config": {"sequence_lenght": 1}})
 
 
 def test_a_schedule_holds_a_worker_to_five_acting_steps_a_learning_step():
