@@ -3,8 +3,7 @@
     python -m binaries.benchmark                    # all of them, each in a process of its own
     python -m binaries.benchmark replay --peers     # beside cpprb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
-    python -m binaries.benchmark cluster --repeats=3     # whole runs, four minutes a repeat
-    python -m binaries.benchmark workers --repeats=3     # the same, of one and of two workers
+    python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
     python -m binaries.benchmark refer      # the suites of a paper: reactor, refer or aql
 
 Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
@@ -45,19 +44,19 @@ _SUITES = (
     "unroll_actor",
     "unroll_learner",
 )
-_LONG_SUITES = ("cluster", "workers")
-"""Only by name."""
+_LONG_SUITE = "workers"
+"""Minutes long, so only by name."""
 _SUITES_WITH_PEERS = ("replay", "image_replay")
 _PAPERS = {
     "reactor": ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server"),
     "refer": ("episodes", "episode_memory"),
     "aql": ("unroll_actor", "unroll_learner"),
 }
-"""The suites of a paper but its long ones."""
+"""The suites of a paper but the long one."""
 _AGENTS = {
     "apex_dqn": ("image_replay", "image_learner", "image_actor"),
     **_PAPERS,
-    "reactor": (*_PAPERS["reactor"], "workers"),
+    "reactor": (*_PAPERS["reactor"], _LONG_SUITE),
 }
 """The suites that measure an agent; D4PG has all others."""
 
@@ -67,7 +66,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "suite",
         nargs="?",
-        choices=(*_SUITES, *_LONG_SUITES, *_PAPERS),
+        choices=(*_SUITES, _LONG_SUITE, *_PAPERS),
         help="only this one, or those of a paper",
     )
     parser.add_argument(
@@ -110,7 +109,7 @@ def _has(module: str) -> bool:
 def _measure(arguments: argparse.Namespace) -> list[report.Row]:
     """Measures one suite in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if not arguments.suite.endswith("learner") and arguments.suite not in _LONG_SUITES:
+    if not arguments.suite.endswith("learner") and arguments.suite != _LONG_SUITE:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
     # Before NumPy is imported. An actor's process has one thread in the real layout too.
     is_actor = arguments.suite.endswith("actor")

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from common.benchmarks import (
     actor_suite,
-    cluster_suite,
     episode_memory_suite,
     image_actor_suite,
     image_learner_suite,
@@ -244,12 +243,6 @@ def test_parameter_server(capsys):
     assert "908,235 parameters" in capsys.readouterr().err
 
 
-def test_a_cluster_that_cannot_start_is_an_error_with_its_words():
-    sizes = cluster_suite.ClusterSizes(environment="control:cartpole:swingpu")
-    with pytest.raises(RuntimeError, match="exit code 2.*swingpu"):
-        cluster_suite.measure(program(), sizes, repeats=1)
-
-
 def test_two_workers_that_cannot_start_are_an_error_with_their_words():
     sizes = workers_suite.WorkersSizes(min_replay_size=30_000)
     with pytest.raises(RuntimeError, match="exit code 2.*min_replay_size"):
@@ -279,7 +272,6 @@ def test_sizes_for_quick_are_smaller():
         image_learner_suite,
         actor_suite,
         image_actor_suite,
-        cluster_suite,
         sequence_learner_suite,
         sequence_actor_suite,
         parameter_server_suite,
