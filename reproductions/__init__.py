@@ -1,11 +1,10 @@
 """Reproductions of papers, a directory each."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import os
-
     from common.agents.trained import TrainedPolicy
     from common.experiments.claims import Claim
     from common.experiments.paper import Paper
@@ -23,7 +22,7 @@ AGENTS = {
 PAPERS = ("apex", "aql", "d4pg", "reactor", "refer")
 
 
-def agent_class(directory: "str | os.PathLike") -> str:
+def agent_class(directory: str | os.PathLike) -> str:
     """Returns "module:class" of the agent that made a run, without importing it.
 
     Args:
@@ -44,7 +43,7 @@ def agent_class(directory: "str | os.PathLike") -> str:
     return AGENTS[name]
 
 
-def load_policy(directory: "str | os.PathLike") -> "TrainedPolicy":
+def load_policy(directory: str | os.PathLike) -> "TrainedPolicy":
     """Returns the policy of a run's newest checkpoint, without exploration.
 
     Raises:

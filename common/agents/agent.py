@@ -52,7 +52,7 @@ class Agent(abc.ABC):
     pull_timestep: int = 0
 
     def __init__(self, config: Any, setting: str):
-        """Copies the fields that configurations of agents with a replay have in common.
+        """Copies the fields that all agents' configurations have in common.
 
         Args:
           config: a paper's dataclass of hyperparameters.

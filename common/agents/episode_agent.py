@@ -13,6 +13,7 @@ from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
+from common.replay import seeds
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory, EpisodeSample
 from common.replay.schedule import Schedule
@@ -90,15 +91,17 @@ class EpisodeAgent(Agent):
         """See base class.
 
         The draw, the updates and what they write back are one graph, since launching each alone
-        would take longer than a small network's update.
+        would take longer than a small network's update. The draw of a call depends only on `seed`,
+        the learner step at which the call begins and the contents of the memory.
         """
         del spec
         updates = self.update_loop(learner)
+        first = seeds.derive(seed, 0)
 
-        @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
-        def call(seed: tf.Tensor) -> Metrics:
+        @tf.function
+        def call() -> Metrics:
             self.before_updates(learner, memory)
-            sample = memory.sample(self.batch_size, seed, self.updates_per_call)
+            sample = memory.sample(self.batch_size, first + learner.steps, self.updates_per_call)
             outputs, metrics = updates(batch_of(sample))
             self.write_back_to(learner, memory, sample.keys, outputs)
             return metrics
@@ -110,7 +113,6 @@ class EpisodeAgent(Agent):
             self.batch_size,
             learner.steps,
             self.schedule(),
-            seed,
             functools.partial(self.prepare, learner, memory),
         )
 

@@ -152,7 +152,7 @@ def load(directory: str | os.PathLike, agent_class: type[Agent]) -> TrainedRun:
         raise CheckpointError(
             f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
         )
-    parameters = packing.pack(tuple(learner.actor_variables)).numpy()
+    parameters = packing.to_numpy(learner.actor_variables)
     return TrainedRun(agent, name, spec, int(learner.steps), parameters)
 
 

@@ -12,7 +12,6 @@ import functools
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from common import environments
 from common.agents.episode_agent import EpisodeAgent, batch_of
@@ -129,11 +128,11 @@ class _Actors:
         self._insert = functools.partial(agent.insert, memory, actor, range(1))
         self._actor = actor
         self._added: list[Episodes] = []
-        self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
+        self._learner = learner
         self.step = agent.acting_loop(actor, batch, self._add, lambda *episode: None).step
 
     def pull(self) -> None:
-        self._actor.load(self._pack().numpy())
+        self._actor.load(packing.to_numpy(self._learner.actor_variables))
 
     def insert(self) -> None:
         for added in self._added:

@@ -199,10 +199,11 @@ def _with_actors(
     variables = tuple(learner.actor_variables)
     parameters = ParameterService(server, sum(v.shape.num_elements() for v in variables))
     server.start()
-    pack = tf.function(lambda: packing.pack(variables))
 
     def publish() -> None:
-        parameters.publish(pack(), int(learner.steps), actor_steps=0, wall_seconds=0.0)
+        parameters.publish(
+            packing.to_numpy(variables), int(learner.steps), actor_steps=0, wall_seconds=0.0
+        )
 
     def step() -> None:
         replay_learner.step()

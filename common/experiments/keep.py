@@ -85,7 +85,11 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
     if not folder.config_json.exists():
         write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
     with RunDirectory(folder.path).hold():
-        if found := differences(folder.read_config(seed), config):
+        kept = folder.read_config(seed)
+        if newer := config["config"].keys() - kept["config"].keys():
+            defaults = planned.run.program.defaults  # which the runs there had
+            kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
+        if found := differences(kept, config):
             changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in found.items())
             raise RunDirectoryError(
                 f"{folder.path} has runs of another config than {files.path} ({changes}): move "

@@ -78,6 +78,13 @@ class Program:
         """True if the agent is implemented."""
         return importlib.util.find_spec(self.module) is not None
 
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The agent's hyperparameters where a run says nothing of them."""
+        return dataclasses.asdict(
+            importlib.import_module(self.module).PROGRAM.settings.config_class()
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:

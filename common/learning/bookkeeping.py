@@ -5,6 +5,7 @@ import dataclasses
 import time
 
 from absl import logging
+import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
@@ -105,7 +106,6 @@ class Bookkeeping:
         self._log = LearnerLog(
             run, options.metrics, options.samples_per_update, options.num_copies, self.counters
         )
-        self._pack = tf.function(lambda: packing.pack(tuple(learner.actor_variables)))
         self.version = 0
         self._published = 0
         self._polled_at = self._saved_at = time.monotonic()
@@ -115,9 +115,9 @@ class Bookkeeping:
         """Seconds since the run's first start."""
         return self.counters.wall_seconds
 
-    def parameters(self) -> tf.Tensor:
+    def parameters(self) -> np.ndarray:
         """Returns the learner's current parameters, [P] float32."""
-        return self._pack()
+        return packing.to_numpy(self._learner.actor_variables)
 
     def status(self, finished: bool = False) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""

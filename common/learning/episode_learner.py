@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 import tensorflow as tf
 
 from common.environments.environment_errors import UnusableEnvironmentError
-from common.replay import seeds
 from common.replay.episodes import EpisodeMemory, EpisodeStatistics
 from common.replay.schedule import Schedule
 from common.types import Metrics
@@ -14,9 +13,6 @@ from common.types import Metrics
 
 class EpisodeLearner:
     """Loop of calls, each of which draws, updates and refreshes in one graph (see `Updates`).
-
-    The draw of a call depends only on the seed, the learner step at which the call begins and the
-    contents of the memory.
 
     Attributes:
       num_samples: steps that a call draws.
@@ -33,24 +29,22 @@ class EpisodeLearner:
     def __init__(
         self,
         memory: EpisodeMemory,
-        call: Callable[[tf.Tensor], Metrics],
+        call: Callable[[], Metrics],
         num_updates: int,
         batch_size: int,
         steps: tf.Variable,
         schedule: Schedule,
-        seed: int,
         prepare: Callable[[int, bool], None],
     ):
         """Prepares the loop.
 
         Args:
           memory: the memory to learn from.
-          call: a graph that makes the updates of a call, given the int64 seed of its draw.
+          call: a graph that makes the updates of a call.
           num_updates: updates of a call.
           batch_size: steps that an update draws.
           steps: the learner's own count of updates.
           schedule: says when a call is due.
-          seed: of the draws, not negative.
           prepare: called before each call with the learner step and whether it is the first one.
         """
         self._memory = memory
@@ -59,9 +53,9 @@ class EpisodeLearner:
         self.num_samples = num_updates * batch_size
         self._steps = steps
         self.schedule = schedule
-        self._seed = seed
         self._prepare = prepare
-        self._is_first = True
+        self._num_updates = num_updates
+        self._next: int | None = None  # learner step of the next call; read when it is restored
         self.statistics: EpisodeStatistics | None = None
         self.priority_lag = float(num_updates)
         self.beside: Callable[[EpisodeStatistics], AbstractContextManager] = lambda statistics: (
@@ -89,12 +83,11 @@ class EpisodeLearner:
                     f"{self._batch_size}: raise --config.replay_capacity"
                 )
             return None
-        begin = int(self._steps)
-        self._prepare(begin, self._is_first)
-        self._is_first = False
-        seed = tf.constant(seeds.derive(self._seed, begin), tf.int64)
+        begin = int(self._steps) if self._next is None else self._next
+        self._prepare(begin, self._next is None)
+        self._next = begin + self._num_updates
         with self.beside(self.statistics):
-            return self._call(seed)
+            return self._call()
 
     def flush(self) -> None:
         """Does nothing: no work is under way between calls."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
@@ -83,10 +84,10 @@ class RemoteStep:
         """Seconds from the run's first start to the newest snapshot here."""
         return self._snapshot.status.wall_seconds if self._snapshot else 0.0
 
-    def parameters(self) -> tf.Tensor:
+    def parameters(self) -> np.ndarray:
         """Returns the network's parameters, [P] float32, of the newest snapshot here."""
         assert self._snapshot is not None
-        return tf.constant(self._snapshot.flat)
+        return self._snapshot.flat
 
     def download(self) -> bool:
         """Reads the newest network, and the target if it has changed.

@@ -28,7 +28,7 @@ class _Twin:
         variables = module.trainable_variables
         self._shapes = packing.shapes(variables)
         self._layers = _layer_twins(layers, variables)
-        self.load(packing.pack(variables).numpy())
+        self.load(packing.to_numpy(variables))
 
     @property
     def num_parameters(self) -> int:

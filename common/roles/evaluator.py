@@ -116,7 +116,7 @@ class _Evaluator:
             return None
         learner = self._context.agent.make_learner(self._evaluation.spec, seed=0)
         restore_newest(path, {"learner": learner})
-        return Snapshot(status, packing.pack(tuple(learner.actor_variables)).numpy())
+        return Snapshot(status, packing.to_numpy(learner.actor_variables))
 
 
 class _Steps(tf.Module):

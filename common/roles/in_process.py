@@ -76,9 +76,7 @@ def _evaluate(context: RunContext, bookkeeping: Bookkeeping) -> Callable[[bool],
         if not finished and steps // period <= evaluated // period:
             return
         evaluation.run(
-            bookkeeping.parameters().numpy(),
-            bookkeeping.status(finished),
-            lambda: context.stop.requested,
+            bookkeeping.parameters(), bookkeeping.status(finished), lambda: context.stop.requested
         )
         evaluated = steps
 

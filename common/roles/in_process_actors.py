@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-import tensorflow as tf
+import numpy as np
 
 from common.acting import actor_start
 from common.environments.spec import EnvironmentSpec
@@ -26,7 +26,7 @@ class ParameterSource(Protocol):
     def wall_seconds(self) -> float:
         """Seconds since the run's first start."""
 
-    def parameters(self) -> tf.Tensor:
+    def parameters(self) -> np.ndarray:
         """Returns the parameters, [P] float32."""
 
 
@@ -88,7 +88,7 @@ class InProcessActors:
         period, timestep = self._agent.actor_period, self._agent.pull_timestep
         is_due = self._loaded_at < 0 or self._timesteps % period == timestep
         if is_due and self._learner_steps != self._loaded_at:
-            self._actor.load(self._source.parameters().numpy())
+            self._actor.load(self._source.parameters())
             self._version, self._loaded_at = self._source.version, self._learner_steps
 
     def step(self) -> None:

@@ -28,7 +28,7 @@ def run(context: RunContext) -> None:
 
     def publish_target() -> None:
         counters = bookkeeping.counters
-        flat = packing.pack(tuple(learner.target_variables))
+        flat = packing.to_numpy(learner.target_variables)
         target.publish(flat, int(learner.steps), counters.actor_steps, counters.wall_seconds)
 
     def on_applied() -> None:

@@ -126,7 +126,7 @@ class ProposalTwin:
         is_value = np.repeat(np.array(self._space.choices) == 0, self._space.widths)
         self._value_columns = np.flatnonzero(is_value)
         self._deviation = np.float32(math.sqrt(proposal.variance))
-        flat = packing.pack(proposal.parameters).numpy()
+        flat = packing.to_numpy(proposal.parameters)
         self.num_parameters = flat.size
         self.load(flat)
 

@@ -41,7 +41,7 @@ class _CandidatesTwin:
         self._shapes = packing.shapes(variables)
         self._action_places = [place[v.ref()] for v in (hidden.w, hidden.b, output.w)]
         self._joint_places = [(place[layer.w.ref()], place[layer.b.ref()]) for layer in layers]
-        flat = packing.pack(variables).numpy()
+        flat = packing.to_numpy(variables)
         self.num_parameters = flat.size
         self.load(flat)
 

@@ -1,4 +1,4 @@
-"""Tests of common.agents.replay_agent and n_step_agent, by an agent of no paper.
+"""Tests of common.agents.agent and n_step_agent, by an agent of no paper.
 
 Its steps have two numbers.
 """

@@ -10,7 +10,7 @@ import pytest
 from common.experiments import keep as keep_lib
 from common.experiments.compact import RUNS
 from common.experiments.keep import keep
-from common.experiments.paper import Returns
+from common.experiments.paper import Program, Returns
 from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns
 from common.experiments.status import State
@@ -152,6 +152,21 @@ def test_seeds_of_another_config_are_refused(roots):
     with pytest.raises(RunDirectoryError, match=r"another config than .*seed_1 \(extra .* -> 3\)"):
         keep(plan_of(roots), roots[1])
     assert contents(roots[1]) == before
+
+
+@pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
+def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
+    """They had its default."""
+    monkeypatch.setattr(Program, "defaults", {"sizes": (4, 4), "newer": 1})
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, config={"sizes": [4, 4], "newer": value})
+    if is_kept:
+        keep(plan_of(roots), roots[1])
+    else:
+        with pytest.raises(RunDirectoryError, match=r"\(config.newer 1 -> 2\)"):
+            keep(plan_of(roots), roots[1])
+    assert returns(roots) == ({0: [1.5], 1: [1.5]} if is_kept else {0: [1.5]})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tests of the papers' experiments, and of common.experiments.paper and .scales."""
 
+import dataclasses
 import functools
 import importlib
 
@@ -8,7 +9,7 @@ import pytest
 
 from common import environments
 from common.experiments import scales
-from common.experiments.paper import RESULTS, UnknownError, run_path
+from common.experiments.paper import RESULTS, Program, UnknownError, run_path
 from common.experiments.scales import Change, Scale
 from common.figures import palette
 from common.program.setting_flags import define_config
@@ -29,6 +30,11 @@ def test_all_five_papers_are_there_with_their_figures_and_tables():
         for kind, count in (("figure", figures), ("table", tables)):
             names = [one.name for one in paper.of_kind(kind)]
             assert names == [f"{kind} {n}" for n in range(1, count + 1)]
+
+
+def test_the_defaults_of_a_program_are_those_of_its_config():
+    defaults = Program("D4PG", "binaries.d4pg").defaults
+    assert defaults == dataclasses.asdict(d4pg_settings.SETTINGS.config_class())
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)

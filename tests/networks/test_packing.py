@@ -15,10 +15,14 @@ def test_pack_and_unpack_keep_order_and_values():
     ]
     flat = tf.function(lambda: packing.pack(variables))().numpy()
     np.testing.assert_array_equal(flat, [0, 1, 2, 3, 4, 5, 7, 8, 9])
+    copied = packing.to_numpy(variables)
+    np.testing.assert_array_equal(copied, flat)
     arrays = packing.unpack(flat, packing.shapes(variables))
     for array, variable in zip(arrays, variables, strict=True):
         np.testing.assert_array_equal(array, variable)
         assert np.shares_memory(array, flat)
+    variables[1].assign(0.0)
+    np.testing.assert_array_equal(copied, flat)
 
 
 def test_packed_graph_sees_later_values():

@@ -79,7 +79,7 @@ def test_four_moments_of_an_episode_are_drawn(tmp_path, capsys):
     Checkpoints(run.checkpoints, {"learner": learner}).save()
     flags = [f"--workdir={run.path}", "--episodes=1"]
     arguments = evaluate._arguments([*flags, f"--proposals={tmp_path}/moments.png"])
-    evaluate._evaluate(arguments, evaluate._agent_module(arguments))
+    evaluate._evaluate(arguments, evaluate._trusted_agent(arguments))
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"proposals {tmp_path}/moments.png, {tmp_path}/moments.pdf"
     assert (tmp_path / "moments.png").stat().st_size > 10_000
