@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Adder, Policy
@@ -68,12 +68,12 @@ class Agent(abc.ABC):
         self.samples_per_insert: float | None = config.samples_per_insert or None
 
     @classmethod
-    def with_fields(cls, **fields: Any) -> "Agent":
+    def with_fields(cls, **fields: Any) -> Self:
         """Returns the agent of the default configuration but for these fields."""
         return cls(cls.settings.config_class(**fields), cls.settings.default)
 
     @classmethod
-    def of_run(cls, values: Mapping[str, Any]) -> "Agent":
+    def of_run(cls, values: Mapping[str, Any]) -> Self:
         """Returns the agent of a run, given its config.json.
 
         Raises:

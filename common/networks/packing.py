@@ -49,22 +49,19 @@ def pack(variables: Sequence[tf.Variable]) -> tf.Tensor:
     Raises:
       ValueError: there are no variables, or one is not float32.
     """
-    if not variables:
-        raise ValueError("There are no variables to pack: call the networks once first.")
-    for variable in variables:
-        if variable.dtype != tf.float32:
-            raise ValueError(
-                f"Only float32 variables can be packed, but {variable.name} is "
-                f"{variable.dtype.name}."
-            )
+    _check_packable(variables)
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0)
 
 
 def to_numpy(variables: Sequence[tf.Variable]) -> np.ndarray:
-    """Returns a copy of float32 variables in one vector [P], as `pack`; not in graphs.
+    """Returns a copy of the variables in one vector [P] float32, as `pack`; not in graphs.
 
     On a CPU it takes half the time of a graph call for the same.
+
+    Raises:
+      ValueError: see `pack`.
     """
+    _check_packable(variables)
     return np.concatenate([variable.value().numpy().ravel() for variable in variables])
 
 
@@ -118,6 +115,17 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
         arrays.append(flat[start : start + size].reshape(shape))
         start += size
     return arrays
+
+
+def _check_packable(variables: Sequence[tf.Variable]) -> None:
+    if not variables:
+        raise ValueError("There are no variables to pack: call the networks once first.")
+    for variable in variables:
+        if variable.dtype != tf.float32:
+            raise ValueError(
+                f"Only float32 variables can be packed, but {variable.name} is "
+                f"{variable.dtype.name}."
+            )
 
 
 def _check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:

@@ -45,10 +45,11 @@ def test_loader_reverses_pack_and_copies():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="no variables"):
-        packing.pack([])
-    with pytest.raises(ValueError, match="step.*int64"):
-        packing.pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
+    for pack in (packing.pack, packing.to_numpy):
+        with pytest.raises(ValueError, match="no variables"):
+            pack([])
+        with pytest.raises(ValueError, match="step.*int64"):
+            pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
     with pytest.raises(ValueError, match="have 6 parameters"):
         packing.unpack(np.zeros(5, np.float32), [(2, 3)])
     with pytest.raises(ValueError, match="have 2 parameters"):
