@@ -12,11 +12,14 @@ import json
 import os
 import pathlib
 import socket
+import tempfile
 
 from common.cluster.errors import ClusterError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 _UNIX = "unix:"
+_SOCKET_BYTES = 107
+"""The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -51,9 +54,15 @@ def unix_path(address: str) -> str | None:
 
 
 def check_address(address: str) -> None:
-    """Raises ClusterError unless the address is `host:port` or `unix:/path`."""
-    if unix_path(address) is None:
+    """Raises ClusterError unless the address is `host:port` or `unix:/path`, of a short path."""
+    path = unix_path(address)
+    if path is None:
         split_address(address)
+    elif (size := len(os.fsencode(path))) > _SOCKET_BYTES:
+        raise ClusterError(
+            f"the path of the socket {path} has {size} bytes, and a socket's has at most "
+            f"{_SOCKET_BYTES}: set TMPDIR to a shorter path, it is {tempfile.gettempdir()}"
+        )
 
 
 def connect(address: str, timeout_seconds: float) -> socket.socket:

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 
 import tensorflow as tf
 
 _PREFIX = "ckpt"
+_PARTIAL = re.compile(rf"{_PREFIX}-\d+_temp(_[0-9a-f]+)?")
 _NAMES_FILE = "checkpoint"
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -91,9 +93,14 @@ class Checkpoints:
         os.replace(temporary, self._directory / _NAMES_FILE)
 
     def _remove_partial_files(self) -> None:
-        """Removes the temporary directories of saves that were killed or failed."""
-        for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
-            shutil.rmtree(partial, ignore_errors=True)
+        """Removes the temporary directories of saves that were killed or failed.
+
+        Raises:
+          OSError: the directory was moved or removed; TensorFlow would make another.
+        """
+        for entry in self._directory.iterdir():
+            if _PARTIAL.fullmatch(entry.name):
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
@@ -226,10 +233,9 @@ def _sync(path: pathlib.Path) -> None:
 
 def _remove(save: pathlib.Path) -> None:
     """Removes a checkpoint's files, first the index, without which the others do not count."""
-    for file in sorted(
-        save.parent.glob(f"{save.name}.*"), key=lambda file: file.suffix != ".index"
-    ):
-        file.unlink(missing_ok=True)
+    for kind in ("index", "data-*-of-*"):
+        for file in save.parent.glob(f"{save.name}.{kind}"):
+            file.unlink(missing_ok=True)
 
 
 def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:

@@ -1,5 +1,6 @@
 """A run on this machine: its processes, its progress line and its result."""
 
+import os
 import pathlib
 import time
 
@@ -77,9 +78,11 @@ class LocalRun:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
         failure = None
+        # The descriptor keeps the inode number, by which it is known, from being used again.
+        opened = os.open(self._directory.path, os.O_RDONLY)
         try:
             cluster.start()
-            failure = self._wait(cluster, progress)
+            failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
                 progress.print(f"stopping: the {self._layout.keeper.name} saves a checkpoint")
         except KeyboardInterrupt:
@@ -88,16 +91,21 @@ class LocalRun:
         finally:
             progress.close()
             cluster.stop(_STOP_SECONDS)
+            failure = _departure(self._directory.path, opened) or failure
+            os.close(opened)
         if failure is not None:
             raise ClusterError(failure)
         finished = result.is_over(self._directory, self._limits)
         print(result.of(self._directory, self._title, finished), flush=True)
 
-    def _wait(self, cluster: LocalCluster, progress: ProgressLine) -> str | None:
+    def _wait(self, cluster: LocalCluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
         last = [role.name for role in self._layout.roles if role.outlives_keeper]
         finished_at = None
         while not self._stop.wait(0.5):
+            if moved := _departure(self._directory.path, opened):
+                cluster.stop(0.0)  # what the roles write by the old path would begin another run
+                return moved
             failure = cluster.failure()
             if failure is not None:
                 return failure
@@ -144,6 +152,27 @@ class LocalRun:
             notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
+
+
+def _departure(path: pathlib.Path, opened: int) -> str | None:
+    """Returns the error of a run directory that is no longer at its path, None if it is there.
+
+    Args:
+      path: of the run directory.
+      opened: a descriptor of the directory that was there at the start.
+    """
+    try:
+        if os.path.samestat(os.stat(path), os.fstat(opened)):
+            return None
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:  # a file system that does not answer now
+        return None
+    lost = f"the run directory {path} was {{}} while the run went on: the run has ended"
+    now = os.path.realpath(f"/proc/self/fd/{opened}")
+    if now.endswith(" (deleted)"):
+        return lost.format("removed")
+    return f"{lost.format(f'moved to {now}')}; --workdir={now} goes on from the last checkpoint"
 
 
 def _has_ended(state: ProcessState) -> bool:

@@ -4,14 +4,10 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Callable, Mapping, Sequence
 import json
 import os
-import pathlib
-import shutil
 import sys
-import tempfile
 
 from absl import app, flags, logging
 
@@ -29,6 +25,7 @@ from common.program.flags import UsageError
 from common.program.layout import FlagValues
 from common.program.setting_flags import define_config
 from common.program.task import START_VARIABLE, run_task
+from common.program.temporary import temporary_directory
 from common.replay.key_layout import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory
@@ -134,7 +131,7 @@ def _run_local(run: ProgramRun) -> None:
             stop,
         )
         token = token_lib.load_or_create()
-        with _temporary_directory(directory) as temporary:
+        with temporary_directory(directory) as temporary:
             topology = Topology.local(run.layout.roles, counts, temporary)
             variables = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
             found = _processes(run, values, topology, variables)
@@ -151,26 +148,6 @@ def _is_finished(run: ProgramRun) -> bool:
             return False
         print(result.of(run.directory, run.title, finished=True), flush=True)
         return True
-
-
-@contextlib.contextmanager
-def _temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
-    """Makes a directory for the sockets and temporary files of the roles of a local run.
-
-    No other user can open it. A killed role leaves temporary files behind, such as those of
-    TensorFlow's AutoGraph, and a killed launcher leaves the directory: a link in the run directory
-    tells the next start what to remove.
-    """
-    link = run.path / "tmp"
-    shutil.rmtree(link.resolve(), ignore_errors=True)
-    link.unlink(missing_ok=True)
-    # Not in the run directory itself: the path of a socket has at most 107 characters.
-    with tempfile.TemporaryDirectory(prefix="replay_rl_", ignore_cleanup_errors=True) as directory:
-        link.symlink_to(directory)
-        try:
-            yield pathlib.Path(directory)
-        finally:
-            link.unlink()
 
 
 def _processes(

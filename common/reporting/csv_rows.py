@@ -57,6 +57,7 @@ class CsvRows:
 
         Raises:
           ValueError: a column is missing or unknown, or a value is no scalar or has a line break.
+          CsvError: the file's directory was moved or removed.
           OSError: another error than a full disk. The file is as it was before.
         """
         if row.keys() != set(self._columns):
@@ -76,7 +77,13 @@ class CsvRows:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Yields the file's descriptor, locked, with the right header and no torn last line."""
-        file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            raise CsvError(
+                f"{self._path} cannot be written, there is no such directory: if it was moved, go "
+                "on with --workdir where it is now"
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # closing the descriptor, or dying, unlocks
             self._repair(file)

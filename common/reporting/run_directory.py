@@ -201,7 +201,10 @@ class RunDirectory:
         """
         starts = self.read_starts()
         if not starts:
-            raise RunDirectoryError(f"{self.run_json} has no start to close")
+            raise RunDirectoryError(
+                f"{self.run_json} has no start to close: if {self.path} was moved, go on with "
+                "--workdir where it is now"
+            )
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
 

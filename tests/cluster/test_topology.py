@@ -1,11 +1,14 @@
 import dataclasses
 import json
+import os
+import pathlib
 import socket
+import tempfile
 
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.cluster.topology import Job, Topology, free_ports, is_loopback, split_address
+from common.cluster.topology import Job, Topology, free_ports, is_loopback, split_address, unix_path
 
 JOBS = (
     Job("learner", calls=("replay",), is_called=True, max_tasks=1),
@@ -162,3 +165,16 @@ def test_local_cluster_has_distinct_free_loopback_ports():
 def test_a_task_that_is_not_there_has_no_address():
     with pytest.raises(ClusterError, match="replay 0"):
         task("learner", learner=1).address("replay")
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_told_with_the_folder_to_change(tmp_path):
+    free = 107 - len(os.fsencode(f"{tmp_path}//evaluator-0"))
+    fits = tmp_path / ("\N{LATIN SMALL LETTER O WITH DIAERESIS}" * (free // 2) + "o" * (free % 2))
+    fits.mkdir()
+    counts = {"learner": 1, "evaluator": 1}
+    path = unix_path(Topology.local(JOBS, counts, fits).address("evaluator"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+    with pytest.raises(ClusterError, match="108 bytes, .* at most 107: set TMPDIR") as caught:
+        Topology.local(JOBS, counts, pathlib.Path(f"{fits}o"))
+    assert tempfile.gettempdir() in str(caught.value) and "\n" not in str(caught.value)

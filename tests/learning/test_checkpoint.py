@@ -226,12 +226,28 @@ def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
     for name in ("ckpt-9_temp", "ckpt-1_temp", "ckpt-12_temp_ab12"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-00000-of-00001").write_bytes(b"half")
-    others = [tmp_path / "mine_temp", tmp_path / "ckpt-notes.txt"]
+    names = ("mine_temp", "ckpt-notes.txt", "ckpt-1.index.old", "ckpt-2.txt", "ckpt-9_temp_mine/a")
+    others = [tmp_path / name for name in names]
+    others[-1].parent.mkdir()
     for path in others:
         path.write_text("mine")
-    Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
-    assert not list(tmp_path.glob("ckpt-*_temp*")) and newest(tmp_path).name == "ckpt-1"
+    checkpoints = Checkpoints(tmp_path, {"counter": tf.Variable(1)}, keep=1)
+    for number in (1, 2, 3):
+        checkpoints.save()
+        assert newest(tmp_path).name == f"ckpt-{number}"
+    assert [path.name for path in tmp_path.glob("ckpt-*_temp*")] == ["ckpt-9_temp_mine"]
+    assert sorted(path.name for path in tmp_path.glob("ckpt-[12].*")) == list(names[2:4])
     assert all(path.read_text() == "mine" for path in others)
+
+
+def test_a_directory_that_was_moved_is_not_made_again(tmp_path):
+    moved = tmp_path / "run" / "checkpoints"
+    moved.mkdir(parents=True)
+    checkpoints = Checkpoints(moved, {"counter": tf.Variable(1)})
+    moved.parent.rename(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=str(moved)):
+        checkpoints.save()
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
 
 
 def test_a_save_is_on_the_disk_before_it_is_named(tmp_path, monkeypatch):

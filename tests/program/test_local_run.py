@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, Process
 from common.cluster.processes import StopRequest
 from common.program import layouts
@@ -134,6 +135,23 @@ def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
     assert not any("no news" in line for line in lines)
 
 
+@pytest.mark.parametrize("end", ["moved", "removed", "replaced"])
+def test_a_run_directory_that_is_moved_or_removed_ends_the_run_with_a_line(run, tmp_path, end):
+    away = {
+        "moved": "run.rename(run.parent / 'away')",
+        "removed": "import shutil; shutil.rmtree(run)",
+        "replaced": "run.rename(run.parent / 'copy'); run.mkdir()",
+    }[end]
+    sleep = "time.sleep(600)"
+    with pytest.raises(ClusterError) as error:
+        run(f"import signal; signal.signal(15, signal.SIG_IGN); {away}; {sleep}")
+    now = {"moved": tmp_path / "away", "replaced": tmp_path / "copy"}.get(end)
+    how = f"moved to {now} while" if now else "removed while"
+    assert f"the run directory {tmp_path / 'run'} was {how} the run went on" in str(error.value)
+    assert (f"--workdir={now} goes on" in str(error.value)) == bool(now)
+    assert "\n" not in str(error.value)
+
+
 def test_an_interrupt_before_the_stop_ends_deaf_roles_at_once(tmp_path):
     class Interrupted(StopRequest):
         def wait(self, seconds):
@@ -169,6 +187,7 @@ def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, num
     role = f"import signal, time; {ends}; print('up', flush=True); time.sleep(600)"
     code = f"""
 import sys
+from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, Process
 from common.cluster.processes import StopRequest
 from common.program import layouts

@@ -223,6 +223,16 @@ def test_a_file_that_may_not_grow_stays_as_it_was(tmp_path):
     assert after == before
 
 
+def test_a_file_whose_directory_was_moved_is_told_and_not_made_again(tmp_path):
+    path = tmp_path / "run" / "rows.csv"
+    path.parent.mkdir()
+    rows = CsvRows(path, COLUMNS)
+    path.parent.rename(tmp_path / "elsewhere")
+    with pytest.raises(CsvError, match="rows.csv cannot be written, .* go on with --workdir where"):
+        rows.append({"writer": 0, "number": 1, "text": "a"})
+    assert not path.parent.exists()
+
+
 def test_another_header_is_refused_with_file_and_columns(tmp_path):
     path = tmp_path / "learner.csv"
     path.write_text("wall_seconds,loss\n1,2\n")
