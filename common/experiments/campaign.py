@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 from typing import TextIO
 
@@ -279,9 +280,9 @@ def _progress(run: PlannedRun) -> Progress:
 
 def _remove(planned: PlannedRun) -> None:
     """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
-    removed = planned.directory.with_name(planned.directory.name + ".removed")
-    shutil.rmtree(removed, ignore_errors=True)
-    planned.directory.rename(removed)
+    directory = planned.directory
+    removed = tempfile.mkdtemp(prefix=f"{directory.name}.removed_", dir=directory.parent)
+    directory.rename(removed)
     shutil.rmtree(removed)
     log_of(planned).unlink(missing_ok=True)
 

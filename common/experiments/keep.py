@@ -20,6 +20,7 @@ from common.reporting.differences import differences
 from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
+    hold,
     replace_file,
     write_new_file,
 )
@@ -28,9 +29,10 @@ _FILES = (
     *("config.json", "learner.csv", "acting.csv", "evaluator.csv"),
     *("evaluation.json", "run.json"),
 )
-"""The record comes last, so that an interrupted copy is no finished run."""
 _POINTS = 20
 """The number of points to which a curve is thinned: 1 kB."""
+_PATIENCE_SECONDS = 600.0
+"""The time to wait for other processes that keep runs, which need a second for one."""
 
 
 def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
@@ -46,6 +48,9 @@ def keep(plan: Plan, root: pathlib.Path) -> list[pathlib.Path]:
 def keep_run(paper: Paper, planned: PlannedRun, root: pathlib.Path) -> pathlib.Path | None:
     """Keeps a finished run below `root`: its CSV and JSON files, or what its scale keeps of them.
 
+    A run that went on replaces what was kept of it. Whatever stops that, readers see the run as it
+    was, as it is, or not at all. Processes that keep runs wait for each other.
+
     Args:
       paper: of the run.
       planned: the run.
@@ -55,66 +60,137 @@ def keep_run(paper: Paper, planned: PlannedRun, root: pathlib.Path) -> pathlib.P
       The place if anything changed there, else None.
 
     Raises:
-      RunDirectoryError: runs of another config are kept there.
+      RunDirectoryError: another run of the same seed is kept there, or runs of another config.
       CsvError: a file of the run, or one that is kept, is malformed.
     """
-    run = planned.run
-    target = root / run_path(
-        paper.name, planned.scale.name, run.setting, run.environment, planned.seed
-    )
+
+    def place(scale: str) -> pathlib.Path:
+        run = planned.run
+        return root / run_path(paper.name, scale, run.setting, run.environment, planned.seed)
+
+    target, other = place(planned.scale.name), place(f"{planned.scale.name}_earlier")
     if planned.directory == target:
         return None
-    if planned.scale.is_compact:
-        return target if _add(paper, planned, CompactFolder(target.parent)) else None
+    root.mkdir(parents=True, exist_ok=True)
+    with hold(root / ".lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
+        if planned.scale.is_compact:
+            is_changed = _add(paper, planned, CompactFolder(target.parent), other.parent)
+        else:
+            is_changed = _copy(planned, target, other)
+    return target if is_changed else None
+
+
+def _copy(planned: PlannedRun, target: pathlib.Path, other: pathlib.Path) -> bool:
+    """Copies a run's files to a directory; returns whether anything changed there.
+
+    Args:
+      planned: the run.
+      target: the directory.
+      other: place for the run that is there, if it is another one.
+    """
+    new, old = (target.with_name(f".{target.name}.{one}") for one in ("new", "old"))
+    if old.exists() and not target.exists():  # another copy was cut between its renames
+        old.rename(target)
+    for remains in (new, old):
+        shutil.rmtree(remains, ignore_errors=True)
     names = [name for name in _FILES if (planned.directory / name).exists()]
     _, changed, missing = filecmp.cmpfiles(planned.directory, target, names, shallow=False)
     if not changed and not missing:
-        return None
-    target.mkdir(parents=True, exist_ok=True)
+        return False
+    starts = (RunDirectory(path).read_starts() for path in (target, planned.directory))
+    _check_is_same_run(planned, target, other, *(one[0] if one else {} for one in starts))
+    new.mkdir(parents=True)
     for name in names:
-        shutil.copyfile(planned.directory / name, target / name)
-    return target
+        shutil.copyfile(planned.directory / name, new / name)
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+    return True
 
 
-def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
-    """Adds a run to a folder, or replaces it there; returns whether anything changed."""
+def _check_is_same_run(
+    planned: PlannedRun,
+    place: pathlib.Path,
+    other: pathlib.Path,
+    kept: Mapping[str, Any],
+    now: Mapping[str, Any],
+) -> None:
+    """Raises RunDirectoryError if `place` has another run of the seed: both are to be compared.
+
+    Args:
+      planned: the run.
+      place: of the kept run.
+      other: place to advise for the kept one.
+      kept: first start of the kept run, empty if there is none; `start_time` tells runs apart.
+      now: first start of the run.
+    """
+    there, here = (start.get("start_time") or "" for start in (kept, now))
+    if kept and there != here:
+        raise RunDirectoryError(
+            f"{place} has another run of seed {planned.seed}, begun {there}, than "
+            f"{planned.directory}, begun {here}: to keep both, first move {place} to a scale of "
+            f"its own, such as {other}"
+        )
+
+
+def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder, other: pathlib.Path) -> bool:
+    """Adds a run to a folder, or renews it there; returns whether anything changed.
+
+    Args:
+      paper: of the run.
+      planned: the run.
+      folder: of all seeds.
+      other: place for what is there, if it is of another run of this seed.
+    """
     files, seed = RunDirectory(planned.directory), planned.seed
     config = files.read_config()
     shared = {name: value for name, value in config.items() if name != "seed"}
     folder.path.mkdir(parents=True, exist_ok=True)
     if not folder.config_json.exists():
         write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
-    with RunDirectory(folder.path).hold():
-        kept = folder.read_config(seed)
-        if newer := config["config"].keys() - kept["config"].keys():
-            defaults = planned.run.program.defaults  # which the runs there had
-            kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
-        if found := differences(kept, config):
-            changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in found.items())
-            raise RunDirectoryError(
-                f"{folder.path} has runs of another config than {files.path} ({changes}): move "
-                "one of them away"
-            )
-        folder.read_rows()  # an error of a file there is not to be copied
-        evaluations = [cells for _, cells in numbered_rows(files.evaluator_csv, EVALUATOR)]
-        row = cells_of(seed, files.read_starts(), planned.look().progress)
-        changed = _merge(folder.evaluator_csv, EVALUATOR, seed, evaluations)
-        changed |= _merge(folder.curves_csv, CURVES, seed, list(_curves(paper, planned, config)))
-        return _merge(folder.runs_csv, RUNS, seed, [row]) or changed
-
-
-def _merge(
-    path: pathlib.Path, names: Sequence[str], seed: int, new: Sequence[Mapping[str, Any]]
-) -> bool:
-    """Replaces the rows of a seed in a CSV file; returns whether anything changed."""
-    before = path.read_text() if path.exists() else ""
-    rows = [cells for _, cells in numbered_rows(path, names)] if before else []
-    rows = [cells for cells in rows if cells["seed"] != str(seed)]
-    after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
-    if after == before or not (rows or new):
+    kept = folder.read_config(seed)
+    if newer := config["config"].keys() - kept["config"].keys():
+        defaults = planned.run.program.defaults  # which the runs there had
+        kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
+    if found := differences(kept, config):
+        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in found.items())
+        raise RunDirectoryError(
+            f"{folder.path} has runs of another config than {files.path} ({changes}): move one of "
+            "them away"
+        )
+    folder.read_rows()  # an error of a file there is not to be copied
+    row = cells_of(seed, files.read_starts(), planned.look().progress)
+    for cells in _rows(folder.runs_csv, RUNS):
+        if cells["seed"] == str(seed):
+            _check_is_same_run(planned, folder.path, other, cells, row)
+    merged = (
+        (folder.evaluator_csv, EVALUATOR, _rows(files.evaluator_csv, EVALUATOR)),
+        (folder.curves_csv, CURVES, list(_curves(paper, planned, config))),
+        (folder.runs_csv, RUNS, [row]),
+    )
+    if not any(_merged(path, names, seed, rows) for path, names, rows in merged):
         return False
-    replace_file(path, after)
+    # Without its row here, the rows of a seed in the other files do not count.
+    for path, names, rows in ((folder.runs_csv, RUNS, []), *merged):
+        if text := _merged(path, names, seed, rows):
+            replace_file(path, text)
     return True
+
+
+def _merged(
+    path: pathlib.Path, names: Sequence[str], seed: int, new: Sequence[Mapping[str, Any]]
+) -> str:
+    """Returns a CSV file with other rows of a seed, "" if that changes nothing."""
+    rows = [cells for cells in _rows(path, names) if cells["seed"] != str(seed)]
+    after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
+    before = path.read_text() if path.exists() else as_csv(names, ())
+    return "" if after == before else after
+
+
+def _rows(path: pathlib.Path, names: Sequence[str]) -> list[dict[str, str]]:
+    """Returns the rows of a CSV file, none if there is no such file."""
+    return [cells for _, cells in numbered_rows(path, names)] if path.exists() else []
 
 
 def _curves(

@@ -282,6 +282,7 @@ def _check_same_config(runs: list[KeptRun]) -> None:
 
 
 def _folders(path: pathlib.Path) -> tuple[str, ...]:
+    """Returns the names of the folders; hidden ones are of a keeping that goes on or was cut."""
     if not path.is_dir():
         return ()
-    return tuple(sorted(one.name for one in path.iterdir() if one.is_dir()))
+    return tuple(sorted(one.name for one in path.iterdir() if one.is_dir() and one.name[0] != "."))

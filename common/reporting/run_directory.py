@@ -9,12 +9,17 @@ import os
 from pathlib import Path
 import sys
 import tempfile
+import time
 from typing import Any
 
 from common.reporting import provenance
 from common.reporting.budget import Budget
 from common.reporting.differences import differences
 from common.reporting.user_error import UserError
+
+_MOMENT_SECONDS = 5.0
+"""A wait for a lock that is longer is told."""
+_POLL_SECONDS = 0.05
 
 
 class RunDirectoryError(UserError):
@@ -253,7 +258,9 @@ def replace_file(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def hold(file: Path, holder: str, place: Path, flag: str) -> Iterator[None]:
+def hold(
+    file: Path, holder: str, place: Path, flag: str, patience_seconds: float = 0.0
+) -> Iterator[None]:
     """Locks a file until the context ends, or this process dies.
 
     Args:
@@ -261,9 +268,10 @@ def hold(file: Path, holder: str, place: Path, flag: str) -> Iterator[None]:
       holder: what locks it, for the message.
       place: what is locked by that, likewise.
       flag: that names the place, likewise.
+      patience_seconds: time to wait for another process that has locked it; a line says so.
 
     Raises:
-      RunInUseError: another process has locked it.
+      RunInUseError: another process has locked it, for longer than that.
       RunDirectoryError: it cannot be locked.
     """
     try:
@@ -272,7 +280,7 @@ def hold(file: Path, holder: str, place: Path, flag: str) -> Iterator[None]:
         raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor, f"another {holder} uses {place}", patience_seconds)
         except BlockingIOError:
             raise RunInUseError(
                 f"another {holder} uses {place} at this moment: wait for its end, or give "
@@ -286,6 +294,26 @@ def hold(file: Path, holder: str, place: Path, flag: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, reason: str, patience_seconds: float) -> None:
+    """Locks a file; says the reason once where that takes longer than a moment.
+
+    Raises:
+      BlockingIOError: another process has locked it for longer than the patience.
+    """
+    begin, said = time.monotonic(), False
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = time.monotonic() - begin
+            if waited >= patience_seconds:
+                raise
+        if waited >= _MOMENT_SECONDS and not said:
+            print(f"{reason}: waiting for its end", file=sys.stderr, flush=True)
+            said = True
+        time.sleep(_POLL_SECONDS)
 
 
 def _now() -> str:

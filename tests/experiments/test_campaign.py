@@ -102,7 +102,11 @@ def test_runs_are_made_in_order_of_lines_seeds_tasks_and_settings(tmp_path, caps
 
 def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_removed(tmp_path):
     one = Campaign(tmp_path, f"good,{SHORT[0]},3,,")
+    notes = one.directory("good").with_name("seed_0.removed") / "notes"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
     assert one("--cores=2") == 0
+    assert [path for path in notes.parents[1].iterdir()] == [notes.parent] and notes.exists()
     folder = one.folder("good")
     names = sorted(file.name for file in folder.iterdir())
     assert names == ["config.json", "evaluator.csv", "runs.csv"]

@@ -1,5 +1,7 @@
 """The compact form of kept runs: kept once and whole, read strictly, seen by plans."""
 
+from concurrent.futures import ThreadPoolExecutor
+import contextlib
 import dataclasses
 import json
 
@@ -14,10 +16,10 @@ from common.experiments.paper import Program, Returns
 from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns
 from common.experiments.status import State
-from common.reporting import columns
+from common.reporting import columns, run_directory
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, CsvRows
-from common.reporting.run_directory import RunDirectoryError
+from common.reporting.run_directory import RunDirectoryError, RunInUseError
 
 
 @pytest.fixture
@@ -142,6 +144,63 @@ def test_keeping_that_is_killed_loses_nothing(roots, monkeypatch, name):
     monkeypatch.undo()
     keep(plan_of(roots), roots[1])
     assert returns(roots) == {0: [0], 1: [1]}
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
+    for seed in (0, 1):
+        plant_evaluated(roots, seed, value=seed)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, value=7, steps=20)
+    real, steps = keep_lib.replace_file, iter(range(4))
+
+    def die(target, text):
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        real(target, text)
+
+    monkeypatch.setattr(keep_lib, "replace_file", die)
+    with pytest.raises(KeyboardInterrupt) if step < 3 else contextlib.nullcontext():
+        keep(plan_of(roots), roots[1])
+    assert returns(roots) == ({0: [0], 1: [1]}, {0: [0]}, {0: [0]}, {0: [0], 1: [1, 7]})[step]
+    monkeypatch.undo()
+    keep(plan_of(roots), roots[1])
+    assert returns(roots) == {0: [0], 1: [1, 7]}
+
+
+def test_another_run_of_a_kept_seed_is_refused(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    run = plant_evaluated([roots[0] / "again"], 0, value=9)
+    record = json.loads(run.run_json.read_text())
+    record["starts"][0]["start_time"] = "1999-01-01T00:00:00+00:00"
+    run.run_json.write_text(json.dumps(record))
+    with pytest.raises(RunDirectoryError, match="has another run of seed 0, begun 2") as error:
+        keep(plan_of([roots[0] / "again"]), roots[1])
+    words = str(error.value)
+    assert f"{run.path}, begun 1999" in words and f"first move {folder(roots)} to" in words
+    assert words.endswith(str(path(roots[1], "good", TASKS[0], 0, "small_earlier").parent))
+    assert returns(roots) == {0: [1.5]}
+
+
+def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
+    several = [[roots[0] / str(seed)] for seed in range(3)]
+    for seed, one in enumerate(several):
+        plant_evaluated(one, seed, value=seed)
+    with ThreadPoolExecutor(3) as pool:
+        kept = list(pool.map(lambda one: keep(plan_of(one), roots[1]), several))
+    assert [len(places) for places in kept] == [1, 1, 1]
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]} and not capsys.readouterr().err
+
+    plant_evaluated(several[2], 2, value=3, steps=20)
+    monkeypatch.setattr(keep_lib, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(run_directory, "_MOMENT_SECONDS", 0.0)
+    with run_directory.hold(roots[1] / ".lock", "", roots[1], ""):
+        with pytest.raises(RunInUseError, match="another program that keeps runs uses ") as error:
+            keep(plan_of(several[2]), roots[1])
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().err.endswith("waiting for its end\n")
+    assert len(keep(plan_of(several[2]), roots[1])) == 1
 
 
 def test_seeds_of_another_config_are_refused(roots):

@@ -1,8 +1,12 @@
 """Tests of common.experiments.plan, .status and .keep on planted run directories."""
 
+import contextlib
 import dataclasses
 import json
+import os
+import pathlib
 import re
+import shutil
 
 from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 import pytest
@@ -12,10 +16,11 @@ from common.experiments import status
 from common.experiments.keep import keep
 from common.experiments.paper import Run, Substitute, UnknownError
 from common.experiments.plan import make_plan
+from common.experiments.runs import KeptRuns
 from common.experiments.scales import PAPER, Change, Scale
 from common.experiments.status import State
 from common.reporting.budget import Budget
-from common.reporting.run_directory import RunDirectory
+from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 
 @pytest.fixture
@@ -248,6 +253,84 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     plant(path(roots[0], "good", TASKS[0], 0), learner_steps=20)
     assert keep(plan_of(roots), roots[1]) == [target]
     assert len(json.loads((target / "run.json").read_text())["starts"]) == 2
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
+    """Four files, two renames, one removal; before each of them, and after the last."""
+    source, target = path(roots[0], "good", TASKS[0], 0), path(roots[1], "good", TASKS[0], 0)
+    plant(source)
+    keep(plan_of(roots), roots[1])
+    old = [file.read_bytes() for file in sorted(target.iterdir())]
+    plant(source, learner_steps=20)
+    steps = iter(range(8))
+
+    def dies_before(function):
+        def wrapped(*arguments, **options):
+            if arguments[0].exists() and next(steps) == step:
+                raise KeyboardInterrupt
+            return function(*arguments, **options)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", dies_before(shutil.copyfile))
+        patch.setattr(shutil, "rmtree", dies_before(shutil.rmtree))
+        patch.setattr(pathlib.Path, "rename", dies_before(pathlib.Path.rename))
+        with pytest.raises(KeyboardInterrupt) if step < 7 else contextlib.nullcontext():
+            keep(plan_of(roots), roots[1])
+    there = [file.read_bytes() for file in sorted(target.glob("*"))]
+    new = [(source / file).read_bytes() for file in sorted(os.listdir(source)) if "." in file]
+    assert there == (old if step < 5 else [] if step == 5 else new)
+    kept = KeptRuns(roots[1]).of("fake", "small")
+    assert [run.reached("learner_steps") for run in kept] == [10 if step < 5 else 20] * bool(there)
+    keep(plan_of(roots), roots[1])
+    assert [file.read_bytes() for file in sorted(target.iterdir())] == new
+    assert [one.name for one in target.parent.iterdir()] == ["seed_0"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_run_that_lies_aside_after_a_keeping_was_killed_comes_back(roots, lost):
+    target = path(roots[1], "good", TASKS[0], 0)
+    plant(path(roots[0], "good", TASKS[0], 0))
+    keep(plan_of(roots), roots[1])
+    target.rename(target.with_name(".seed_0.old"))
+    if lost:
+        shutil.rmtree(path(roots[0], "good", TASKS[0], 0))
+        other = plant(path(roots[0], "good", TASKS[0], 0))
+        begin_later(other)
+        with pytest.raises(RunDirectoryError, match="has another run of seed 0"):
+            keep(plan_of(roots), roots[1])
+    else:
+        assert keep(plan_of(roots), roots[1]) == []
+    assert [one.name for one in target.parent.iterdir()] == ["seed_0"]
+
+
+def begin_later(run):
+    """Makes it another run than one that was planted before."""
+    record = json.loads(run.run_json.read_text())
+    record["starts"][0]["start_time"] = "2031-02-03T04:05:06+00:00"
+    run.run_json.write_text(json.dumps(record))
+
+
+def test_another_run_of_a_kept_seed_is_refused_and_both_can_be_kept(roots, tmp_path):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    keep(plan_of(roots), roots[1])
+    others = [tmp_path / "again", roots[1]]
+    begin_later(plant(path(others[0], "good", TASKS[0], 0), learner_steps=30))
+    before = contents(roots[1])
+    larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=30))
+    with pytest.raises(RunDirectoryError, match="has another run of seed 0, begun ") as error:
+        keep(plan_of(others, larger), roots[1])
+    assert contents(roots[1]) == before and "\n" not in str(error.value)
+    source, target = re.search(r"first move (\S+) to .* such as (\S+)", str(error.value)).groups()
+    pathlib.Path(target).parent.mkdir(parents=True)
+    pathlib.Path(source).rename(target)
+    assert keep(plan_of(others, larger), roots[1]) == [path(roots[1], "good", TASKS[0], 0)]
+    kept = KeptRuns(roots[1])
+    assert kept.scales("fake") == ("small", "small_earlier")
+    steps = [kept.of("fake", scale)[0].reached("learner_steps") for scale in kept.scales("fake")]
+    assert steps == [30, 10]
 
 
 @pytest.mark.parametrize("text", ["(4, 4)", "(4,4)", "4,4", "4, 4"])
