@@ -72,7 +72,7 @@ class Evidence:
     Attributes:
       kept: the runs.
       scale: of the runs; None: for each claim the nearest to the paper's with enough runs, which
-        is never `scales.SMOKE`.
+        is never `scales.SMOKE`, nor one of `scales.EARLIER`.
       reported: the papers' numbers.
       benchmarks: directory of the JSON files that benchmarks wrote.
     """

@@ -13,6 +13,7 @@ from common.experiments.compact import CURVES, RUNS, CompactFolder, as_csv, cell
 from common.experiments.paper import Paper, Returns, run_path
 from common.experiments.plan import Plan, PlannedRun
 from common.experiments.runs import KeptRun
+from common.experiments.scales import EARLIER
 from common.experiments.status import Progress, State
 from common.reporting.columns import EVALUATOR
 from common.reporting.csv_rows import numbered_rows, read_numbers
@@ -68,7 +69,7 @@ def keep_run(paper: Paper, planned: PlannedRun, root: pathlib.Path) -> pathlib.P
         run = planned.run
         return root / run_path(paper.name, scale, run.setting, run.environment, planned.seed)
 
-    target, other = place(planned.scale.name), place(f"{planned.scale.name}_earlier")
+    target, other = place(planned.scale.name), place(planned.scale.name + EARLIER)
     if planned.directory == target:
         return None
     root.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from common.reporting.budget import Budget
 
 SMOKE = "smoke"
 """The name of the scale whose runs only show that everything works."""
+EARLIER = "_earlier"
+"""The end of the name of a scale with runs that others of the same seeds have replaced."""
 
 
 @dataclasses.dataclass(frozen=True)

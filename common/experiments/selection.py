@@ -8,7 +8,7 @@ import pandas
 
 from common.experiments.paper import Experiment, OverTasks, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
-from common.experiments.scales import PAPER, SMOKE
+from common.experiments.scales import EARLIER, PAPER, SMOKE
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -65,8 +65,12 @@ def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
 
 
 def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
-    """Returns those of `scales_of` whose runs are evidence for the paper's claims."""
-    return tuple(scale for scale in scales_of(paper, kept) if scale != SMOKE)
+    """Returns those of `scales_of` whose runs are evidence for the paper's claims.
+
+    Runs that others have replaced are none: nobody is to choose between two runs of a seed.
+    """
+    there = scales_of(paper, kept)
+    return tuple(scale for scale in there if scale != SMOKE and not scale.endswith(EARLIER))
 
 
 def scale_in_words(scale: str) -> str:

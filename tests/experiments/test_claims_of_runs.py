@@ -661,13 +661,17 @@ def test_scales_do_not_mix_and_the_nearest_that_decides_counts(tmp_path, evidenc
     assert compare(kept, of_tasks(FINGER)).verdict is Verdict.OPEN
 
 
-def test_smoke_runs_decide_only_if_they_are_asked(tmp_path, evidence):
-    plant(tmp_path, "a", FINGER, 800, scale="smoke")
-    plant(tmp_path, "b", FINGER, 400, scale="smoke")
+@pytest.mark.parametrize(
+    "scale, words",
+    [("smoke", "smoke (shows that it works: no evidence)"), ("small_earlier", "small_earlier")],
+)
+def test_runs_that_are_no_evidence_decide_only_if_they_are_asked(tmp_path, evidence, scale, words):
+    plant(tmp_path, "a", FINGER, 800, scale=scale)
+    plant(tmp_path, "b", FINGER, 400, scale=scale)
     assert compare(evidence, of_tasks(FINGER)).verdict is Verdict.OPEN
-    finding = compare(again(evidence, scale="smoke"), of_tasks(FINGER))
+    finding = compare(again(evidence, scale=scale), of_tasks(FINGER))
     assert finding.verdict is Verdict.HOLDS
-    assert "the scale smoke (shows that it works: no evidence)" in finding.evidence
+    assert f"the scale {words}" in finding.evidence
 
 
 def test_what_lacks_is_named_with_its_command_and_hours(tmp_path, evidence):
