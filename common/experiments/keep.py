@@ -64,31 +64,21 @@ def keep_run(paper: Paper, planned: PlannedRun, root: pathlib.Path) -> pathlib.P
       RunDirectoryError: another run of the same seed is kept there, or runs of another config.
       CsvError: a file of the run, or one that is kept, is malformed.
     """
-
-    def place(scale: str) -> pathlib.Path:
-        run = planned.run
-        return root / run_path(paper.name, scale, run.setting, run.environment, planned.seed)
-
-    target, other = place(planned.scale.name), place(planned.scale.name + EARLIER)
+    run, scale = planned.run, planned.scale
+    target = root / run_path(paper.name, scale.name, run.setting, run.environment, planned.seed)
     if planned.directory == target:
         return None
     root.mkdir(parents=True, exist_ok=True)
-    with hold(root / ".lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
-        if planned.scale.is_compact:
-            is_changed = _add(paper, planned, CompactFolder(target.parent), other.parent)
+    with hold(root / ".keep.lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
+        if scale.is_compact:
+            is_changed = _add(paper, planned, CompactFolder(target.parent))
         else:
-            is_changed = _copy(planned, target, other)
+            is_changed = _copy(planned, target)
     return target if is_changed else None
 
 
-def _copy(planned: PlannedRun, target: pathlib.Path, other: pathlib.Path) -> bool:
-    """Copies a run's files to a directory; returns whether anything changed there.
-
-    Args:
-      planned: the run.
-      target: the directory.
-      other: place for the run that is there, if it is another one.
-    """
+def _copy(planned: PlannedRun, target: pathlib.Path) -> bool:
+    """Copies a run's files to a directory; returns whether anything changed there."""
     new, old = (target.with_name(f".{target.name}.{one}") for one in ("new", "old"))
     if old.exists() and not target.exists():  # another copy was cut between its renames
         old.rename(target)
@@ -99,7 +89,7 @@ def _copy(planned: PlannedRun, target: pathlib.Path, other: pathlib.Path) -> boo
     if not changed and not missing:
         return False
     starts = (RunDirectory(path).read_starts() for path in (target, planned.directory))
-    _check_is_same_run(planned, target, other, *(one[0] if one else {} for one in starts))
+    _check_is_same_run(planned, target, *(one[0] if one else {} for one in starts))
     new.mkdir(parents=True)
     for name in names:
         shutil.copyfile(planned.directory / name, new / name)
@@ -111,39 +101,28 @@ def _copy(planned: PlannedRun, target: pathlib.Path, other: pathlib.Path) -> boo
 
 
 def _check_is_same_run(
-    planned: PlannedRun,
-    place: pathlib.Path,
-    other: pathlib.Path,
-    kept: Mapping[str, Any],
-    now: Mapping[str, Any],
+    planned: PlannedRun, place: pathlib.Path, kept: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
-    """Raises RunDirectoryError if `place` has another run of the seed: both are to be compared.
+    """Raises RunDirectoryError if another run of the seed is kept: both are to be compared.
 
     Args:
       planned: the run.
       place: of the kept run.
-      other: place to advise for the kept one.
       kept: first start of the kept run, empty if there is none; `start_time` tells runs apart.
       now: first start of the run.
     """
     there, here = (start.get("start_time") or "" for start in (kept, now))
     if kept and there != here:
+        scale = planned.scale.name
         raise RunDirectoryError(
             f"{place} has another run of seed {planned.seed}, begun {there}, than "
             f"{planned.directory}, begun {here}: to keep both, first move {place} to a scale of "
-            f"its own, such as {other}"
+            f"its own, {scale}{EARLIER} in place of {scale}"
         )
 
 
-def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder, other: pathlib.Path) -> bool:
-    """Adds a run to a folder, or renews it there; returns whether anything changed.
-
-    Args:
-      paper: of the run.
-      planned: the run.
-      folder: of all seeds.
-      other: place for what is there, if it is of another run of this seed.
-    """
+def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
+    """Adds a run to a folder, or renews it there; returns whether anything changed."""
     files, seed = RunDirectory(planned.directory), planned.seed
     config = files.read_config()
     shared = {name: value for name, value in config.items() if name != "seed"}
@@ -164,7 +143,7 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder, other: pathli
     row = cells_of(seed, files.read_starts(), planned.look().progress)
     for cells in _rows(folder.runs_csv, RUNS):
         if cells["seed"] == str(seed):
-            _check_is_same_run(planned, folder.path, other, cells, row)
+            _check_is_same_run(planned, folder.path, cells, row)
     merged = (
         (folder.evaluator_csv, EVALUATOR, _rows(files.evaluator_csv, EVALUATOR)),
         (folder.curves_csv, CURVES, list(_curves(paper, planned, config))),

@@ -79,7 +79,7 @@ class CsvRows:
         """Yields the file's descriptor, locked, with the right header and no torn last line."""
         try:
             file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise CsvError(
                 f"{self._path} cannot be written, there is no such directory: if it was moved, go "
                 "on with --workdir where it is now"

@@ -323,8 +323,10 @@ def test_another_run_of_a_kept_seed_is_refused_and_both_can_be_kept(roots, tmp_p
     with pytest.raises(RunDirectoryError, match="has another run of seed 0, begun ") as error:
         keep(plan_of(others, larger), roots[1])
     assert contents(roots[1]) == before and "\n" not in str(error.value)
-    source, target = re.search(r"first move (\S+) to .* such as (\S+)", str(error.value)).groups()
-    pathlib.Path(target).parent.mkdir(parents=True)
+    pattern = r"first move (\S+) to a scale of its own, (\S+) in place of (\S+)$"
+    source, earlier, scale = re.search(pattern, str(error.value)).groups()
+    target = pathlib.Path(source.replace(f"/{scale}/", f"/{earlier}/"))
+    target.parent.mkdir(parents=True)
     pathlib.Path(source).rename(target)
     assert keep(plan_of(others, larger), roots[1]) == [path(roots[1], "good", TASKS[0], 0)]
     kept = KeptRuns(roots[1])
