@@ -1,0 +1,123 @@
+"""A run of D4PG over the loopback, in one process and in a fixed order, and what came out of it.
+
+    .venv/bin/python tests/roles/served_pipeline.py     # prints hashes as JSON
+
+The parts are those of the roles: actors, sender, the replay's service and client, a learner that
+draws ahead, the service and client of the parameters. Only their order is fixed: the learner makes
+updates while it has credit, then the actors take a timestep, and each waits for what it has sent.
+"""
+
+from collections.abc import Iterable
+import json
+import time
+
+from bit_for_bit import digest
+import numpy as np
+import tensorflow as tf
+
+from common.acting import actor_start
+from common.acting.sender import Sender
+from common.cluster import rpc
+from common.cluster.parameters import ParameterClient, ParameterService
+from common.cluster.processes import StopRequest
+from common.cluster.topology import free_ports
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.replay.service import RemoteMemory, ReplayService
+from reproductions.d4pg.agent import D4PG
+
+_TOKEN = "a token of the tests"
+_ENVIRONMENT, _SEED, _ACTORS, _TIMESTEPS = "gym:Hopper-v4", 3, range(3), 400
+_FIELDS = {
+    "batch_size": 16,
+    "samples_per_insert": 16.0,
+    "policy_sizes": (16, 16),
+    "critic_sizes": (16, 16),
+    "min_replay_size": 300,
+    "replay_capacity": 600,
+    "learning_rate": 1e-3,
+    "target_period": 20,
+    "actor_period": 20,
+    "send_batch": 10,
+}
+
+
+def run() -> dict[str, str]:
+    """Makes the run; returns hashes of its parts."""
+    agent = D4PG.with_fields(**_FIELDS)
+    seeds = [actor_start.actor_seed(_SEED, actor, 0) for actor in (*_ACTORS, _ACTORS.start)]
+    environments = actor_start.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
+    spec = EnvironmentSpec.of(environments)
+    actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seeds[-1])
+    learner = agent.make_learner(spec, _SEED)
+    memory = agent.make_memory(spec, _SEED)
+    server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)
+    ReplayService(server, memory)
+    snapshots = ParameterService(server, learner.num_parameters)
+    server.start()
+
+    remotes = [
+        RemoteMemory(rpc.Client(server.address, _TOKEN), agent.step_specs(spec)) for _ in range(2)
+    ]
+    updates = agent.replay_learner(
+        learner, remotes[0], spec, _SEED, agent.schedule(), agent.prefetch
+    )
+    parameters = ParameterClient(rpc.Client(server.address, _TOKEN))
+    collected, sent, episodes, metrics = 0, 0, [], []
+    sender = Sender(
+        remotes[1],
+        lambda transitions, incarnation: agent.items(actor, _ACTORS, 0, transitions, incarnation),
+        agent.schedule(),
+        agent.send_batch,
+        StopRequest(),
+    )
+
+    def add(transitions):
+        nonlocal collected, sent
+        collected += len(transitions.step)
+        if collected >= agent.send_batch:
+            collected, sent = 0, sent + collected
+        sender.add(transitions)
+
+    loop = agent.acting_loop(
+        actor, environments, add, lambda *episode: episodes.append(repr(episode).encode())
+    )
+    sender.start()
+    for timestep in range(_TIMESTEPS):
+        if timestep % agent.actor_period == 0:
+            snapshots.publish(packing.to_numpy(learner.actor_variables), int(learner.steps), 0, 0.0)
+            actor.load(parameters.read().flat)
+        loop.step()
+        while sender.num_accepted < sent:
+            time.sleep(0.001)
+        while (means := updates.step()) is not None:
+            updates.flush()
+            metrics.append(repr({name: float(mean) for name, mean in means.items()}).encode())
+    updates.close()
+    sample = memory.sample(2 * agent.replay_capacity, seed=_SEED)
+    server.close()
+    return {
+        "arithmetic": digest(_arithmetic()),
+        "episodes": digest(episodes),
+        "metrics": digest(metrics),
+        "memory": digest(value.numpy().tobytes() for value in (sample.masses, *sample.steps)),
+        "variables": digest(variable.numpy().tobytes() for variable in learner.variables),
+    }
+
+
+def _arithmetic() -> Iterable[bytes]:
+    """Yields what plain arithmetic gives on this machine, in TensorFlow, XLA and NumPy."""
+    numbers = np.random.default_rng(0).normal(size=(2, 64, 64)).astype(np.float32)
+
+    def compute(x, y):
+        z = tf.exp(tf.tanh(x @ y)) + tf.nn.softmax(x) * tf.math.log(tf.abs(y) + 1)
+        return tf.concat([z, tf.reduce_sum(z, axis=0, keepdims=True)], axis=0)
+
+    for jit_compile in (False, True):
+        yield tf.function(compute, jit_compile=jit_compile)(*numbers).numpy().tobytes()
+    yield np.tanh(numbers[0] @ numbers[1]).tobytes()
+    yield np.exp(numbers).sum(axis=0).tobytes()
+
+
+if __name__ == "__main__":
+    print(json.dumps(run()))
