@@ -111,6 +111,16 @@ class Growth:
             roles[role].append(life)
         return {role: self._row(lives) for role, lives in roles.items()}
 
+    def write(self, path: pathlib.Path) -> None:
+        """Writes all samples as CSV."""
+        lines = [",".join(("role", "pid", "seconds", *BOUNDS))]
+        for (role, pid), life in self._lives.items():
+            lines += [
+                f"{role},{pid},{seconds:.1f}," + ",".join(f"{held[name]:.1f}" for name in BOUNDS)
+                for seconds, held in life
+            ]
+        path.write_text("\n".join(lines) + "\n")
+
     def _row(self, lives: Sequence[Sequence[tuple[float, dict[str, float]]]]) -> dict:
         warm = [[one for one in life if one[0] - life[0][0] >= _WARM_UP_SECONDS] for life in lives]
         seconds = sum(life[-1][0] - life[0][0] for life in warm if life)

@@ -15,7 +15,6 @@ disk is a tmpfs; without the right to mount one, that fault is skipped, and the 
 
 import argparse
 import dataclasses
-import importlib
 import json
 import os
 import pathlib
@@ -37,7 +36,7 @@ from soak_faults import (
     has_replay,
     plan,
 )
-from soaks import SOAKS, Soak
+from soaks import SOAKS, Soak, layout_of
 from watched_run import WatchedRun
 
 from common.program.layout import Layout
@@ -115,6 +114,7 @@ def _check(
         "min_replay_size": directory.read_config()["config"].get("min_replay_size", 0),
         "lives_of_actors": len(accounts),
         "accepted_from_all_lives": sum(accounts.values()),
+        "acted_in_all_episodes": int(run.acted().sum()),
         "processes_left": len(run.pids()),
         "files_left": [name for name in names if not _FILES.fullmatch(name)] + os.listdir(tmp),
     }
@@ -206,8 +206,7 @@ def _attack(
 def main() -> None:
     """Runs, attacks, checks, prints tables and writes the JSON file."""
     soak, arguments = _arguments()
-    program = importlib.import_module(soak.module).PROGRAM
-    layout = program.layout(program.settings.configuration(program.settings.default))
+    layout = layout_of(soak)
     try:
         planned = plan(soak, layout, arguments.seed)
     except ValueError as error:
@@ -240,7 +239,8 @@ def main() -> None:
         "wrong": wrong,
     }
     _print(planned, result)
-    print(f"run directory {run.workdir}")
+    growth.write(folder / "growth.csv")
+    print(f"run directory {run.workdir}, samples of its processes {folder / 'growth.csv'}")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
     if wrong:

@@ -18,7 +18,6 @@ from watched_run import WatchedRun
 
 from common.cluster.errors import ClusterError
 from common.program.layout import Layout
-from common.replay.memory import Statistics
 from common.reporting.csv_rows import last_row, read_rows
 
 _APART_SECONDS = 20.0
@@ -346,6 +345,8 @@ class Faults:
         return lambda: episodes() > before
 
     def _is_refilled(self, fault: Fault) -> Callable[[], bool]:
+        from common.replay.memory import Statistics
+
         before, client = self._run.learner("replay_size"), None
 
         def is_back() -> bool:

@@ -1,7 +1,10 @@
 """Soaks by name: the program that each trains, its faults, and the return that it has to reach."""
 
 import dataclasses
+import importlib
 from typing import Any
+
+from common.program.layout import Layout
 
 
 def _field(help: str, default: Any = dataclasses.MISSING, minimum: float | None = None) -> Any:
@@ -92,3 +95,9 @@ SOAKS = {
         full_disks=0,
     ),
 }
+
+
+def layout_of(soak: Soak) -> Layout:
+    """Returns the layout of a soak's program with its default setting."""
+    program = importlib.import_module(soak.module).PROGRAM
+    return program.layout(program.settings.configuration(program.settings.default))

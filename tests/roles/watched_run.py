@@ -86,6 +86,10 @@ class WatchedRun:
         """Starts of acting processes that have finished an episode."""
         return set() if self.acting() is None else set(self.acting()["incarnation"])
 
+    def acted(self):
+        """Steps by incarnation and actor, as the actors wrote them down at ends of episodes."""
+        return self.acting().groupby(["incarnation", "actor"])["actor_steps"].max()
+
     def newest_incarnations(self) -> set[int]:
         """Of each actor, the start in which it has finished its last episode."""
         rows = self.acting()
@@ -162,15 +166,13 @@ class WatchedRun:
         assert said == in_order
         # By the episodes that the actors wrote down themselves. Beyond them a life has acted for
         # less than an episode an actor; what it had not sent when it was killed is less, too.
-        acting = self.acting().groupby(["incarnation", "actor"])["actor_steps"].max()
         longest = int(self.acting()["episode_length"].max())
-        for incarnation, steps in acting.groupby("incarnation"):
+        for incarnation, steps in self.acted().groupby("incarnation"):
             slack = longest * len(steps) + unreported
-            if incarnation in uncounted:
-                missing = min(0, steps.sum() - accounts.get(incarnation, 0))
-            else:
-                missing = abs(steps.sum() - accounts[incarnation])
-            assert abs(missing) <= slack, (incarnation, accounts)
+            excess = accounts.get(incarnation, 0) - steps.sum()
+            assert excess <= slack, (incarnation, accounts)
+            if incarnation not in uncounted:
+                assert incarnation in accounts and -excess <= slack, (incarnation, accounts)
 
 
 def _variables(process: pathlib.Path) -> dict[str, str]:
