@@ -73,10 +73,13 @@ class Growth:
     """Samples of a run's processes. A life is one process, from its start to its end.
 
     Args:
+      keeper: role with whose end the run ends. Samples that come later do not count: an evaluator
+        then loads the last checkpoint.
       quiet_seconds: after the first sample, in which every role makes the threads that it needs.
     """
 
-    def __init__(self, quiet_seconds: float):
+    def __init__(self, keeper: str, quiet_seconds: float):
+        self._keeper = keeper
         self._quiet_seconds = quiet_seconds
         self._lives: dict[tuple[str, int], list[tuple[float, dict[str, float]]]] = {}
         self._begin: float | None = None
@@ -106,9 +109,14 @@ class Growth:
         `at_first`, before any fault, its value at `most`, and its growth `per_minute` after
         warm-up. Values are largest ones of all lives, and None where no life was long enough.
         """
+        end = max(
+            (life[-1][0] for (role, _), life in self._lives.items() if role == self._keeper),
+            default=0.0,
+        )
         roles = collections.defaultdict(list)
         for (role, _), life in self._lives.items():
-            roles[role].append(life)
+            if life[0][0] <= end:
+                roles[role].append([one for one in life if one[0] <= end])
         return {role: self._row(lives) for role, lives in roles.items()}
 
     def write(self, path: pathlib.Path) -> None:

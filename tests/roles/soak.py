@@ -212,7 +212,11 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"error: {error}: raise --minutes")
     folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="soak_"))).absolute()
-    disk, skipped, growth = Disk(folder / "disk"), {}, Growth(QUIET_BEGIN_SECONDS)
+    disk, skipped, growth = (
+        Disk(folder / "disk"),
+        {},
+        Growth(layout.keeper.name, QUIET_BEGIN_SECONDS),
+    )
     with disk.mounted() as why_not:
         if why_not and soak.full_disks:
             skipped["fill disk"] = why_not

@@ -55,7 +55,7 @@ def test_samples_that_lie_close_have_no_slope():
 def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
     held = {}
     monkeypatch.setattr("growth.usage", lambda pid: held[pid])
-    growth = Growth(quiet_seconds=30)
+    growth = Growth("learner", quiet_seconds=30)
     for now in range(0, 600, 5):
         minute = now / 60
         # An actor that is restarted after five minutes, and fills its replay anew each time.
@@ -64,8 +64,10 @@ def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
         leaking = {"private_mb": 3 * minute, "rss_mb": 2 * minute, "threads": 8 + 30 * (minute > 9)}
         held |= {pid: actor, 7: {**leaking, "descriptors": 40 + int(1.5 * minute)}}
         growth.observe({"actor-1": pid, "learner-0": 7}, 1000 + now)
+    held[pid] = {**held[pid], "private_mb": 5000}
+    growth.observe({"actor-1": pid, "evaluator-0": 7}, 1600)  # the run is over
     table = growth.table()
-    assert table["actor"]["lives"] == 2
+    assert set(table) == {"actor", "learner"} and table["actor"]["lives"] == 2
     assert table["actor"]["minutes"] == pytest.approx(7, abs=0.3)
     assert table["actor"]["private_mb"] == {"at_first": 125, "most": 300, "per_minute": 0}
     assert excesses({"actor": table["actor"]}) == []
