@@ -20,8 +20,9 @@ _LEAST_MINUTES = 2.0
 """Of a role, to judge it by."""
 BOUNDS: Mapping[str, float] = {"rss_mb": 2.0, "private_mb": 2.0, "threads": 1.0, "descriptors": 1.0}
 """Most growth a minute. The rarest work that repeats is an evaluation every 30 s and a checkpoint
-every 20 s: a thread or a descriptor that is left by each is twice the bound. 2 MB a minute are 3 GB
-in a day's run."""
+every 20 s: a thread, a descriptor or a megabyte that each leaves behind reaches the bound. 2 MB a
+minute are 3 GB in a day's run, where roles of undisturbed runs grow by up to 1.2 between two
+collections of garbage."""
 _MORE_THREADS = 32
 """Most threads of a role beyond those before the first fault. One that waited for partners once
 made 190 in a minute."""
