@@ -20,7 +20,7 @@ _LEAST_MINUTES = 2.0
 """Of a role, to judge it by."""
 BOUNDS: Mapping[str, float] = {"rss_mb": 2.0, "private_mb": 2.0, "threads": 1.0, "descriptors": 1.0}
 """Most growth a minute. The rarest work that repeats is an evaluation every 30 s and a checkpoint
-every 20 s: a thread, a descriptor or a megabyte that each leaves behind reaches the bound. 2 MB a
+every 20 s: a thread, a descriptor or two megabytes that each leaves behind break the bound. 2 MB a
 minute are 3 GB in a day's run, where roles of undisturbed runs grow by up to 1.2 between two
 collections of garbage."""
 _MORE_THREADS = 32
