@@ -294,6 +294,8 @@ class Faults:
 
         kill = self._kill(fault, wait_for_save)
         next(kill, None)
+        fault.at = round(self._now(), 1)  # it has waited for the save
+        self.steps_at_last = self._run.learner("learner_steps")
         left = ", ".join(sorted({*os.listdir(folder)} - before)) or "nothing"
         yield from kill
         fault.note += f", amid a save that left {left}"
