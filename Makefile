@@ -44,9 +44,12 @@ results: setup
 	$(RUN) -m binaries.tables --all
 	$(RUN) -m binaries.claims --output=results/tables --overview=results/README.md
 
-# Fifteen minutes of training through kills, freezes and a full disk.
+# Training through kills, freezes and a full disk, each agent after the other; SOAK=aql chooses one.
+SOAK ?= d4pg aql reactor refer
 soak: setup
-	$(RUN) tests/roles/soak.py
+	@failed=; for name in $(SOAK); do \
+		echo "== $$name"; $(RUN) tests/roles/soak.py $$name || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "error: these soaks failed:$$failed" >&2; exit 1; }
 
 # Hostile operations on the C++ core of the replay memories: optimised as for runs, then under the
 # sanitizers of addresses and undefined behaviour, then under the one of data races. A program stops

@@ -13,17 +13,25 @@ import signal
 import subprocess
 import time
 
+from soaks import Soak
 from watched_run import WatchedRun
 
 from common.cluster.errors import ClusterError
 from common.program.layout import Layout
-from common.replay.memory import Statistics
 from common.reporting.csv_rows import last_row, read_rows
 
 _APART_SECONDS = 20.0
 """From the end of a fault that comes alone to the next one, at least; that one also waits until the
 run has got over it. What an actor adds while the learner is down is in the replay's account and its
 own: if both die before the learner is back, nobody can know it."""
+QUIET_BEGIN_SECONDS = 30.0
+"""From the learner's first updates to the first fault."""
+_FREEZE_SECONDS = 30.0
+_FULL_SECONDS = 60.0
+CHECKPOINT_SECONDS = 20.0
+_SAVE_SECONDS = 0.03
+"""A kill amid a save comes at a random time within these, so that it hits any part of the save."""
+_POLL_SECONDS = 0.0005
 _DISK_BYTES = 10**9
 
 
@@ -32,7 +40,8 @@ class Fault:
     """One fault. Times are seconds since the learner's first updates.
 
     Attributes:
-      kind: "kill" (-9), "freeze" (SIGSTOP, then SIGCONT) or "fill" of the disk.
+      kind: "kill" (-9), "kill_in_save", which waits until a checkpoint is being written, "freeze"
+        (SIGSTOP, then SIGCONT) or "fill" of the disk.
       role: of the process, also "launcher"; "disk" if none.
       index: of the process.
       seconds: length.
@@ -58,6 +67,37 @@ class Fault:
     def __str__(self) -> str:
         """Returns "kill actor-3"."""
         return f"{self.kind} {self.role}-{self.index}"
+
+
+def plan(soak: Soak, layout: Layout, seed: int) -> list[Fault]:
+    """Returns the faults of a soak, with the times of `schedule`.
+
+    Raises:
+      ValueError: see `schedule`.
+    """
+    rng = random.Random(seed)
+    acting, keeper = layout.acting_role.name, layout.keeper.name
+    processes = {acting: soak.actor_processes, "replay": soak.replay_shards, keeper: 1}
+    faults = []
+
+    def add(kind: str, role: str, count: int, seconds: float = 0.0, is_alone: bool = True) -> None:
+        there = processes.get(role, 1)
+        while count > 0:  # each process in turn, the turns in random orders
+            turn = rng.sample(range(there), there)[:count]
+            faults.extend(Fault(kind, role, index, seconds, is_alone) for index in turn)
+            count -= there
+
+    if acting != keeper:
+        add("kill", acting, soak.actor_kills, is_alone=False)
+    if has_replay(layout):
+        add("kill", "replay", soak.replay_kills)
+    add("kill", keeper, soak.learner_kills)
+    add("kill_in_save", keeper, soak.save_kills)
+    add("kill", "launcher", soak.launcher_kills)
+    for role in layout.roles:
+        add("freeze", role.name, soak.freezes, _FREEZE_SECONDS)
+    add("fill", "disk", soak.full_disks, _FULL_SECONDS)
+    return schedule(faults, QUIET_BEGIN_SECONDS, 60 * soak.minutes - soak.quiet_seconds, rng)
 
 
 def schedule(faults: Sequence[Fault], begin: float, end: float, rng: random.Random) -> list[Fault]:
@@ -160,6 +200,7 @@ class Faults:
     Attributes:
       launcher: the newest one.
       steps_at_last: learner's steps when the last fault began; what follows was learnt through all.
+      uncounted: incarnations of actors that died together with what counts their steps.
     """
 
     def __init__(
@@ -178,6 +219,7 @@ class Faults:
         self._disk = disk
         self.launcher = launch()
         self.steps_at_last = 0
+        self.uncounted: set[int] = set()
         self._begin = time.monotonic()
 
     def go(self, faults: Sequence[Fault], each_time: Callable[[dict[str, int]], None]) -> None:
@@ -220,20 +262,43 @@ class Faults:
 
     # Each of these yields until the run has got over the fault.
 
-    def _kill(self, fault: Fault) -> Iterator[None]:
-        is_back = {
-            self._acting: self._acts,
-            "replay": self._is_refilled,
-            self._keeper: self._is_resumed,
-            "launcher": self._is_resumed,
-        }[fault.role](fault)
-        self._run.kill(fault.role, fault.index)
+    def _kill(self, fault: Fault, until: Callable[[], None] = lambda: None) -> Iterator[None]:
+        self._run.kill(fault.role, fault.index, until)
         if fault.role == "launcher":
             self._run.wait_for(lambda: not self._run.pids(), 10, "no process outlives the launcher")
             self.launcher.wait()
+        if fault.role == "launcher" or fault.role == self._acting == self._keeper:
+            self.uncounted |= self._run.newest_incarnations()
+        # The learner's process may act as well: it is then back when it learns.
+        is_back = {
+            "launcher": self._is_resumed,
+            self._acting: self._acts,
+            "replay": self._is_refilled,
+            self._keeper: self._is_resumed,
+        }[fault.role](fault)
+        if fault.role == "launcher":
             self.launcher = self._launch()
         while not is_back():
             yield
+
+    def _kill_in_save(self, fault: Fault) -> Iterator[None]:
+        folder = self._run.workdir / "checkpoints"
+        before = {*os.listdir(folder)}
+
+        def wait_for_save() -> None:
+            seconds = 5 * CHECKPOINT_SECONDS
+            self._run.wait_for(
+                lambda: {*os.listdir(folder)} - before, seconds, "a save", _POLL_SECONDS
+            )
+            time.sleep(random.uniform(0, _SAVE_SECONDS))
+
+        kill = self._kill(fault, wait_for_save)
+        next(kill, None)
+        fault.at = round(self._now(), 1)  # it has waited for the save
+        self.steps_at_last = self._run.learner("learner_steps")
+        left = ", ".join(sorted({*os.listdir(folder)} - before)) or "nothing"
+        yield from kill
+        fault.note += f", amid a save that left {left}"
 
     def _freeze(self, fault: Fault) -> Iterator[None]:
         pid = self._run.pids()[_name(fault)]
@@ -282,6 +347,8 @@ class Faults:
         return lambda: episodes() > before
 
     def _is_refilled(self, fault: Fault) -> Callable[[], bool]:
+        from common.replay.memory import Statistics
+
         before, client = self._run.learner("replay_size"), None
 
         def is_back() -> bool:

@@ -66,9 +66,10 @@ class WatchedRun:
         self.wait_for(is_there, seconds, f"{role} {index} is there")
         return clients[-1]
 
-    def kill(self, role: str, index: int = 0) -> None:
-        """kill -9 of one process, which is gone when this returns."""
+    def kill(self, role: str, index: int = 0, until=lambda: None) -> None:
+        """kill -9 of one process once `until` returns; the process is gone when this returns."""
         pid = self.pids(role)[f"{role}-{index}"]
+        until()
         os.kill(pid, signal.SIGKILL)
         self.wait_for(lambda: pid not in self.pids(role).values(), 10, f"{role} {index} is gone")
 
@@ -85,6 +86,15 @@ class WatchedRun:
         """Starts of acting processes that have finished an episode."""
         return set() if self.acting() is None else set(self.acting()["incarnation"])
 
+    def acted(self):
+        """Steps by incarnation and actor, as the actors wrote them down at ends of episodes."""
+        return self.acting().groupby(["incarnation", "actor"])["actor_steps"].max()
+
+    def newest_incarnations(self) -> set[int]:
+        """Of each actor, the start in which it has finished its last episode."""
+        rows = self.acting()
+        return set() if rows is None else set(rows.groupby("actor")["incarnation"].last())
+
     def log(self, role: str, index: int = 0) -> str:
         """What a process, and its former lives, have logged."""
         path = self.workdir / "logs" / f"{role}-{index}.log"
@@ -97,12 +107,12 @@ class WatchedRun:
             for path in sorted(self.workdir.parent.rglob("*.log"))
         )
 
-    def wait_for(self, condition, seconds: float, what: str) -> None:
+    def wait_for(self, condition, seconds: float, what: str, poll_seconds: float = 0.05) -> None:
         """Returns when a condition holds; AssertionError after so many seconds."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}{self.logs()}"
-            time.sleep(0.05)
+            time.sleep(poll_seconds)
 
     def check_files(self) -> None:
         """Every row of every CSV file is whole, and every checkpoint can be read."""
@@ -133,12 +143,13 @@ class WatchedRun:
         columns = saved["progress/incarnations"].tolist(), saved["progress/accepted"].tolist()
         return dict(zip(*columns, strict=True))
 
-    def check_accounts(self, in_order: int, unreported: int = 0) -> None:
+    def check_accounts(self, in_order: int, unreported: int = 0, uncounted=()) -> None:
         """The counters add up, in a run that has ended in order.
 
         Args:
           in_order: acting processes that ended in order, which say themselves what was accepted.
           unreported: steps that a killed process may have made since its last report.
+          uncounted: incarnations that died together with what counts their steps.
         """
         accounts = self.accounts()
         assert sum(accounts.values()) == self.learner("actor_steps")
@@ -155,11 +166,13 @@ class WatchedRun:
         assert said == in_order
         # By the episodes that the actors wrote down themselves. Beyond them a life has acted for
         # less than an episode an actor; what it had not sent when it was killed is less, too.
-        acting = self.acting().groupby(["incarnation", "actor"])["actor_steps"].max()
         longest = int(self.acting()["episode_length"].max())
-        for incarnation, steps in acting.groupby("incarnation"):
+        for incarnation, steps in self.acted().groupby("incarnation"):
             slack = longest * len(steps) + unreported
-            assert abs(accounts[incarnation] - steps.sum()) <= slack, (incarnation, accounts)
+            excess = accounts.get(incarnation, 0) - steps.sum()
+            assert excess <= slack, (incarnation, accounts)
+            if incarnation not in uncounted:
+                assert incarnation in accounts and -excess <= slack, (incarnation, accounts)
 
 
 def _variables(process: pathlib.Path) -> dict[str, str]:
