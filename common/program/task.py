@@ -24,6 +24,8 @@ from common.program.agent_program import ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import imported
 
+_UNLEARNT_SECONDS = 10.0
+"""Longest end of a role that has made no update: it has nothing that must be saved."""
 START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
 
@@ -108,6 +110,8 @@ def run_task(run: ProgramRun) -> NoReturn:
             run.values,
             stop,
         )
+        if stop.requested:
+            sys.exit(stop.exit_code)  # before anything is made that has to be saved
         if role is layout.keeper:
             _keep(run, context, role.function())
         else:
@@ -134,6 +138,12 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             changed=changed,
             command=command,
         )
+
+        def leave() -> None:
+            logging.info("stopped without a checkpoint: nothing has been learnt since the start")
+            run.directory.close_run_record("stopped")
+
+        context.stop.end_within(_UNLEARNT_SECONDS, leave)
         outcome = "failed"
         try:
             function(context)
