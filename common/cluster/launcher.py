@@ -22,6 +22,8 @@ from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
 
 GIVE_UP_CODE = 2
 """Exit code of a role whose error a restart cannot fix: a person has to act."""
+FINAL_CODE = os.EX_DATAERR
+"""Exit code of a role whose error a restart would repeat, however long the role has worked."""
 _POLL_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 60.0
 _GRACE_SECONDS = 20.0
@@ -98,9 +100,10 @@ class LocalCluster:
     - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
       for the `give_up_after`-th time;
     - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
-      times in a row before it is ready.
+      times in a row before it is ready;
+    - if any process ends with FINAL_CODE.
 
-    Any other process may die any number of times once it has been ready (Ape-X appendix F).
+    Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
     """
 
     def __init__(
@@ -296,6 +299,8 @@ class LocalCluster:
                     self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
     def _gives_up(self, one: "_Supervised") -> bool:
+        if one.exit_code == FINAL_CODE:
+            return True
         if one.has_been_ready and not one.process.keeps_run:
             return False
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
@@ -311,7 +316,7 @@ class LocalCluster:
     def _describe(self, one: "_Supervised") -> str:
         path = self.log_path(one.process.name, one.process.index)
         how, said = self._end_of(one)
-        if one.exit_code != GIVE_UP_CODE:
+        if one.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
             how += f" after {one.restarts} restarts without becoming ready; given up"
         elif said:
             return f"{one.process.name} {one.process.index}: {said} (its log is {path})"

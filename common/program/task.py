@@ -16,6 +16,7 @@ from common.cluster import probe, processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
+from common.cluster.launcher import FINAL_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.program import flags as flags_lib
@@ -23,6 +24,7 @@ from common.program import resources
 from common.program.agent_program import ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import imported
+from common.reporting.command_line import fail
 
 _UNLEARNT_SECONDS = 10.0
 """Longest end of a role that has made no update: it has nothing that must be saved."""
@@ -75,7 +77,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.environments import UnusableEnvironmentError
+    from common.environments import BrokenSpecError, UnusableEnvironmentError
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -116,6 +118,8 @@ def run_task(run: ProgramRun) -> NoReturn:
             _keep(run, context, role.function())
         else:
             role.function()(context)
+    except BrokenSpecError as error:
+        fail(str(error), FINAL_CODE)
     except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:

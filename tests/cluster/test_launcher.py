@@ -12,7 +12,7 @@ import pytest
 
 from common.cluster import launcher
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import GIVE_UP_CODE, LocalCluster, Process
+from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, LocalCluster, Process
 
 SECONDS = 60.0
 """Patience with a busy machine."""
@@ -228,6 +228,15 @@ def test_a_mistake_of_the_user_is_given_up_at_once_in_one_line(tmp_path):
         assert cluster.states()["actor", 0].restarts == 0
 
 
+def test_an_error_that_a_restart_would_repeat_ends_the_run_also_later(tmp_path):
+    code = READY + f"print('error: a reward of None'); raise SystemExit({FINAL_CODE})"
+    with cluster_of(tmp_path, ("actor", python(code)), ("learner", SLEEP, True)) as cluster:
+        wait_for(lambda: cluster.failure() is not None)
+        path, state = cluster.log_path("actor", 0), cluster.states()["actor", 0]
+        assert cluster.failure() == f"actor 0: a reward of None (its log is {path})"
+        assert state.has_been_ready and state.restarts == 0
+
+
 def test_environment_and_arguments_arrive_as_they_are(tmp_path):
     odd = {
         "TF_CONFIG": json.dumps({"a": ["b c", "\"'%(here)s %% ; # $HOME\\"]}),
@@ -284,8 +293,8 @@ def test_what_a_process_starts_ends_with_it(tmp_path, after):
             assert is_last or all(is_alive(pid) for pid in started_by(log))
         else:
             wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
-            assert not any(is_alive(pid) for pid in started_by(log, 0))  # before its restart
-    assert not any(is_alive(pid) for pid in started_by(log))
+            wait_for(lambda: not any(is_alive(pid) for pid in started_by(log, 0)))  # at its restart
+    wait_for(lambda: not any(is_alive(pid) for pid in started_by(log)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
