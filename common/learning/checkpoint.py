@@ -91,9 +91,15 @@ class Checkpoints:
         os.replace(temporary, self._directory / _NAMES_FILE)
 
     def _remove_partial_files(self) -> None:
-        """Removes the temporary directories of saves that were killed or failed."""
+        """Removes what killed or failed saves and removals have left: files without an index."""
         for partial in self._directory.glob(f"{_PREFIX}-*_temp*"):
             shutil.rmtree(partial, ignore_errors=True)
+        whole = {save.name for save in _saves(self._directory)}
+        for kind in ("data-*", "index.tempstate*"):
+            for file in self._directory.glob(f"{_PREFIX}-*.{kind}"):
+                name = file.name.partition(".")[0]
+                if _is_save(name) and name not in whole:
+                    file.unlink(missing_ok=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:

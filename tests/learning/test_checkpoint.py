@@ -226,11 +226,16 @@ def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
     for name in ("ckpt-9_temp", "ckpt-1_temp", "ckpt-12_temp_ab12"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-00000-of-00001").write_bytes(b"half")
-    others = [tmp_path / "mine_temp", tmp_path / "ckpt-notes.txt"]
+    # Of a save, and of the removal of a save, that were killed between two files.
+    torn = [tmp_path / "ckpt-7.data-00000-of-00001", tmp_path / "ckpt-31.index.tempstate88"]
+    for path in torn:
+        path.write_bytes(b"half")
+    others = [tmp_path / "mine_temp", tmp_path / "ckpt-notes.txt", tmp_path / "ckpt-x.data-1"]
     for path in others:
         path.write_text("mine")
     Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
     assert not list(tmp_path.glob("ckpt-*_temp*")) and newest(tmp_path).name == "ckpt-1"
+    assert not any(path.exists() for path in torn)
     assert all(path.read_text() == "mine" for path in others)
 
 
