@@ -26,6 +26,7 @@ from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
+from common.reporting.user_error import UserError
 from reproductions import AGENTS
 
 _SUITES = (
@@ -172,9 +173,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main)
-    except KeyboardInterrupt:
-        fail("interrupted; nothing was written")
-    except (RuntimeError, ClusterError) as failure:
-        fail(str(failure))
+    exit_with(main, (UserError, RuntimeError, ClusterError))

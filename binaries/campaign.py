@@ -16,7 +16,7 @@ from common.cluster.processes import StopRequest, usable_cores
 from common.experiments.campaign import ATTEMPTS, Campaign, ListedRuns, read_list, slots_of, table
 from common.experiments.execute import execute
 from common.experiments.paper import RESULTS
-from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.command_line import Parser, exit_with
 from common.reporting.run_directory import hold
 from common.reporting.user_error import UserError
 import reproductions
@@ -101,7 +101,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main, (UserError, OSError))
-    except KeyboardInterrupt:
-        fail("interrupted")
+    exit_with(main, (UserError, OSError))

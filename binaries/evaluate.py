@@ -255,7 +255,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main)
-    except KeyboardInterrupt:
-        fail("interrupted")
+    exit_with(main)

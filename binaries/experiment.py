@@ -210,7 +210,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main, (UserError, OSError))
-    except KeyboardInterrupt:
-        fail("interrupted")
+    exit_with(main, (UserError, OSError))

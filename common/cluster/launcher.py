@@ -22,10 +22,20 @@ from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
 
 GIVE_UP_CODE = 2
 """Exit code of a role whose error a restart cannot fix: a person has to act."""
+FINAL_CODE = os.EX_DATAERR
+"""Exit code of a role whose error a restart would repeat, however long the role has worked."""
 _POLL_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 60.0
 _GRACE_SECONDS = 20.0
 """Shortest pause before a restart after exit code 0, since the run may just be ending."""
+_LEFTOVER_SECONDS = 1.0
+"""Longest wait, at the end, for the processes of a group whose leader has ended."""
+_GUARD = """
+while read -r line; do groups=$line; done
+[ "$groups" ] || exit
+kill -s TERM -- $groups; sleep 0.5; kill -s KILL -- $groups
+"""
+"""Shell program that ends the process groups in the last line of its input, if there are any."""
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 8192
 _ERROR = "error: "
@@ -78,6 +88,10 @@ class LocalCluster:
     Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
     stops the processes in order. If the launcher dies for any reason, Linux kills them.
 
+    The processes that it starts itself end with it, however it ends: its group gets SIGTERM at
+    once, and SIGKILL before the restart or at the end of the run. If the launcher dies, a shell
+    that outlives it does the same. Those that have left the group, as daemons do, stay.
+
     A process that ends is restarted after a pause. The pause doubles, up to a minute, each time the
     process ends before it has been ready for `steady_seconds`. There are two exceptions: the
     process that keeps the run is done when it ends with exit code 0, and from then on so is every
@@ -86,9 +100,10 @@ class LocalCluster:
     - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
       for the `give_up_after`-th time;
     - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
-      times in a row before it is ready.
+      times in a row before it is ready;
+    - if any process ends with FINAL_CODE.
 
-    Any other process may die any number of times once it has been ready (Ape-X appendix F).
+    Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
     """
 
     def __init__(
@@ -120,6 +135,7 @@ class LocalCluster:
         self._lock = threading.Lock()
         self._started = threading.Event()
         self._stop_deadline: float | None = None
+        self._guard: subprocess.Popen | None = None
         # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
@@ -137,6 +153,17 @@ class LocalCluster:
           ClusterError: a command cannot be started. Processes that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._guard = subprocess.Popen(
+                ["sh", "-c", _GUARD],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ClusterError(f"sh cannot be started: {error}") from None
         self._thread.start()
         self._started.wait()
         failure = self.failure()
@@ -192,7 +219,14 @@ class LocalCluster:
                 time.sleep(_POLL_SECONDS)
         self._end_all()
 
+    def _tell_guard(self, groups: Iterable[int]) -> None:
+        """Names the groups that a death of the launcher has to end."""
+        assert self._guard is not None and self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody has killed it
+            self._guard.stdin.write(b"%s\n" % b" ".join(b"-%d" % group for group in groups))
+
     def _spawn(self, one: "_Supervised") -> None:
+        one.clear()
         process = one.process
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
@@ -220,6 +254,7 @@ class LocalCluster:
             os.close(writer)
         with self._lock:
             one.begin(popen, reader)
+        self._tell_guard(some.popen.pid for some in self._supervised.values() if some.popen)
 
     def _attend(self, one: "_Supervised") -> None:
         """Records the end of a process, and restarts it once its pause is over."""
@@ -239,9 +274,10 @@ class LocalCluster:
         if one.popen is None or one.is_done:
             return
         one.check_ready()
-        code = one.popen.poll()
+        code = one.poll()
         if code is None:
             return
+        one.signal_group(signal.SIGTERM)
         with self._lock:
             one.end(code)
             if code == 0 and (one.process.keeps_run or self._is_over):
@@ -263,6 +299,8 @@ class LocalCluster:
                     self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
     def _gives_up(self, one: "_Supervised") -> bool:
+        if one.exit_code == FINAL_CODE:
+            return True
         if one.has_been_ready and not one.process.keeps_run:
             return False
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
@@ -278,34 +316,33 @@ class LocalCluster:
     def _describe(self, one: "_Supervised") -> str:
         path = self.log_path(one.process.name, one.process.index)
         how, said = self._end_of(one)
-        if one.exit_code != GIVE_UP_CODE:
+        if one.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
             how += f" after {one.restarts} restarts without becoming ready; given up"
         elif said:
             return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
         return f"{how}; {path} ends with:\n{_tail(path)}"
 
     def _end_all(self) -> None:
-        self._signal_all(signal.SIGTERM)
-        while time.monotonic() < self._stop_deadline and self._any_running():
+        started = [one for one in self._supervised.values() if one.popen is not None]
+        for one in started:
+            one.signal_group(signal.SIGTERM)
+        while time.monotonic() < self._stop_deadline and any(one.poll() is None for one in started):
             time.sleep(_POLL_SECONDS)
-        self._signal_all(signal.SIGKILL)
-        for one in self._supervised.values():
-            if one.popen is not None:
-                code = one.popen.wait()
-                with self._lock:
-                    if one.restart_at is None and not one.is_done:
-                        one.end(code)
-                    one.restart_at = None
-
-    def _any_running(self) -> bool:
-        return any(
-            one.popen is not None and one.popen.poll() is None for one in self._supervised.values()
-        )
-
-    def _signal_all(self, number: int) -> None:
-        for one in self._supervised.values():
-            if one.popen is not None and one.popen.poll() is None:
-                os.killpg(one.popen.pid, number)  # it leads its group and is not reaped yet
+        for one in started:
+            if one.poll() is None:
+                one.signal_group(signal.SIGKILL)
+        deadline = time.monotonic() + _LEFTOVER_SECONDS
+        while time.monotonic() < deadline and any(_has_followers(one.popen.pid) for one in started):
+            time.sleep(_POLL_SECONDS)
+        for one in started:
+            code = one.clear()
+            with self._lock:
+                if one.is_running:
+                    one.end(code)
+                one.restart_at = None
+        self._tell_guard([])
+        assert self._guard is not None
+        self._guard.communicate()
 
 
 class _Supervised:
@@ -315,6 +352,7 @@ class _Supervised:
         self.process = process
         self.popen: subprocess.Popen | None = None
         self.exit_code: int | None = None
+        self.is_running = False
         self.is_done = False
         self.restarts = 0
         self.short_runs = 0
@@ -330,7 +368,7 @@ class _Supervised:
 
     def begin(self, popen: subprocess.Popen, reader: int) -> None:
         """Records a start and takes over the pipe on which the process reports that it is ready."""
-        self.popen, self._reader = popen, reader
+        self.popen, self._reader, self.is_running = popen, reader, True
         self.ready_at, self.restart_at = math.inf, None
 
     def check_ready(self) -> None:
@@ -341,23 +379,55 @@ class _Supervised:
             if os.read(self._reader, 1):
                 self.ready_at, self.has_been_ready = time.monotonic(), True
 
+    def poll(self) -> int | None:
+        """Returns the exit code of the process, None if it runs.
+
+        One that has ended is not reaped before `clear`, so that no other group gets its number.
+        """
+        assert self.popen is not None
+        if self.popen.returncode is not None:
+            return self.popen.returncode
+        end = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if end is None:
+            return None
+        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+
+    def signal_group(self, number: int) -> None:
+        """Sends a signal to the process, if it runs, and to those that it has started."""
+        if self.popen is not None and self.popen.returncode is None:
+            os.killpg(self.popen.pid, number)
+
+    def clear(self) -> int | None:
+        """Kills what is left of the group and reaps the process, if it was ever started."""
+        self.signal_group(signal.SIGKILL)
+        return None if self.popen is None else self.popen.wait()
+
     def end(self, code: int) -> None:
         """Records the end of the process."""
         self.check_ready()
         os.close(self._reader)
-        self.exit_code = code
+        self.exit_code, self.is_running = code, False
         self.failed_starts = 0 if self._is_ready else self.failed_starts + 1
 
     def state(self) -> ProcessState:
         """Returns the public state."""
         return ProcessState(
-            self.popen is not None and self.popen.returncode is None,
+            self.is_running,
             self.has_been_ready,
             self.exit_code,
             self.restarts,
             None if self.popen is None else self.popen.pid,
             None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic()),
         )
+
+
+def _has_followers(group: int) -> bool:
+    """Returns whether a process group has members besides its leader."""
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(ProcessLookupError):
+            if name.isdigit() and int(name) != group and os.getpgid(int(name)) == group:
+                return True
+    return False
 
 
 def _tail(path: pathlib.Path) -> str:

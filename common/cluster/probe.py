@@ -49,6 +49,17 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
         )
 
 
+def is_gone(address: str) -> bool:
+    """Returns whether nothing listens at an address, though its host answers."""
+    try:
+        connect(address, 2.0).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except OSError:
+        pass  # slow, or away for a while
+    return False
+
+
 def check(address: str, patience_seconds: float) -> None:
     """Returns if a role serves at the address or may do so later.
 

@@ -1,11 +1,12 @@
 """Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 
 from common.cluster.errors import ClusterError
@@ -68,6 +69,7 @@ class StopRequest:
 
     def __init__(self):
         self._requested = False  # not a threading.Event: its lock is unsafe in a signal handler
+        self._take_time: Callable[[], None] | None = None
         self.exit_code = 0
 
     def install(self) -> "StopRequest":
@@ -95,9 +97,53 @@ class StopRequest:
             time.sleep(min(0.05, remaining))
         return self._requested
 
+    def end_within(self, seconds: float, last: Callable[[], None]) -> None:
+        """Lets a signal end the process after `seconds`, unless `take_time` is called before.
+
+        Python handles signals between two steps of the main thread, which one call of compiled code
+        can hold up for minutes; XLA compiles in one. So a thread waits for the signal.
+
+        Args:
+          seconds: the longest time for an orderly end.
+          last: called, in that thread, before the process ends.
+        """
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer)
+        # A forked process of the environment must not tell its own signals.
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        in_time = threading.Event()
+
+        def watch() -> None:
+            number = os.read(reader, 1)  # nothing once the other end is closed
+            if number and not in_time.wait(seconds):
+                try:
+                    last()
+                finally:
+                    os._exit(128 + number[0])
+            os.close(reader)
+
+        def take_time() -> None:
+            in_time.set()
+            signal.set_wakeup_fd(before)
+            os.close(writer)
+            thread.join()
+
+        thread = threading.Thread(target=watch, name="end", daemon=True)
+        thread.start()
+        if self.exit_code:  # the signal came before
+            os.write(writer, bytes([self.exit_code - 128]))
+        self._take_time = take_time
+
+    def take_time(self) -> None:
+        """Lets an orderly end take as long as it needs, from now on."""
+        if self._take_time is not None:
+            self._take_time()
+            self._take_time = None
+
     def _on_signal(self, number: int, frame: object) -> None:
         if self._requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("interrupted twice: ended without waiting")
         self._requested = True
         self.exit_code = 128 + number
 

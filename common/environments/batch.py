@@ -1,11 +1,16 @@
 """Batches of environments that step together."""
 
 from collections.abc import Sequence
+import numbers
 from typing import Any, Protocol
 
 import dm_env
 import numpy as np
 import tree
+
+from common.environments.environment_errors import BrokenSpecError, kind_of
+
+_FIRST = dm_env.StepType.FIRST
 
 
 class EnvironmentBatch(Protocol):
@@ -50,7 +55,8 @@ class BatchedEnvironment:
         """Batches environments of equal specs.
 
         Raises:
-          ValueError: there are none, or their observations or actions differ in shape or dtype.
+          ValueError: there are none.
+          BrokenSpecError: their observations or actions differ in shape or dtype.
         """
         self._environments = list(environments)
         if not self._environments:
@@ -58,13 +64,16 @@ class BatchedEnvironment:
         first = self._environments[0]
         self._observation_spec = first.observation_spec()
         self._action_spec = first.action_spec()
-        self._leaf_specs = tree.flatten(self._observation_spec)
+        self._leaves = [
+            (tuple(spec.shape), np.dtype(spec.dtype))
+            for spec in tree.flatten(self._observation_spec)
+        ]
         for index, environment in enumerate(self._environments):
             for kind in ("observation", "action"):
                 expected = _layout(getattr(first, f"{kind}_spec")())
                 actual = _layout(getattr(environment, f"{kind}_spec")())
                 if actual != expected:
-                    raise ValueError(
+                    raise BrokenSpecError(
                         f"environment {index} has another {kind} spec than environment 0: "
                         f"{actual} and {expected}; a batch takes one kind of environment"
                     )
@@ -91,6 +100,8 @@ class BatchedEnvironment:
 
         Raises:
           ValueError: there is not one row for each environment.
+          BrokenSpecError: a reward or a discount is no number, or an observation not what its spec
+            says.
         """
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
@@ -108,15 +119,37 @@ class BatchedEnvironment:
         step_type = np.array([timestep.step_type for timestep in timesteps], np.int32)
         reward = np.zeros(k, np.float32)
         discount = np.ones(k, np.float32)
-        leaves = [np.empty((k, *spec.shape), spec.dtype) for spec in self._leaf_specs]
+        leaves = [np.empty((k, *shape), dtype) for shape, dtype in self._leaves]
         for i, timestep in enumerate(timesteps):
-            if timestep.step_type != dm_env.StepType.FIRST:
-                reward[i] = timestep.reward
-                discount[i] = timestep.discount
-            for leaf, row in zip(leaves, tree.flatten(timestep.observation)):
-                leaf[i] = row
+            try:
+                if timestep.step_type != _FIRST:
+                    if timestep.reward is None or timestep.discount is None:
+                        raise ValueError  # NumPy takes None for NaN
+                    reward[i] = timestep.reward
+                    discount[i] = timestep.discount
+                rows = tree.flatten(timestep.observation)
+                for leaf, (shape, dtype), row in zip(leaves, self._leaves, rows, strict=True):
+                    if row.shape != shape or row.dtype != dtype:
+                        raise ValueError  # NumPy would repeat and round
+                    leaf[i] = row
+            except (AttributeError, TypeError, ValueError):
+                raise self._misfit(i, timestep) from None
         observation = tree.unflatten_as(self._observation_spec, leaves)
         return dm_env.TimeStep(step_type, reward, discount, observation)
+
+    def _misfit(self, index: int, timestep: dm_env.TimeStep) -> BrokenSpecError:
+        """Returns the error that says what of a timestep is not what it has to be."""
+        for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
+            if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
+                what = f"a {name} of {kind_of(value)}, where a number is due"
+                break
+        else:
+            gave, says = (
+                ", ".join(kind_of(one) for one in tree.flatten(nest))
+                for nest in (timestep.observation, self._observation_spec)
+            )
+            what = f"an observation of {gave}, where its spec says {says}"
+        return BrokenSpecError(f"environment {index} gave {what}")
 
 
 def _layout(spec: Any) -> Any:

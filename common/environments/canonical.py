@@ -7,7 +7,11 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.environment_errors import (
+    BrokenSpecError,
+    UnusableEnvironmentError,
+    kind_of,
+)
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""
@@ -48,12 +52,12 @@ class CanonicalEnvironment(dm_env.Environment):
         """
         self._environment = environment
         self._render = render or getattr(environment, "render", None)
-        self._places: list[tuple[_Path, slice]] = []
+        self._places: list[tuple[_Path, slice, int, Any]] = []
         size = 0
         for path, spec in _leaves(environment.observation_spec()):
-            _require_float(spec, "observation" + "".join(f"[{key!r}]" for key in path))
+            _require_float(spec, f"observation{_subscripts(path)}")
             length = int(np.prod(spec.shape))
-            self._places.append((path, slice(size, size + length)))
+            self._places.append((path, slice(size, size + length), length, spec))
             size += length
         if not size:
             raise UnusableEnvironmentError("its observation is empty")
@@ -80,11 +84,19 @@ class CanonicalEnvironment(dm_env.Environment):
         self._action_shape, self._action_dtype = bounds.shape, bounds.dtype
 
     def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
+        """Starts an episode.
+
+        Raises:
+          BrokenSpecError: the observation is not what its spec says.
+        """
         return self._flat(self._environment.reset())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, [A]; after a LAST step, ignores it and starts an episode."""
+        """Takes `action`, [A]; after a LAST step, ignores it and starts an episode.
+
+        Raises:
+          BrokenSpecError: the observation is not what its spec says.
+        """
         mapped = (self._scale * action + self._offset).reshape(self._action_shape)
         return self._flat(self._environment.step(mapped.astype(self._action_dtype, copy=False)))
 
@@ -125,17 +137,22 @@ class CanonicalEnvironment(dm_env.Environment):
 
     def _flat(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         flat = np.empty(self._observation_spec.shape, np.float32)
-        for path, where in self._places:
+        for path, where, length, spec in self._places:
             entry = timestep.observation
-            for key in path:
-                entry = entry[key]
-            entry = np.ravel(entry)
-            if entry.size != where.stop - where.start:  # NumPy would repeat a single number
-                raise ValueError(
-                    f"an observation of shape {entry.shape}, where its spec has "
-                    f"{where.stop - where.start} numbers"
-                )
-            flat[where] = entry
+            try:
+                for key in path:
+                    entry = entry[key]
+                is_vector = type(entry) is np.ndarray and entry.ndim == 1  # the usual case is quick
+                numbers = entry if is_vector else np.ravel(entry)
+                # NumPy would repeat a single number, and take None for NaN.
+                if numbers.size != length or numbers.dtype.kind not in "fiub":
+                    raise ValueError
+                flat[where] = numbers
+            except (TypeError, ValueError, LookupError):
+                raise BrokenSpecError(
+                    f"it gave an observation{_subscripts(path)} of {kind_of(entry)}, where its "
+                    f"spec says {kind_of(spec)}"
+                ) from None
         return timestep._replace(observation=flat)
 
 
@@ -150,6 +167,10 @@ def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
         return
     for key, child in children:
         yield from _leaves(child, (*path, key))
+
+
+def _subscripts(path: _Path) -> str:
+    return "".join(f"[{key!r}]" for key in path)
 
 
 def _require_float(spec: Any, what: str) -> None:

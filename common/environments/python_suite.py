@@ -94,14 +94,17 @@ def _rehearse(environment: dm_env.Environment) -> None:
     first = environment.reset()
     if not first.first():
         raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
-    environment.observation_spec().validate(first.observation)
     action = environment.action_spec()
     second = environment.step(np.zeros(action.shape, action.dtype))
+    for timestep in (first, second):
+        environment.observation_spec().validate(timestep.observation)
     for name, value in (("reward", second.reward), ("discount", second.discount)):
         if np.shape(value) != () or value is None or not np.isfinite(value):
             raise UnusableEnvironmentError(
                 f"the {name} of a step must be a finite number, it is {value!r}"
             )
+    if not 0 <= second.discount <= 1:
+        raise UnusableEnvironmentError(f"a discount must be in [0, 1], it is {second.discount!r}")
 
 
 def _describe(error: BaseException) -> str:

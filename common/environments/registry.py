@@ -10,7 +10,7 @@ import dm_env
 
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
-from common.environments.environment_errors import UnknownEnvironmentError
+from common.environments.environment_errors import BrokenSpecError, UnknownEnvironmentError
 
 # The module of each suite. It defines
 #   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.
@@ -53,11 +53,19 @@ def make(
 def make_batch(
     name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> EnvironmentBatch:
-    """Makes an environment for each of the seeds, as one batch; see `make`."""
+    """Makes an environment for each of the seeds, as one batch; see `make`.
+
+    Raises:
+      BrokenSpecError: their specs differ.
+    """
     suite, rest = _find(name)
     if hasattr(suite, "make_batch"):
         return suite.make_batch(rest, seeds, evaluation, frames)
-    return BatchedEnvironment([suite.make(rest, seed, evaluation, frames) for seed in seeds])
+    made = [suite.make(rest, seed, evaluation, frames) for seed in seeds]
+    try:
+        return BatchedEnvironment(made)
+    except BrokenSpecError as error:
+        raise BrokenSpecError(f"{name}: {error}") from None
 
 
 def frames_per_step(name: str) -> int:

@@ -1,4 +1,4 @@
-"""A guard around the environments of a role: it notices simulators that hang or give NaN."""
+"""A guard around the environments of a role: it names those that hang, give NaN or break specs."""
 
 from collections.abc import Callable
 import threading
@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from common.environments.batch import EnvironmentBatch
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.environment_errors import BrokenSpecError, UnusableEnvironmentError
 
 STALL_SECONDS = 60.0
 """An environment that has not returned from a call for so long hangs."""
@@ -37,6 +37,7 @@ class WatchedBatch:
         self._name = name
         self._on_stall = on_stall
         self._stall_seconds = stall_seconds
+        self._ones = np.ones(environments.num_environments, np.float32).tobytes()
         self._timestep = 0
         self._busy_since: float | None = None
         self._closed = threading.Event()
@@ -64,6 +65,7 @@ class WatchedBatch:
 
         Raises:
           UnusableEnvironmentError: a reward, a discount or an observation is not finite.
+          BrokenSpecError: one of them is not what it has to be; a discount is in [0, 1].
         """
         return self._checked(self._environments.step, actions)
 
@@ -76,12 +78,18 @@ class WatchedBatch:
         self._busy_since = time.monotonic()
         try:
             timestep = function(*args)
+        except BrokenSpecError as error:
+            raise BrokenSpecError(
+                f"{self._name}: {error}, at timestep {self._timestep + 1} of this process: correct "
+                "the environment"
+            ) from None
         finally:
             self._busy_since = None
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
         self._check("reward", timestep.reward)
-        self._check("discount", timestep.discount)
+        if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
+            self._check_discount(timestep.discount)
         for observation in observations:
             self._check("observation", observation)
         return timestep
@@ -91,9 +99,18 @@ class WatchedBatch:
             return
         is_finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         index = int(np.flatnonzero(~is_finite)[0])
-        raise UnusableEnvironmentError(
-            f"{self._name} gave a {name} that is not finite, in environment {index} of this "
-            f"process at its timestep {self._timestep}: correct the environment"
+        raise UnusableEnvironmentError(self._complaint(f"a {name} that is not finite", index))
+
+    def _check_discount(self, discount: np.ndarray) -> None:
+        self._check("discount", discount)
+        for index in np.flatnonzero((discount < 0.0) | (discount > 1.0)):
+            what = f"a discount of {discount[index]:g}, which is not in [0, 1]"
+            raise BrokenSpecError(self._complaint(what, int(index)))
+
+    def _complaint(self, what: str, index: int) -> str:
+        return (
+            f"{self._name} gave {what}, in environment {index} of this process at its timestep "
+            f"{self._timestep}: correct the environment"
         )
 
     def _watch(self) -> None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 _PREFIX = "ckpt"
 _PARTIAL = re.compile(rf"{_PREFIX}-\d+_temp(_[0-9a-f]+)?")
+_FILE = re.compile(rf"({_PREFIX}-\d+)\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -93,14 +94,17 @@ class Checkpoints:
         os.replace(temporary, self._directory / _NAMES_FILE)
 
     def _remove_partial_files(self) -> None:
-        """Removes the temporary directories of saves that were killed or failed.
+        """Removes what killed or failed saves and removals have left: files without an index.
 
         Raises:
           OSError: the directory was moved or removed; TensorFlow would make another.
         """
-        for entry in self._directory.iterdir():
+        whole = {save.name for save in _saves(self._directory)}
+        for entry in list(self._directory.iterdir()):
             if _PARTIAL.fullmatch(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)
+            elif (torn := _FILE.fullmatch(entry.name)) and torn[1] not in whole:
+                entry.unlink(missing_ok=True)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:

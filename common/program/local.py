@@ -84,7 +84,7 @@ class LocalRun:
             cluster.start()
             failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
-                progress.print(f"stopping: the {self._layout.keeper.name} saves a checkpoint")
+                progress.print(f"stopping: {self._to_save(cluster)}")
         except KeyboardInterrupt:
             cluster.stop(0.0)
             raise
@@ -120,6 +120,14 @@ class LocalRun:
             if not waits or time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS:
                 return None
         return None
+
+    def _to_save(self, cluster: LocalCluster) -> str:
+        """Returns what the role that keeps the run does before it ends."""
+        keeper = self._layout.keeper.name
+        state = cluster.states()[keeper, 0]
+        if state.running and state.has_been_ready:
+            return f"the {keeper} saves what it has learnt"
+        return f"the {keeper} has not begun to learn, so there is nothing new to save"
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv, columns.PROGRESS)

@@ -53,8 +53,6 @@ def start(program: AgentProgram) -> None:
             fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
         except UserError as error:
             fail(str(error))
-        except KeyboardInterrupt:
-            fail("interrupted twice: ended without waiting for a last checkpoint")
 
     exit_with(lambda: app.run(main, flags_parser=_parse_flags))
 
@@ -136,6 +134,7 @@ def _run_local(run: ProgramRun) -> None:
             variables = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
             found = _processes(run, values, topology, variables)
             local_run.run(LocalCluster(found, directory.logs))
+    sys.exit(stop.exit_code)
 
 
 def _is_finished(run: ProgramRun) -> bool:

@@ -16,6 +16,7 @@ from common.cluster import probe, processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
+from common.cluster.launcher import FINAL_CODE
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.program import flags as flags_lib
@@ -23,7 +24,10 @@ from common.program import resources
 from common.program.agent_program import ProgramRun
 from common.program.flags import UsageError
 from common.program.layout import imported
+from common.reporting.command_line import fail
 
+_UNLEARNT_SECONDS = 10.0
+"""Longest end of a role that has made no update: it has nothing that must be saved."""
 START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
 
@@ -73,7 +77,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.environments import UnusableEnvironmentError
+    from common.environments import BrokenSpecError, UnusableEnvironmentError
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -108,10 +112,14 @@ def run_task(run: ProgramRun) -> NoReturn:
             run.values,
             stop,
         )
+        if stop.requested:
+            sys.exit(stop.exit_code)  # before anything is made that has to be saved
         if role is layout.keeper:
             _keep(run, context, role.function())
         else:
             role.function()(context)
+    except BrokenSpecError as error:
+        fail(str(error), FINAL_CODE)
     except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
@@ -134,6 +142,12 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             changed=changed,
             command=command,
         )
+
+        def leave() -> None:
+            logging.info("stopped without a checkpoint: nothing has been learnt since the start")
+            run.directory.close_run_record("stopped")
+
+        context.stop.end_within(_UNLEARNT_SECONDS, leave)
         outcome = "failed"
         try:
             function(context)

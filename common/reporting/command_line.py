@@ -38,10 +38,13 @@ def exit_with(
 ) -> NoReturn:
     """Ends the program with the exit code that `main` returns.
 
-    An exception of `errors` ends it with its message as one line on standard error. If the reader
-    of standard output has gone, as `| head` does when it has its lines, the program ends in silence
-    with the exit code of a program that SIGPIPE ends.
+    An exception of `errors` ends it with its message as one line on standard error, and so does
+    Ctrl-C, with the exit code of a program that SIGINT ends. If the reader of standard output has
+    gone, as `| head` does when it has its lines, the program ends in silence with the exit code of
+    a program that SIGPIPE ends.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:
             code = main()
@@ -53,6 +56,8 @@ def exit_with(
         # Python flushes again at exit, where the rest of the output would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
+    except KeyboardInterrupt as interrupt:
+        fail(str(interrupt) or "interrupted", code=128 + signal.SIGINT)
     except errors as error:
         is_of_a_file = isinstance(error, OSError) and error.filename
         fail(f"{error.filename}: {error.strerror}" if is_of_a_file else str(error))

@@ -85,7 +85,10 @@ def keep(
         report_ready()
         if metrics is None:
             idle()
+        else:
+            stop.take_time()
 
+    stop.take_time()
     updates.close()
     if not stop.requested:
         evaluate(True)

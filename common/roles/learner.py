@@ -39,7 +39,8 @@ def run(context: RunContext) -> None:
         try:
             disconnect(finished)
         except ServiceUnavailableError as error:
-            logging.warning("the replay was not told that this learner ends: %s", error)
+            if finished:  # one that was stopped, too, has ended
+                logging.warning("the replay was not told that the run is over: %s", error)
     server.close()
 
 

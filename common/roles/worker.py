@@ -17,6 +17,8 @@ from common.roles.in_process_actors import InProcessActors
 from common.roles.run_context import RunContext
 
 _POLL_SECONDS = 0.002
+_UNLEARNT_SECONDS = 10.0
+"""Longest end of a worker that has sent no update yet: nobody misses it."""
 
 
 def run(context: RunContext) -> None:
@@ -27,6 +29,7 @@ def run(context: RunContext) -> None:
     """
     agent, spec, stop = context.agent, context.spec, context.stop
     assert isinstance(agent, ItemAgent)
+    stop.end_within(_UNLEARNT_SECONDS, lambda: None)
     actors: InProcessActors | None = None
 
     def progress() -> tuple[int, Statistics]:
@@ -63,6 +66,9 @@ def run(context: RunContext) -> None:
             if updates.report_if_due():
                 step.download()
             stop.wait(_POLL_SECONDS)
+        else:
+            stop.take_time()
+    stop.take_time()
     acting.close()
     replay_learner.close()
     try:

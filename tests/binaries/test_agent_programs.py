@@ -1,7 +1,9 @@
 """What holds for the program of every agent."""
 
 import importlib
+import signal
 
+from launched import launched
 import pytest
 
 from common.program.layout import imported
@@ -16,6 +18,18 @@ def test_its_runs_can_be_evaluated_and_loaded(name):
     assert reproductions.AGENTS[program.agent] == program.agent_class
     agent = imported(program.agent_class)
     assert (agent.paper, agent.settings) == (program.paper, program.settings)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("program", ["d4pg", "campaign"])
+def test_a_signal_during_the_imports_ends_it_in_silence(tmp_path, program, number):
+    slow = "print('importing', flush=True); import time; time.sleep(600)"
+    (tmp_path / "inspect.py").write_text(slow)  # of the standard library, which all import
+    with launched() as start:
+        process = start("-m", f"binaries.{program}", env={"PYTHONPATH": str(tmp_path)})
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(number)
+        assert process.communicate() == ("", "") and process.returncode == -number
 
 
 def test_no_agent_is_without_a_program():

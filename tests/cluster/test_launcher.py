@@ -12,7 +12,7 @@ import pytest
 
 from common.cluster import launcher
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import GIVE_UP_CODE, LocalCluster, Process
+from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, LocalCluster, Process
 
 SECONDS = 60.0
 """Patience with a busy machine."""
@@ -228,6 +228,15 @@ def test_a_mistake_of_the_user_is_given_up_at_once_in_one_line(tmp_path):
         assert cluster.states()["actor", 0].restarts == 0
 
 
+def test_an_error_that_a_restart_would_repeat_ends_the_run_also_later(tmp_path):
+    code = READY + f"print('error: a reward of None'); raise SystemExit({FINAL_CODE})"
+    with cluster_of(tmp_path, ("actor", python(code)), ("learner", SLEEP, True)) as cluster:
+        wait_for(lambda: cluster.failure() is not None)
+        path, state = cluster.log_path("actor", 0), cluster.states()["actor", 0]
+        assert cluster.failure() == f"actor 0: a reward of None (its log is {path})"
+        assert state.has_been_ready and state.restarts == 0
+
+
 def test_environment_and_arguments_arrive_as_they_are(tmp_path):
     odd = {
         "TF_CONFIG": json.dumps({"a": ["b c", "\"'%(here)s %% ; # $HOME\\"]}),
@@ -251,6 +260,43 @@ def test_a_command_that_does_not_exist_fails_the_start(tmp_path):
     assert not cluster.states()["actor", 0].running
 
 
+STARTER = """
+import os, signal, subprocess, sys, time
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
+sleepers = [[sys.executable, "-c", deaf + "; time.sleep(600)"], ["sleep", "600"]]
+started = [subprocess.Popen(one, stdout=subprocess.PIPE) for one in sleepers]
+started[0].stdout.readline()
+{before}
+print(*[one.pid for one in started], flush=True)
+{after}
+"""
+"""A role that starts two processes, one of them deaf to SIGTERM, and prints their ids."""
+
+
+def started_by(log, start=-1):
+    """The ids that a start of `STARTER` has printed."""
+    return [int(pid) for pid in log.read_text().splitlines()[start].split()]
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["time.sleep(600)", "os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(7)", "sys.exit(0)"],
+    ids=["stopped", "killed", "failed", "done"],
+)
+def test_what_a_process_starts_ends_with_it(tmp_path, after):
+    command = python(STARTER.format(before=READY, after=after))
+    is_last = after == "sys.exit(0)"
+    with cluster_of(tmp_path, ("role", command, is_last), ("other", SLEEP)) as cluster:
+        log = cluster.log_path("role", 0)
+        if after == "time.sleep(600)" or is_last:
+            wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
+            assert is_last or all(is_alive(pid) for pid in started_by(log))
+        else:
+            wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
+            wait_for(lambda: not any(is_alive(pid) for pid in started_by(log, 0)))  # at its restart
+    wait_for(lambda: not any(is_alive(pid) for pid in started_by(log)))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
 def test_killing_the_launcher_leaves_nothing(tmp_path):
     launched = subprocess.Popen(
@@ -258,8 +304,9 @@ def test_killing_the_launcher_leaves_nothing(tmp_path):
         import sys, time
         from common.cluster.launcher import LocalCluster, Process
         deaf, sleep = {DEAF!r}, {SLEEP!r}
-        with LocalCluster([Process("learner", 0, deaf), Process("actor", 0, sleep)],
-                          {str(tmp_path)!r}) as cluster:
+        starter = {python(STARTER.format(before="", after="time.sleep(600)"))!r}
+        with LocalCluster([Process("learner", 0, deaf), Process("actor", 0, sleep),
+                           Process("worker", 0, starter)], {str(tmp_path)!r}) as cluster:
             assert "tensorflow" not in sys.modules
             print(*[state.pid for state in cluster.states().values()], flush=True)
             time.sleep(600)
@@ -267,9 +314,11 @@ def test_killing_the_launcher_leaves_nothing(tmp_path):
         stdout=subprocess.PIPE,
     )
     pids = [int(pid) for pid in launched.stdout.readline().split()]
-    assert len(pids) == 2
+    assert len(pids) == 3
     wait_for(lambda: (tmp_path / "learner-0.log").read_text() == "up\n")
-    assert all(is_alive(pid) for pid in pids)
+    wait_for(lambda: (tmp_path / "worker-0.log").read_text().endswith("\n"))
+    pids += started_by(tmp_path / "worker-0.log")
+    assert len(pids) == 5 and all(is_alive(pid) for pid in pids)
     launched.kill()
     launched.wait()
     launched.stdout.close()

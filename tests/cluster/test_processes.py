@@ -76,11 +76,11 @@ assert stop.requested and stop.wait(60)
 os.kill(os.getpid(), signal.SIGTERM)
 try:
     os.kill(os.getpid(), signal.SIGINT)
-except KeyboardInterrupt:
-    print("interrupted")
+except KeyboardInterrupt as error:
+    print(error)
 """
     child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    assert child.stdout == b"interrupted\n"
+    assert child.stdout == b"interrupted twice: ended without waiting\n"
 
 
 def test_the_first_interrupt_only_asks():
@@ -96,6 +96,49 @@ print(other.requested, other.exit_code)
 """
     child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
     assert child.stdout == b"True 130\nTrue 0\n"
+
+
+END = """
+import hashlib, os, signal, threading, time
+from common.cluster.processes import StopRequest
+stop = StopRequest().install()
+{early}
+stop.end_within({seconds}, lambda: print("last", flush=True))
+{late}
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_signal_ends_a_process_that_is_held_up(name, is_early):
+    kill = f"os.kill(os.getpid(), signal.{name})"
+    early = kill if is_early else f"threading.Timer(0.2, lambda: {kill}).start()"
+    # Python handles no signal during this call, of a quarter of an hour.
+    held_up = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
+    code = END.format(early=early, seconds=0.1, late=held_up)
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    assert (child.returncode, child.stdout) == (128 + signal.Signals[name], b"last\n")
+
+
+def test_an_end_in_time_and_the_signal_of_a_forked_process_end_nothing():
+    late = """
+child = os.fork()
+if child == 0:
+    os.kill(os.getpid(), signal.SIGHUP)
+    os._exit(stop.exit_code)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stop.requested, flush=True)
+time.sleep(0.5)
+stop.take_time()
+stop.end_within(60, lambda: print("last", flush=True))
+os.kill(os.getpid(), signal.SIGTERM)
+assert stop.requested
+stop.take_time()
+stop.take_time()
+print(threading.active_count())
+"""
+    code = END.format(early="", seconds=0.2, late=late)
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    assert (child.returncode, child.stdout) == (0, b"129 False\n1\n")
 
 
 def test_threads_are_limited(monkeypatch):

@@ -3,7 +3,7 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.environments import UnusableEnvironmentError
+from common.environments import BrokenSpecError, UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -187,6 +187,30 @@ def test_continuous_actions_have_no_choices():
 def test_what_is_no_continuous_control_is_refused(observations, actions, words):
     with pytest.raises(UnusableEnvironmentError) as raised:
         CanonicalEnvironment(Still(observations, actions))
+    for word in words:
+        assert word in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "spec, observation, words",
+    [
+        (specs.Array((4,), float), np.zeros(3), ["observation of float64 [3]", "float64 [4]"]),
+        (specs.Array((2, 2), float), np.zeros(1), ["float64 [1]", "float64 [2, 2]"]),
+        (FLOATS, 5.0, ["observation of 5.0", "float32 [2]"]),
+        (specs.Array((), float), None, ["observation of None", "float64 []"]),
+        (FLOATS, np.array(["1", "2"]), ["<U1 [2]"]),
+        (FLOATS, np.zeros(2, complex), ["complex128 [2]"]),
+        (FLOATS, [[1.0], [2.0, 3.0]], ["[[1.0], [2.0, 3.0]]"]),
+        ({"arm": {"q": FLOATS}}, {"arm": {"p": np.zeros(2)}}, ["observation['arm']['q']", "'p'"]),
+        ([FLOATS, FLOATS], [np.zeros(2)], ["observation[1]"]),
+    ],
+    ids=str,
+)
+def test_what_the_spec_does_not_say_is_named(spec, observation, words):
+    environment = CanonicalEnvironment(Still(spec, BOUNDED, observation))
+    with pytest.raises(BrokenSpecError) as raised:
+        environment.reset()
     for word in words:
         assert word in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -103,6 +103,24 @@ def a_single_number(seed):
     return Still(shape=(1,))
 
 
+class AnotherStep(Still):
+    def step(self, action):
+        return super().step(action)._replace(discount=1.01)
+
+
+class AnotherImage(StillImage):
+    def step(self, action):
+        return super().step(action)._replace(observation=np.zeros((36, 40, 1), np.uint8))
+
+
+def a_discount(seed):
+    return AnotherStep()
+
+
+def an_image_later(seed):
+    return AnotherImage()
+
+
 def without_a_number(seed):
     return Still(reward=None)
 
@@ -189,10 +207,12 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
-        ("h3_package.still:another_shape", ["ValueError", "(3,)", "2 numbers"]),
-        ("h3_package.still:a_single_number", ["ValueError", "(1,)", "2 numbers"]),
+        ("h3_package.still:another_shape", ["float64 [3]", "spec says float64 [2]"]),
+        ("h3_package.still:a_single_number", ["float64 [1]", "spec says float64 [2]"]),
         ("h3_package.still:another_image", ["ValueError", "(36, 40, 2)", "(36, 40, 3)"]),
         ("h3_package.still:a_float_image", ["ValueError", "uint8", "float64"]),
+        ("h3_package.still:an_image_later", ["ValueError", "(36, 40, 2)", "(36, 40, 1)"]),
+        ("h3_package.still:a_discount", ["discount", "[0, 1]", "1.01"]),
         ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
         ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
     ],

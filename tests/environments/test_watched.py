@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.environments.batch import BatchedEnvironment
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.environment_errors import BrokenSpecError, UnusableEnvironmentError
 from common.environments.watched import WatchedBatch
 
 NAME = "python:mine:make"
@@ -17,9 +17,9 @@ ACTIONS = np.zeros([2, 1], np.float32)
 class Simulator(dm_env.Environment):
     """Gives what it is told to give at its `step_at`-th step, and zeros before."""
 
-    def __init__(self, step_at=1, reward=0.0, discount=1.0, position=0.0, pixel=0):
+    def __init__(self, step_at=1, reward=0.0, discount=1.0, position=0.0, pixel=0, **others):
         self._step_at = step_at
-        self._given = reward, discount, self._observation(position, pixel)
+        self._given = reward, discount, self._observation(position, pixel) | others
         self._steps = 0
 
     def _observation(self, position=0.0, pixel=0):
@@ -131,6 +131,36 @@ def test_what_is_not_finite_names_environment_index_timestep_and_which(given, wh
         f"{NAME} gave a {which} that is not finite, in environment 1 of this process at its "
         "timestep 4"
     )
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"reward": None}, ["a reward of None", "a number is due"]),
+        ({"reward": [0.5]}, ["a reward of [0.5]"]),
+        ({"reward": np.ones(3)}, ["a reward of float64 [3]"]),
+        ({"discount": None}, ["a discount of None"]),
+        ({"discount": np.zeros([1, 1])}, ["a discount of float64 [1, 1]"]),
+        ({"discount": 1.25}, ["a discount of 1.25", "[0, 1]"]),
+        ({"discount": -0.5}, ["a discount of -0.5", "[0, 1]"]),
+        ({"image": np.zeros([2, 1], np.uint8)}, ["uint8 [2, 1]", "spec says uint8 [2, 2]"]),
+        ({"image": np.ones([2, 2])}, ["float64 [2, 2]", "spec says uint8 [2, 2]"]),
+        ({"image": [[1, 2], [3, 4]]}, ["an observation of 1, 2, 3, 4"]),
+        ({"more": np.zeros(1)}, ["uint8 [2, 2], float64 [1]"]),
+    ],
+    ids=str,
+)
+def test_what_breaks_a_spec_names_environment_index_timestep_and_what_it_gave(given, words):
+    batch = watched(Simulator(), Simulator(step_at=2, **given))
+    batch.reset()
+    batch.step(ACTIONS)
+    with pytest.raises(BrokenSpecError) as caught:
+        batch.step(ACTIONS)
+    batch.close()
+    message = str(caught.value)
+    for word in (NAME, "environment 1", "timestep 3", *words):
+        assert word in message
     assert "\n" not in message
 
 

@@ -226,9 +226,13 @@ def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
     for name in ("ckpt-9_temp", "ckpt-1_temp", "ckpt-12_temp_ab12"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-00000-of-00001").write_bytes(b"half")
+    # Of a save, and of the removal of a save, that were killed between two files.
+    torn = [tmp_path / "ckpt-7.data-00000-of-00001", tmp_path / "ckpt-31.index.tempstate88"]
+    for path in torn:
+        path.write_bytes(b"half")
     names = ("mine_temp", "ckpt-notes.txt", "ckpt-1.index.old", "ckpt-2.txt", "ckpt-9_temp_mine/a")
-    others = [tmp_path / name for name in names]
-    others[-1].parent.mkdir()
+    others = [*(tmp_path / name for name in names), tmp_path / "ckpt-x.data-1"]
+    (tmp_path / "ckpt-9_temp_mine").mkdir()
     for path in others:
         path.write_text("mine")
     checkpoints = Checkpoints(tmp_path, {"counter": tf.Variable(1)}, keep=1)
@@ -237,6 +241,7 @@ def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
         assert newest(tmp_path).name == f"ckpt-{number}"
     assert [path.name for path in tmp_path.glob("ckpt-*_temp*")] == ["ckpt-9_temp_mine"]
     assert sorted(path.name for path in tmp_path.glob("ckpt-[12].*")) == list(names[2:4])
+    assert not any(path.exists() for path in torn)
     assert all(path.read_text() == "mine" for path in others)
 
 

@@ -213,7 +213,7 @@ except KeyboardInterrupt:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    while "stopping: the learner saves a checkpoint" not in process.stderr.readline():
+    while "stopping: the learner has not begun to learn" not in process.stderr.readline():
         assert process.poll() is None
     begin = time.monotonic()
     if number == signal.SIGINT:

@@ -46,6 +46,11 @@ def test_the_exit_code_is_what_main_says(body, expected):
     assert run(body)[::2] == (expected, "")
 
 
+@pytest.mark.parametrize("words, said", [("", "interrupted"), ("'twice'", "twice")])
+def test_ctrl_c_is_one_line_with_its_own_exit_code(words, said):
+    assert run(f"raise KeyboardInterrupt({words})") == (130, "", f"error: {said}\n")
+
+
 def test_a_users_mistake_is_one_line():
     body = "from common.reporting.user_error import UserError; raise UserError('mend it')"
     assert run(body) == (2, "", "error: mend it\n")

@@ -1,6 +1,7 @@
 """Tests of common.roles.replay: how it ends."""
 
 import dataclasses
+import socket
 import threading
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from run_contexts import TOKEN, make_context
 
 from common.cluster import rpc
-from common.cluster.topology import Topology
+from common.cluster.topology import Topology, split_address
 from common.environments.spec import EnvironmentSpec
 from common.program.layouts import DISTRIBUTED
 from common.replay.service import RemoteMemory
@@ -28,13 +29,15 @@ def replay_of(num_shards):
 
 
 class Running:
-    """A replay's main function in a thread, and a client of it."""
+    """A replay's main function in a thread, a client of it, and a socket in a learner's place."""
 
     def __init__(self, topology=None):
         agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
         topology = topology or replay_of(1)
         context = make_context(agent, SPEC, topology, directory=None)
         self.stop = context.stop
+        host, port = split_address(topology.keeper_address)
+        self.learner = socket.create_server((host, port), reuse_port=True)
         self.thread = threading.Thread(target=replay.run, args=[context])
         self.thread.start()
         client = rpc.Client(topology.own_address, TOKEN)
@@ -58,6 +61,7 @@ def running():
     running = Running()
     yield running
     running.stop.request()
+    running.learner.close()
     running.thread.join(30)
 
 
@@ -71,6 +75,14 @@ def test_stays_for_the_learners_last_look(running):
     assert running.memory.accepted() == {incarnation: 20}
     running.memory.disconnect(finished=False)
     assert running.ends_within(60)
+
+
+def test_does_not_wait_for_a_learner_that_has_died(running):
+    running.memory.accepted()
+    running.stop.request()
+    assert not running.ends_within(1.5)
+    running.learner.close()
+    assert running.ends_within(replay._LINGER_SECONDS / 2)
 
 
 def test_does_not_wait_for_a_learner_that_is_not_there(running):
