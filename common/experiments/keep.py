@@ -86,7 +86,7 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
         write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
     with RunDirectory(folder.path).hold():
         kept = folder.read_config(seed)
-        if newer := config["config"].keys() - kept["config"].keys():
+        if newer := config.get("config", {}).keys() - kept.setdefault("config", {}).keys():
             defaults = planned.run.program.defaults  # which the runs there had
             kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
         if found := differences(kept, config):
@@ -107,7 +107,7 @@ def _merge(
     path: pathlib.Path, names: Sequence[str], seed: int, new: Sequence[Mapping[str, Any]]
 ) -> bool:
     """Replaces the rows of a seed in a CSV file; returns whether anything changed."""
-    before = path.read_text() if path.exists() else ""
+    before = path.read_text(errors="replace") if path.exists() else ""
     rows = [cells for _, cells in numbered_rows(path, names)] if before else []
     rows = [cells for cells in rows if cells["seed"] != str(seed)]
     after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
