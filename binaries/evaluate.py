@@ -31,7 +31,7 @@ from common.reporting.command_line import (
     fail,
     native_output_only_on_failure,
 )
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory
 from reproductions import agent_class
 
 
@@ -236,10 +236,7 @@ def _human_normalised(environment: str, mean: float) -> float | None:
 def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
-    try:
-        agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
-    except RunDirectoryError as error:
-        fail(str(error))
+    agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():
@@ -250,8 +247,8 @@ def main(argv: list[str] | None = None) -> None:
 
     try:
         _evaluate(arguments, agent)
-    except (RunDirectoryError, CheckpointError, UnusableEnvironmentError, ReplayLibraryError) as e:
-        fail(str(e))
+    except (CheckpointError, UnusableEnvironmentError, ReplayLibraryError) as error:
+        fail(str(error))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def agent_class(directory: str | os.PathLike) -> str:
 
     config = RunDirectory(directory).read_config()
     name = config.get("agent", config.get("paper"))
-    if name not in list(AGENTS):
+    if name not in AGENTS:
         raise RunDirectoryError(
             f'{directory} holds a run of the agent "{name}", which is not here: there are '
             f"{', '.join(AGENTS)}"

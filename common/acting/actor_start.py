@@ -1,14 +1,13 @@
 """Environments, seeds and CSV records of the actors in a process."""
 
 from collections.abc import Callable
-import csv
 
 import numpy as np
 
 from common import environments
 from common.environments.batch import EnvironmentBatch
 from common.reporting import columns
-from common.reporting.csv_rows import CsvRows
+from common.reporting.csv_rows import CsvRows, numbered_rows
 from common.reporting.run_directory import RunDirectory
 
 
@@ -39,15 +38,15 @@ def record_start(directory: RunDirectory, actors: range) -> int:
     Args:
       directory: of the run.
       actors: indices of the actors in this process.
+
+    Raises:
+      CsvError: lives.csv is malformed.
     """
-    path, earlier = directory.lives_csv, 0
-    if path.exists():
-        with open(path, newline="", encoding="utf-8", errors="replace") as file:
-            for first, last in (row for row in csv.reader(file) if len(row) == 2):
-                if first.isdecimal() and last.isdecimal():
-                    earlier += int(first) < actors.stop and int(last) >= actors.start
-    CsvRows(path, columns.LIVES).append({"first_actor": actors.start, "last_actor": actors[-1]})
-    return earlier
+    file = CsvRows(directory.lives_csv, columns.LIVES)
+    starts = numbered_rows(directory.lives_csv, numbers=columns.LIVES)
+    file.append({"first_actor": actors.start, "last_actor": actors[-1]})
+    spans = ([float(cells[name]) for name in columns.LIVES] for _, cells in starts)
+    return sum(first < actors.stop and last >= actors.start for first, last in spans)
 
 
 class EpisodeLog:

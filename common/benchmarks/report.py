@@ -10,6 +10,8 @@ import sys
 import time
 from typing import Any
 
+from common.reporting import json_file
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -109,7 +111,7 @@ def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
 
 def read_json(path: pathlib.Path) -> list[Row]:
     """Reads what `write_json` wrote."""
-    return [Row.from_json(fields) for fields in json.loads(path.read_text())]
+    return [Row.from_json(fields) for fields in json_file.read(path)]
 
 
 def _number(value: float | None) -> str:

@@ -67,6 +67,8 @@ def _from_file(path: str) -> str:
 
 def _checked(text: str, source: str) -> str:
     token = text.strip()
+    if not token.isprintable():
+        raise ClusterError(f"the token in {source} has control characters: write another one")
     if len(token) < MIN_LENGTH:
         raise ClusterError(
             f"the token in {source} has {len(token)} characters, but needs at least {MIN_LENGTH}: "

@@ -13,8 +13,11 @@ import os
 import pathlib
 import socket
 import tempfile
+from typing import Any
 
 from common.cluster.errors import ClusterError
+from common.reporting import json_file
+from common.reporting.user_error import UserError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 _UNIX = "unix:"
@@ -33,11 +36,14 @@ def split_address(address: str) -> tuple[str, int]:
     bare = host[1:-1] if bracketed else host
     well_formed = (
         colon
-        and bare
-        and not any(c.isspace() or c in "/[]" for c in bare)
+        and bare.isascii()
+        and bare.isprintable()
+        and not any(c in " /[]" for c in bare)
+        and all(0 < len(label) < 64 for label in bare.removesuffix(".").split("."))
         and (bracketed or ":" not in bare)
         and port.isascii()
         and port.isdigit()
+        and len(port) <= 5
         and 1 <= int(port) <= 65535
     )
     if not well_formed:
@@ -56,7 +62,7 @@ def unix_path(address: str) -> str | None:
 def check_address(address: str) -> None:
     """Raises ClusterError unless the address is `host:port` or `unix:/path`, of a short path."""
     path = unix_path(address)
-    if path is None:
+    if path is None or not address.isprintable():
         split_address(address)
     elif (size := len(os.fsencode(path))) > _SOCKET_BYTES:
         raise ClusterError(
@@ -195,8 +201,12 @@ class Topology:
                 '"task": {"type": job, "index": 0}}; --role=local needs none'
             )
         try:
+            config = json_file.parse(text, "TF_CONFIG")
+        except UserError as error:
+            raise ClusterError(str(error)) from None
+        try:
             bind_host = environment.get(BIND_HOST_VARIABLE) or None
-            return cls(jobs, *_parse(text), bind_host=bind_host)
+            return cls(jobs, *_parse(config), bind_host=bind_host)
         except ClusterError as error:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
@@ -312,14 +322,8 @@ class Topology:
         raise ClusterError(f"unknown job {name!r}: the jobs of this layout are {names}")
 
 
-def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
-    """Returns (cluster, job, index) of the text of TF_CONFIG; raises ClusterError if malformed."""
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ClusterError(
-            f"it is not JSON ({error.msg} at character {error.pos}): check quotes and commas"
-        ) from None
+def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
+    """Returns (cluster, job, index) of the JSON of TF_CONFIG; raises ClusterError if malformed."""
     cluster = config.get("cluster") if isinstance(config, dict) else None
     if not isinstance(cluster, dict) or not cluster:
         raise ClusterError('it has no "cluster": write {"cluster": {job: ["host:port"]}, ...}')
@@ -334,7 +338,7 @@ def _parse(text: str) -> tuple[dict[str, tuple[str, ...]], str, int]:
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):
         raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
     index = task.get("index", 0)
-    if isinstance(index, str) and index.isascii() and index.isdigit():
+    if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) <= 9:
         index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too
     if not isinstance(index, int) or isinstance(index, bool):
         raise ClusterError(f'the task\'s "index" is {index!r}: write a whole number from 0')

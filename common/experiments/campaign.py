@@ -1,11 +1,11 @@
 """A campaign: the runs of a list, those first that decide most per hour."""
 
-from collections.abc import Callable, Mapping, Sequence
-import csv
+from collections.abc import Callable, Sequence
 import dataclasses
 import math
 import os
 import pathlib
+import reprlib
 import shutil
 import tempfile
 import time
@@ -17,6 +17,7 @@ from common.experiments.paper import Paper
 from common.experiments.plan import Plan, PlannedRun, make_plan
 from common.experiments.status import Progress, State, read_progress
 from common.reporting.budget import duration
+from common.reporting.csv_rows import read_lines
 from common.reporting.live_line import LiveLine, shortened
 from common.reporting.provenance import as_typed
 from common.reporting.user_error import UserError
@@ -66,29 +67,28 @@ def read_list(
       not exist yet.
 
     Raises:
-      CampaignError: the file has other columns.
+      CampaignError, CsvError: the file has other columns, or is no CSV.
     """
     lines, notes = [], []
-    with open(path, newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise CampaignError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
-        for cells in reader:
-            where = f"{as_typed([str(path)])[0]}:{reader.line_num}"
-            try:
-                lines.append(_line(where, cells, roots, paper))
-            except UserError as error:
-                notes.append(f"{where}: {error}: the line is left out")
+    (_, header), *listed = read_lines(path, may_be_torn=False)
+    if tuple(header) != COLUMNS:
+        raise CampaignError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
+    for number, cells in listed:
+        where = f"{as_typed([str(path)])[0]}:{number}"
+        if not cells:
+            continue
+        try:
+            lines.append(_line(where, cells, roots, paper))
+        except UserError as error:
+            notes.append(f"{where}: {error}: the line is left out")
     return lines, notes
 
 
 def _line(
-    where: str,
-    cells: Mapping[str, str],
-    roots: Sequence[pathlib.Path],
-    paper: Callable[[str], Paper],
+    where: str, found: Sequence[str], roots: Sequence[pathlib.Path], paper: Callable[[str], Paper]
 ) -> ListedRuns:
-    if set(cells) != set(COLUMNS) or None in cells.values():
+    cells = dict(zip(COLUMNS, found))
+    if len(found) != len(COLUMNS):
         raise CampaignError(f"it does not have {len(COLUMNS)} cells")
     of = paper(cells["paper"])
     experiment, scale = of.experiment(cells["experiment"]), of.scale(cells["scale"])
@@ -98,8 +98,8 @@ def _line(
         raise CampaignError(
             f"{experiment.name} of {of.title} has no runs at the scale {scale.name}"
         )
-    if cells["seeds"] and not cells["seeds"].isdecimal():
-        raise CampaignError(f"seeds is {cells['seeds']!r}, not a number of seeds")
+    if cells["seeds"] and not (cells["seeds"].isdecimal() and len(cells["seeds"]) <= 3):
+        raise CampaignError(f"seeds is {reprlib.repr(cells['seeds'])}, not a number below 1000")
     if cells["alone"] not in ("", "yes"):
         raise CampaignError(f"alone is {cells['alone']!r}, neither yes nor empty")
     plan = make_plan(

@@ -6,7 +6,6 @@ The claims themselves are in `reproductions/<paper>/claims.py`.
 from collections.abc import Callable
 import dataclasses
 import enum
-import json
 import pathlib
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from common.experiments import selection
 from common.experiments.paper import Experiment, Paper, Returns
 from common.experiments.plan import Speeds
 from common.experiments.runs import KeptRun, KeptRuns
+from common.reporting import json_file
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
@@ -120,15 +120,9 @@ class Evidence:
         """Returns what benchmarks/NAME.json holds; None if there is no such file.
 
         Raises:
-          UserError: the file is no JSON.
+          JsonError: the file is no JSON.
         """
-        path = self.benchmarks / f"{name}.json"
-        try:
-            return json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise UserError(f"{path}:{getattr(error, 'lineno', 1)}: is not JSON") from None
+        return json_file.read(self.benchmarks / f"{name}.json")
 
 
 class Test(Protocol):
@@ -188,7 +182,15 @@ class Check:
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """Implements `Test`."""
-        holds, words = self.function(evidence)
+        try:
+            holds, words = self.function(evidence)
+        except UserError:
+            raise
+        except (LookupError, ValueError, ArithmeticError) as error:
+            raise UserError(
+                f"{evidence.reported.directory} lacks numbers of {paper.title} ({error!r}), so "
+                f"that it cannot be said whether {self.rule}: put them back"
+            ) from None
         verdicts = {True: Verdict.HOLDS, False: Verdict.FAILS, None: Verdict.OPEN}
         return Finding(verdicts[holds], words)
 
@@ -205,14 +207,14 @@ def measured(record: str, name: str, least: float, most: float) -> Check:
     place = f"{name} in results/benchmarks/{record}.json"
 
     def find(evidence: Evidence) -> tuple[bool | None, str]:
+        listed, path = evidence.benchmark(record) or (), evidence.benchmarks / f"{record}.json"
         try:
-            listed = evidence.benchmark(record) or ()
-            found = [float(one["value"]) for one in listed if one["name"] == name]
-        except (KeyError, TypeError, ValueError):
-            path = evidence.benchmarks / f"{record}.json"
+            found = [one["value"] for one in listed if one["name"] == name]
+        except (KeyError, TypeError):
             raise UserError(f"{path}: is no list of numbers with name and value") from None
         if not found:
             return None, f"No record of it: {place} is missing."
+        json_file.require(path, found[0], float, name)
         return least <= found[0] <= most, f"{found[0]:.3g} ({place})."
 
     return Check(find, f"{place} is from {least:g} to {most:g}", Basis.BENCHMARK)

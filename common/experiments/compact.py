@@ -24,8 +24,9 @@ import pandas
 from common.experiments import status
 from common.experiments.paper import EPISODE_RETURN, Returns
 from common.experiments.status import IN_ORDER, Progress, State, Status
-from common.reporting import csv_rows
+from common.reporting import csv_rows, json_file
 from common.reporting.budget import Budget
+from common.reporting.columns import COUNTS, LIMITS
 from common.reporting.csv_rows import CsvError, numbered_rows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
@@ -37,9 +38,7 @@ RUNS = (
     "start_time",
     "end_time",
     *Progress._fields,
-    "max_minutes",
-    "max_actor_steps",
-    "max_learner_steps",
+    *LIMITS,
     "scale",
     "changed",
     "commit",
@@ -93,18 +92,15 @@ class CompactFolder:
         """Returns the rows of runs.csv in the order of seeds; none if there is no such file.
 
         Raises:
-          CsvError: the file is malformed; names the line.
+          CsvError, JsonError: the file is malformed; names the line.
         """
         try:
-            numbered = numbered_rows(self.runs_csv, RUNS)
+            numbered = numbered_rows(self.runs_csv, RUNS, ("seed",))
         except (FileNotFoundError, NotADirectoryError):
             return []
         rows: dict[int, CompactRow] = {}
         for number, cells in numbered:
-            try:
-                row = _row(cells)
-            except ValueError as error:
-                raise CsvError(f"{self.runs_csv}:{number}: {error}") from None
+            row = _row(f"{self.runs_csv}:{number}", cells)
             if row.seed in rows:
                 raise CsvError(f"{self.runs_csv}:{number}: seed {row.seed} is there twice")
             rows[row.seed] = row
@@ -188,30 +184,20 @@ def as_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _row(cells: Mapping[str, str]) -> CompactRow:
-    def number(name: str) -> float:
-        try:
-            return float(cells[name])
-        except ValueError:
-            raise ValueError(f"{name} is {cells[name]!r}, not a number") from None
-
-    limits = {name: f"max_{name}" for name in Budget().to_json()}
-    try:
-        changed = json.loads(cells["changed"])
-    except ValueError:
-        changed = None
-    if not isinstance(changed, dict):
-        raise ValueError(f"changed is {cells['changed']!r}, not a JSON object")
+def _row(where: str, cells: Mapping[str, str]) -> CompactRow:
     if not cells["seed"].isdecimal():
-        raise ValueError(f"seed is {cells['seed']!r}, not a number")
+        raise CsvError(f"{where}: seed is {cells['seed']!r}, not a whole number")
+    numbers = {name: float(cells[name]) for name in RUNS if name in COUNTS and cells[name]}
+    changed = json_file.parse(cells["changed"], f"{where}: changed")
     start = {
         "outcome": cells["outcome"],
         "scale": cells["scale"],
-        "budget": {name: number(cell) if cells[cell] else None for name, cell in limits.items()},
-        "changed": changed,
-        "machine": {"usable_cores": int(number("usable_cores")) if cells["usable_cores"] else None},
+        "budget": dict(zip(Budget().to_json(), map(numbers.get, LIMITS))),
+        "changed": json_file.require(where, changed, {}, "changed"),
+        "machine": {"usable_cores": int(numbers.get("usable_cores", 1))},
     }
-    return CompactRow(int(cells["seed"]), Progress(*map(number, Progress._fields)), start)
+    progress = Progress(*(numbers[name] for name in Progress._fields))
+    return CompactRow(int(cells["seed"]), progress, start)
 
 
 def _distinct(values: Iterable[Any]) -> str:
@@ -222,5 +208,5 @@ def _hash_of_changes(git: Mapping[str, Any]) -> str:
     """Returns a name for a tree's changes against its commit, "" if there are none."""
     if not git.get("dirty"):
         return ""
-    text = "\n".join([*git.get("status", []), git.get("diff", "")])
+    text = "\n".join([*git.get("status", []), str(git.get("diff", ""))])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -22,7 +22,7 @@ from common.experiments.paper import (
 )
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels, proportion
-from common.reporting.reported import Reported
+from common.reporting.reported import Reported, game_of
 from common.reporting.user_error import UserError
 
 ALL_RUNS = "runs"
@@ -300,7 +300,7 @@ def _atari_references(
 ) -> References:
     """Returns the scores of a human, of random play, and the paper's own ones of these settings."""
     game = environment.removeprefix("atari:")
-    scores = reported.atari_scores().loc[game]
+    scores = game_of(reported.atari_scores(), game)
     agents = reported_scores(paper, game, settings, reported)
     return (
         (scores["human"], "a human"),

@@ -130,7 +130,7 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
     if not folder.config_json.exists():
         write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
     kept = folder.read_config(seed)
-    if newer := config["config"].keys() - kept["config"].keys():
+    if newer := config.get("config", {}).keys() - kept.setdefault("config", {}).keys():
         defaults = planned.run.program.defaults  # which the runs there had
         kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
     if found := differences(kept, config):
@@ -164,7 +164,7 @@ def _merged(
     """Returns a CSV file with other rows of a seed, "" if that changes nothing."""
     rows = [cells for cells in _rows(path, names) if cells["seed"] != str(seed)]
     after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
-    before = path.read_text() if path.exists() else as_csv(names, ())
+    before = path.read_text(errors="replace") if path.exists() else as_csv(names, ())
     return "" if after == before else after
 
 

@@ -51,14 +51,14 @@ def renew(file: pathlib.Path, overview: str) -> None:
     Raises:
       OverviewError: the file does not have both marks in their order.
     """
-    before, begin, rest = file.read_text().partition(BEGIN)
+    before, begin, rest = file.read_text(errors="surrogateescape").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise OverviewError(
             f"{file} has no place for the overview: put the lines {BEGIN} and "
             f"{END} where it belongs"
         )
-    file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}")
+    file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
 _EXPLANATION = """\

@@ -80,10 +80,7 @@ class KeptRun:
     @property
     def budget(self) -> Budget:
         """The limits of its last start; for a run that was stopped before, the minutes it took."""
-        try:
-            limits = Budget.from_json(self._last_start.get("budget"))
-        except ValueError as error:
-            raise RunDirectoryError(f"{RunDirectory(self.path).run_json}: {error}") from None
+        limits = Budget(**self._last_start.get("budget", {}))
         if self._last_start.get("outcome") == "finished" and limits != Budget():
             return limits
         return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
@@ -141,7 +138,7 @@ class KeptRun:
         columns = ("wall_seconds", "actor", "episode_return")
         episodes = read_numbers(RunDirectory(self.path).acting_csv, columns)
         if returns is Returns.GREEDIEST_ACTOR:
-            episodes = episodes[episodes["actor"] == self.config.get("num_actors", 1) - 1]
+            episodes = episodes[episodes["actor"] == (self.config.get("num_actors") or 1) - 1]
         position = episodes["wall_seconds"]
         if x != "wall_seconds":
             # An actor counts its steps from 0 after a restart; the learner counts all steps.
@@ -212,8 +209,8 @@ class KeptRuns:
         """Returns the runs of a scale, sorted by setting, environment and seed.
 
         Raises:
-          RunDirectoryError: a run is damaged, in the wrong place, or of another config than the
-            seeds beside it.
+          UserError: a run is damaged, in the wrong place, or of another config than the seeds
+            beside it.
         """
         if (paper, scale) not in self._read:
             self._read[paper, scale] = tuple(self._find(paper, scale))

@@ -10,6 +10,7 @@ from common.experiments.paper import Experiment, OverTasks, Paper, UnknownError
 from common.experiments.runs import KeptRun, KeptRuns
 from common.experiments.scales import EARLIER, PAPER, SMOKE
 from common.reporting.budget import Budget
+from common.reporting.reported import game_of
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 FINAL = "the mean of a run's last tenth of values, at least two"
@@ -167,7 +168,7 @@ def human_normalised(
       references: scores of random play and of a human, as `Reported.atari_scores`.
 
     Raises:
-      KeyError: random and human scores of the game are not known.
+      ReportedError: random and human scores of the game are not known.
     """
-    random, human = references.loc[environment.removeprefix("atari:")]
+    random, human = game_of(references, environment.removeprefix("atari:"))
     return (returns - random) / (human - random)

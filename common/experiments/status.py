@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
 import pathlib
+import reprlib
 from typing import Any, NamedTuple
 
 from common.experiments.scales import same_value
@@ -135,8 +136,8 @@ def check_identity(
             there = there.get(part) if isinstance(there, Mapping) else None
         if not same_value(there, wanted):
             raise RunDirectoryError(
-                f"{files.config_json} is of another run, {name} is {there}, not {wanted}: move "
-                f"{files.path} away, or give other --runs"
+                f"{files.config_json} is of another run, {name} is {reprlib.repr(there)}, not "
+                f"{wanted}: move {files.path} away, or give other --runs"
             )
 
 

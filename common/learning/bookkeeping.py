@@ -94,7 +94,7 @@ class Bookkeeping:
         last = csv_rows.last_row(
             run.learner_csv, ("wall_seconds", "actor_steps", "parameter_version")
         )
-        known = (last["wall_seconds"], last["actor_steps"]) if last else ()
+        known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = Counters(saved, *known)
         if last:
             parameters.continue_after(int(last["parameter_version"]))

@@ -121,17 +121,19 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     if not names.exists():
         saves = _saves(names.parent)
         return saves[-1] if saves else None
+    path: pathlib.Path | None = None
     try:
-        state = tf.train.get_checkpoint_state(str(directory))
-    except (UnicodeDecodeError, ValueError, tf.errors.OpError):
-        state = None
-    if state is None:
+        if state := tf.train.get_checkpoint_state(str(directory)):
+            path = pathlib.Path(state.model_checkpoint_path)
+            is_there = path.with_name(f"{path.name}.index").exists()
+    except (ValueError, OSError, tf.errors.OpError):
+        path = None
+    if path is None:
         raise CheckpointError(
             f"{names} cannot be read: "
             + _way_out(names.parent, _saves(names.parent), "remove this file")
         )
-    path = pathlib.Path(state.model_checkpoint_path)
-    if not path.with_name(f"{path.name}.index").exists():
+    if not is_there:
         raise CheckpointError(
             f"{names} names {path.name}, whose files are missing: put them back, or "
             + _way_out(names.parent, _saves(names.parent), f"remove the file {_NAMES_FILE}")
@@ -219,7 +221,7 @@ def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _is_save(name: str) -> bool:
-    return name.removeprefix(f"{_PREFIX}-").isdigit()
+    return re.fullmatch(rf"{_PREFIX}-[1-9][0-9]{{0,17}}", name) is not None
 
 
 def _number(save: pathlib.Path) -> int:

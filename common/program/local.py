@@ -1,5 +1,6 @@
 """A run on this machine: its processes, its progress line and its result."""
 
+import contextlib
 import os
 import pathlib
 import time
@@ -11,6 +12,7 @@ from common.program import available
 from common.program.layout import Layout
 from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
 
@@ -112,7 +114,8 @@ class LocalRun:
             for event in cluster.take_events():
                 progress.print(event)
             states = cluster.states()
-            self._show(progress, states)
+            with contextlib.suppress(CsvError):  # a later row may be whole; the end names it
+                self._show(progress, states)
             if not _has_ended(states[self._layout.keeper.name, 0]):
                 continue
             finished_at = finished_at or time.monotonic()
@@ -158,7 +161,7 @@ class LocalRun:
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")
-        evaluation = csv_rows.last_row(self._directory.evaluator_csv)
+        evaluation = csv_rows.last_row(self._directory.evaluator_csv, columns.RESULT)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
 

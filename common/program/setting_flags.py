@@ -65,6 +65,10 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
         others = early(sys.argv, known_only=True)
     except flags.Error as error:
         fail(str(error))
+    except UnicodeDecodeError as error:
+        fail(f"a file of --flagfile is no text ({error})")
+    if any("\0" in one for one in others):
+        fail("a file of --flagfile is no text: it has the character NUL")
     return setting.value, others
 
 

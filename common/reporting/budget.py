@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any
 
 from common.reporting import columns
@@ -29,15 +30,20 @@ class Budget:
         """Returns the budget of a JSON object as `to_json` makes it.
 
         Raises:
-          ValueError: it is not such an object.
+          ValueError: it is not such an object, or a limit is negative or not finite.
         """
         names = {field.name for field in dataclasses.fields(cls)}
         if not (
             isinstance(values, Mapping)
             and set(values) == names
-            and all(one is None or isinstance(one, int | float) for one in values.values())
+            and all(
+                one is None or (type(one) in (int, float) and 0 <= one < math.inf)
+                for one in values.values()
+            )
         ):
-            raise ValueError(f"a budget has {', '.join(sorted(names))}, each a number or null")
+            raise ValueError(
+                f"a budget has {', '.join(sorted(names))}, each null or a number from 0 on"
+            )
         return cls(**values)
 
     def to_json(self) -> dict[str, float | int | None]:

@@ -30,6 +30,9 @@ ACTING = (
 PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
 """The columns of learner.csv that say how far a run is."""
 
+RESULT = (*PROGRESS, "episode_return_mean", "episode_return_std", "episodes")
+"""The columns of evaluator.csv that say what an evaluation found; no cell of them is empty."""
+
 LIVES = ("first_actor", "last_actor")
 
 LEARNER = (
@@ -43,6 +46,20 @@ LEARNER = (
     "priority_lag_steps",
     "replay_size",
 )
+
+LIMITS = ("max_minutes", "max_actor_steps", "max_learner_steps")
+"""The columns of a kept run's limits."""
+
+COUNTS = frozenset(
+    (
+        *(*PROGRESS, *LIVES, *LIMITS, "environment_frames", "episodes", "episode_length", "seed"),
+        *("actor", "parameter_version", "replay_size", "starts", "usable_cores"),
+    )
+)
+"""The columns of numbers from 0 on."""
+
+NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {"paper", "setting", "environment"}
+"""The columns of finite numbers; a metric may be NaN, too."""
 
 
 def learner(metrics: Sequence[str]) -> tuple[str, ...]:

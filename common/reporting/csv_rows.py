@@ -12,18 +12,22 @@ import io
 import math
 import os
 from pathlib import Path
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 import numpy as np
 
+from common.reporting.columns import COUNTS, NUMBERS, RESULT
 from common.reporting.disk import disk_full
+from common.reporting.json_file import LARGEST, LARGEST_COUNT
 from common.reporting.user_error import UserError
 
 if TYPE_CHECKING:
     import pandas
 
 _TAIL_BYTES = 1 << 16
+_HEADER_BYTES = 1000
 
 
 class CsvError(UserError):
@@ -38,15 +42,18 @@ class CsvRows:
       columns: the names in the header, in order.
 
     Raises:
-      CsvError: the file has another header.
+      CsvError: the file has another header, or cannot be used.
     """
 
     def __init__(self, path: str | os.PathLike, columns: Sequence[str]):
         self._path = Path(path)
         self._columns = tuple(columns)
         self._header = _line(self._columns)
-        with self._locked():
-            pass
+        try:
+            with self._locked():
+                pass
+        except (IsADirectoryError, PermissionError) as error:
+            raise _unusable(path, error) from None
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row; skips it, with a warning, while the disk is full.
@@ -96,7 +103,7 @@ class CsvRows:
         start = os.pread(file, len(self._header), 0)
         if start != self._header:
             if b"\n" in start or not self._header.startswith(start):
-                header = os.pread(file, _TAIL_BYTES, 0).split(b"\n")[0].decode(errors="replace")
+                header = os.pread(file, _HEADER_BYTES, 0).split(b"\n")[0].decode(errors="replace")
                 raise CsvError(
                     f"{self._path} has the columns {header!r}, this program writes "
                     f"{','.join(self._columns)!r}: use another --workdir, or move the file away"
@@ -108,39 +115,66 @@ class CsvRows:
             os.ftruncate(file, _line_break(file, size) + 1)
 
 
+def read_lines(path: str | os.PathLike, may_be_torn: bool = True) -> list[tuple[int, list[str]]]:
+    """Returns each line of a CSV file as its number and its cells, the header first.
+
+    Args:
+      path: the file.
+      may_be_torn: whether a last line without a line break is skipped, because its writer died or
+        is still writing it. In a file that people write, it is an error: it may have been cut off.
+
+    Raises:
+      FileNotFoundError, NotADirectoryError: there is no such file.
+      CsvError: a line is no CSV, or the file has no header, or it cannot be read.
+    """
+    try:
+        *lines, rest = Path(path).read_bytes().split(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if rest and not may_be_torn:
+        raise CsvError(f"{path}:{len(lines) + 1}: the line is cut off: end it with a line break")
+    if not lines:
+        raise CsvError(f"{path}:1: the file has no header")
+    return [(number, _fields(f"{path}:{number}", line)) for number, line in enumerate(lines, 1)]
+
+
 def numbered_rows(
-    path: str | os.PathLike, columns: Sequence[str] = ()
+    path: str | os.PathLike,
+    columns: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    may_be_torn: bool = True,
 ) -> list[tuple[int, dict[str, str]]]:
     """Returns each row of a CSV file as its line number and its cells by column.
-
-    A last line without a line break is skipped: its writer died, or is still writing it.
 
     Args:
       path: the file.
       columns: names that the header must have.
+      numbers: those whose cells may not be empty.
+      may_be_torn: see `read_lines`.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      CsvError: the header lacks a column, or a row has more or fewer cells than the header.
+      FileNotFoundError, NotADirectoryError: as of `read_lines`.
+      CsvError: as of `read_lines`; the header lacks a column or has one twice, a row has more or
+        fewer cells than the header, or a cell of `columns.NUMBERS` is no number.
     """
-    header, rows = _parsed(path)
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise CsvError(f"{path}:1: the header has no column {', '.join(missing)}")
-    return [(number, dict(zip(header, cells))) for number, cells in rows]
+    (_, header), *rows = read_lines(path, may_be_torn)
+    _check_header(path, header, (*columns, *numbers))
+    return [(number, _row(f"{path}:{number}", header, cells, numbers)) for number, cells in rows]
 
 
 def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
     """Returns every row of a CSV file; numbers as such, empty cells as missing values.
 
     Raises:
-      FileNotFoundError, CsvError: as of `numbered_rows`.
+      As `numbered_rows`.
     """
     # Imported here because the actors append rows and have no use for pandas.
     import pandas
 
-    header, rows = _parsed(path)
-    return pandas.DataFrame([map(_value, cells) for _, cells in rows], columns=header)
+    rows = [map(_value, cells.values()) for _, cells in numbered_rows(path)]
+    return pandas.DataFrame(rows, columns=read_lines(path)[0][1])
 
 
 def read_numbers(
@@ -158,7 +192,7 @@ def read_numbers(
       where: the text of other columns, by name; rows with another text are left out.
 
     Raises:
-      CsvError: as of `numbered_rows`, a cell is no finite number, or a row has another identity.
+      CsvError: as of `numbered_rows`, a cell is no number, or a row has another identity.
     """
     import pandas
 
@@ -170,11 +204,8 @@ def read_numbers(
             continue
         for name, wanted in identity.items():
             if cells[name] != wanted:
-                raise CsvError(f"{path}:{number}: {name} is {cells[name]}, not {wanted}")
-        for name in columns:
-            if not _is_number(cells[name]):
-                raise CsvError(f"{path}:{number}: {name} is {cells[name]!r}, not a number")
-        values.append([float(cells[name] or "nan") for name in columns])
+                raise CsvError(f"{path}:{number}: {name} is {cells[name]:.99}, not {wanted}")
+        values.append([_number(f"{path}:{number}", name, cells[name]) for name in columns])
     return pandas.DataFrame(values, columns=list(columns), dtype=float)
 
 
@@ -189,37 +220,29 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
 
     Raises:
-      CsvError: the row has more or fewer cells than the header, or no number in one of `numbers`,
-        or the file cannot be read.
+      CsvError: the row is wrong as of `numbered_rows`, or the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
-            header = _fields(file.readline().decode(errors="replace").rstrip("\n"))
+            first = file.readline().removesuffix(b"\n")
             end = _line_break(file.fileno(), os.fstat(file.fileno()).st_size)
             begin = _line_break(file.fileno(), end)
             if begin < 0:
                 return None
-            line = os.pread(file.fileno(), end - begin - 1, begin + 1).decode(errors="replace")
+            line = os.pread(file.fileno(), end - begin - 1, begin + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        raise _unusable(path, error) from None
+    header, where = _fields(f"{path}:1", first), f"{path}: in the last line"
+    _check_header(path, header, numbers)
+    try:
+        row = _row(where, header, _fields(where, line), numbers)
+    except CsvError as error:
         raise CsvError(
-            f"{path}: cannot be read ({error.strerror}): give a --workdir that you may use"
+            f"{error}: remove the line to go on from the row before it, or give another --workdir"
         ) from None
-    cells = _fields(line)
-    if len(cells) != len(header):
-        raise CsvError(
-            f"{path}: {len(cells)} cells for {len(header)} columns in the last line: remove the "
-            "line to go on from the row before it"
-        )
-    row = {name: _value(cell) for name, cell in zip(header, cells)}
-    for name in numbers:
-        if not isinstance(row.get(name), int | float):
-            raise CsvError(
-                f"{path}: {name} is {row.get(name)!r} in the last line, not a number: remove the "
-                "line to go on from the row before it, or give another --workdir"
-            )
-    return row
+    return {name: _value(cell) for name, cell in row.items()}
 
 
 def _line_break(file: int, end: int) -> int:
@@ -233,23 +256,43 @@ def _line_break(file: int, end: int) -> int:
     return -1
 
 
-def _parsed(path: str | os.PathLike) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Returns the header's cells, and the line number and the cells of each row."""
-    lines = Path(path).read_text(errors="replace").split("\n")[:-1]
-    if not lines:
-        raise CsvError(f"{path}:1: the file has no header")
-    header, *rows = map(_fields, lines)
-    for number, cells in enumerate(rows, start=2):
-        if len(cells) != len(header):
-            raise CsvError(f"{path}:{number}: {len(cells)} cells for {len(header)} columns")
-    return header, list(enumerate(rows, start=2))
+def _check_header(path: str | os.PathLike, header: Sequence[str], names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise CsvError(f"{path}:1: the header has no column {', '.join(missing)}")
+    if len(set(header)) != len(header):
+        raise CsvError(f"{path}:1: the header has a column twice")
 
 
-def _is_number(cell: str) -> bool:
+def _row(
+    where: str, header: Sequence[str], cells: Sequence[str], numbers: Sequence[str]
+) -> dict[str, str]:
+    """Returns a row's cells by column, once they are checked."""
+    if len(cells) != len(header):
+        raise CsvError(f"{where}: {len(cells)} cells for {len(header)} columns")
+    row = dict(zip(header, cells))
+    for name in (*numbers, *filter(NUMBERS.__contains__, header)):
+        _number(where, name, row[name], is_needed=name in numbers or name in RESULT)
+    return row
+
+
+def _number(where: str, name: str, cell: str, is_needed: bool = False) -> float:
+    """Returns the number in a cell, NaN if it is empty; raises CsvError if it cannot be right."""
     try:
-        return not math.isinf(float(cell or "nan"))
+        value = float(cell or "nan")
     except ValueError:
-        return False
+        value = math.inf
+    least, most = (0, LARGEST_COUNT) if name in COUNTS else (-LARGEST, LARGEST)
+    may_be_nan = not is_needed and (not cell or (cell == "nan" and name not in NUMBERS))
+    if not (least <= value <= most or may_be_nan):
+        raise CsvError(
+            f"{where}: {name} is {reprlib.repr(cell)}, not a number from {least:g} to {most:g}"
+        )
+    return value
+
+
+def _unusable(path: str | os.PathLike, error: OSError) -> CsvError:
+    return CsvError(f"{path}: cannot be used ({error.strerror}): it has to be a file of yours")
 
 
 def _line(fields: Sequence[str]) -> bytes:
@@ -258,8 +301,11 @@ def _line(fields: Sequence[str]) -> bytes:
     return text.getvalue().encode()
 
 
-def _fields(line: str) -> list[str]:
-    return next(csv.reader([line]), [])
+def _fields(where: str, line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode()], strict=True), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CsvError(f"{where}: is not CSV ({error})") from None
 
 
 def _cell(path: Path, column: str, value: Any) -> str:

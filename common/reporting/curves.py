@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from common.reporting.csv_rows import read_rows
+from common.reporting.columns import RESULT
+from common.reporting.csv_rows import read_numbers
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
@@ -36,8 +37,8 @@ def learning_curve(run: RunDirectory, output_png: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = read_rows(run.evaluator_csv) if run.evaluator_csv.exists() else ()
-    if not len(rows):
+    rows = read_numbers(run.evaluator_csv, RESULT)
+    if rows.empty:
         raise UserError(f"{run.evaluator_csv} has no evaluations yet: there is nothing to draw")
     rows = rows.sort_values("wall_seconds")
     mean, std = rows["episode_return_mean"], rows["episode_return_std"]

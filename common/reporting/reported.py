@@ -5,10 +5,12 @@ import difflib
 import math
 import operator
 from pathlib import Path
+import reprlib
 
 import pandas
 
 from common.reporting.csv_rows import numbered_rows
+from common.reporting.json_file import LARGEST
 from common.reporting.user_error import UserError
 
 DIRECTORY = Path(__file__).parents[2] / "results" / "reported"
@@ -44,7 +46,9 @@ class Reported:
             for where, number, row in self._lines(paper, COLUMNS):
                 key = row["source"], row["row"], row["column"]
                 if row["paper"] != paper:
-                    raise ReportedError(f"{where}: the paper is {row['paper']!r}, not {paper!r}")
+                    raise ReportedError(
+                        f"{where}: the paper is {reprlib.repr(row['paper'])}, not {paper!r}"
+                    )
                 if key in lines:
                     raise ReportedError(f"{where}: {' | '.join(key)} is also in line {lines[key]}")
                 lines[key] = number
@@ -108,7 +112,8 @@ class Reported:
             if row["game"] in scores:
                 raise ReportedError(f"{where}: {row['game']} stands above already")
             if not all(map(math.isfinite, pair)):
-                raise ReportedError(f"{where}: {row['random']!r} or {row['human']!r} is no number")
+                shown = " or ".join(reprlib.repr(row[name]) for name in ("random", "human"))
+                raise ReportedError(f"{where}: {shown} is no number")
             scores[row["game"]] = pair
         return pandas.DataFrame.from_dict(scores, orient="index", columns=["random", "human"])
 
@@ -118,7 +123,7 @@ class Reported:
         """Yields "file:line", the line number and {column: text} of each row."""
         path = Path(self.directory) / f"{name}.csv"
         try:
-            rows = numbered_rows(path, columns)
+            rows = numbered_rows(path, columns, may_be_torn=False)
         except FileNotFoundError:
             there = ", ".join(sorted(one.stem for one in path.parent.glob("*.csv"))) or "nothing"
             raise ReportedError(f"there is no {path}; reported is: {there}") from None
@@ -129,18 +134,30 @@ class Reported:
             yield f"{path}:{number}", number, row
 
 
+def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
+    """Returns a game's row of `Reported.atari_scores`; raises ReportedError if it has none."""
+    if game not in scores.index:
+        raise ReportedError(f"atari_scores.csv has no {game}: put its row there")
+    return scores.loc[game]
+
+
 def _number(text: str) -> float:
     """Returns the value of "1.5e-7", "22800M", "0.00025 / 4" or "2^18"; else nan."""
     try:
-        for mark, combine in (("/", operator.truediv), ("^", operator.pow)):
-            left, found, right = text.partition(mark)
-            if found:
-                return combine(_number(left), _number(right))
-        if text[-1:] in _FACTORS:
-            return float(text[:-1]) * _FACTORS[text[-1]]
-        return float(text)
+        value = _value(text)
+        return value if abs(value) <= LARGEST else math.nan
     except (ValueError, ArithmeticError):
         return math.nan
+
+
+def _value(text: str) -> float:
+    for mark, combine in (("/", operator.truediv), ("^", math.pow)):
+        left, found, right = text.partition(mark)
+        if found:
+            return combine(float(left), float(right))
+    if text[-1:] in _FACTORS:
+        return float(text[:-1]) * _FACTORS[text[-1]]
+    return float(text)
 
 
 def _unknown(where: str, kind: str, name: str, names: Iterable[str]) -> ReportedError:

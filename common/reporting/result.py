@@ -3,6 +3,7 @@
 from common.reporting import columns, csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 
 def of(run: RunDirectory, title: str, finished: bool) -> str:
@@ -14,15 +15,22 @@ def of(run: RunDirectory, title: str, finished: bool) -> str:
       finished: whether the run has reached its limits.
     """
     over = "finished: " if finished else ""
-    evaluation = csv_rows.last_row(run.evaluator_csv)
+    try:
+        return over + _words(run, title)
+    except UserError as error:  # the run is as good as without its picture
+        return f"{over}the evaluations cannot be shown: {error}"
+
+
+def _words(run: RunDirectory, title: str) -> str:
+    evaluation = csv_rows.last_row(run.evaluator_csv, columns.RESULT)
     if evaluation is None:
-        return f"{over}no evaluation; the logs are in {run.logs}"
+        return f"no evaluation; the logs are in {run.logs}"
     from common.reporting import curves
 
     picture = run.path / "learning_curve.png"
     curves.learning_curve(run, picture, title)
     return (
-        f"{over}evaluator return {evaluation['episode_return_mean']:.1f} +- "
+        f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
         f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
         f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
         f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}"

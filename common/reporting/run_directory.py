@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import Any
 
-from common.reporting import provenance
+from common.reporting import json_file, provenance
 from common.reporting.budget import Budget
 from common.reporting.differences import differences
 from common.reporting.user_error import UserError
@@ -20,6 +20,20 @@ from common.reporting.user_error import UserError
 _MOMENT_SECONDS = 5.0
 """A wait for a lock that is longer is told."""
 _POLL_SECONDS = 0.05
+_CONFIG = {
+    **dict.fromkeys(("paper", "agent", "setting", "environment"), str),
+    **dict.fromkeys(("seed", "num_actors"), int),
+    "config": {},
+}
+_START = {
+    **dict.fromkeys(("start_time", "end_time", "outcome", "scale"), str),
+    "budget": {},
+    "changed": {},
+    "git": {"commit": str, "status": list},
+    "versions": {},
+    "machine": {"cpu": str, "usable_cores": int},
+}
+"""The kinds of what is read of config.json and of an entry of run.json; see `json_file.require`."""
 
 
 class RunDirectoryError(UserError):
@@ -102,32 +116,37 @@ class RunDirectory:
         """Returns the config of the run; touches nothing.
 
         Raises:
-          RunDirectoryError: the directory holds no run, or cannot be read.
+          RunDirectoryError: the directory holds no run.
+          JsonError: config.json is malformed.
         """
-        config = _read_json(self.config_json)
+        config = json_file.read(self.config_json)
         if config is None:
             problem = f"there is no directory {self.path}"
             if self.path.is_dir():
                 problem = f"{self.path} is no run directory, it has no config.json"
             raise RunDirectoryError(f"{problem}: name that of a run")
-        if not isinstance(config, dict):
-            raise RunDirectoryError(f"{self.config_json} is not the config of a run: mend it")
-        return config
+        return json_file.require(self.config_json, config, _CONFIG)
 
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the entries of run.json, the oldest first; none before the first start.
 
         Raises:
-          RunDirectoryError: run.json is not the record of a run.
+          RunDirectoryError, JsonError: run.json is not the record of a run.
         """
-        record = _read_json(self.run_json)
+        record = json_file.read(self.run_json)
         if record is None:
             return []
         starts = record.get("starts") if isinstance(record, dict) else None
-        if not (isinstance(starts, list) and starts and all(isinstance(x, dict) for x in starts)):
+        if not (isinstance(starts, list) and starts):
             raise RunDirectoryError(
                 f"{self.run_json} is not the record of a run: mend it, or move {self.path} away"
             )
+        for number, start in enumerate(starts):
+            json_file.require(self.run_json, start, _START, f"starts[{number}]")
+            try:
+                Budget.from_json(start.get("budget", Budget().to_json()))
+            except ValueError as error:
+                raise RunDirectoryError(f"{self.run_json}: {error}") from None
         return starts
 
     def read_evaluation(self) -> float | None:
@@ -137,17 +156,14 @@ class RunDirectory:
         of the run has.
 
         Raises:
-          RunDirectoryError: evaluation.json is not what that program writes.
+          JsonError: evaluation.json is not what that program writes.
         """
-        evaluation = _read_json(self.evaluation_json)
-        if evaluation is None:
+        path, name = self.evaluation_json, "episode_return_mean"
+        found = json_file.read(path)
+        if found is None:
             return None
-        try:
-            return float(evaluation["episode_return_mean"])
-        except (KeyError, TypeError, ValueError):
-            raise RunDirectoryError(
-                f"{self.evaluation_json} is not an evaluation of a run: remove it"
-            ) from None
+        mean = json_file.require(path, found, {}).get(name)
+        return float(json_file.require(path, mean, float, name))
 
     def hold(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other launchers out, until this process dies at the latest.
@@ -224,7 +240,7 @@ class RunDirectory:
             )
 
     def _check_config(self, config: Any) -> None:
-        found = differences(_read_json(self.config_json), config)
+        found = differences(json_file.read(self.config_json), config)
         if found:
             changes = ", ".join(f"{key} {there} -> {here}" for key, (there, here) in found.items())
             raise ConfigMismatchError(
@@ -318,25 +334,6 @@ def _lock(descriptor: int, reason: str, patience_seconds: float) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _read_json(path: Path) -> Any:
-    """Returns what a file holds; None if it does not exist.
-
-    Raises:
-      RunDirectoryError: the file is no JSON, or cannot be read.
-    """
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RunDirectoryError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # no JSON, or no text at all
-        line = getattr(error, "lineno", 1)
-        raise RunDirectoryError(
-            f"{path}:{line}: is not JSON ({error}): mend it, or give --workdir a new directory"
-        ) from None
 
 
 def _write_temporary(path: Path, text: str) -> str:

@@ -24,20 +24,20 @@ def _check(role: str, judge: _Judge, rule: str) -> Check:
             return None, f"No record: {_COMMAND}."
         try:
             kills = [kill for kill in soak["kills"] if kill["role"] == role]
+            if not kills:
+                return None, f"No kills in the record: {_COMMAND}."
             back = [kill["recovered"] for kill in kills if kill["recovered"] is not None]
-            holds, words = judge(kills, soak["end"]) if kills else (None, "")
-        except (KeyError, TypeError) as error:
+            holds, words = judge(kills, soak["end"])
+            if wrong := "; ".join(soak.get("wrong", ())):
+                holds, words = False, f"{words}; the run itself went wrong: {wrong}"
+            return holds, (
+                f"{len(kills)} killed, {len(back)} back after "
+                f"{min(back, default=0):.0f} to {max(back, default=0):.0f} s; {words} "
+                f"(results/benchmarks/{_RECORD}.json)."
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             path = evidence.benchmarks / f"{_RECORD}.json"
             raise UserError(f"{path}: is no record of a soak ({error}): {_COMMAND}") from None
-        if not kills:
-            return None, f"No kills in the record: {_COMMAND}."
-        if soak.get("wrong"):
-            holds, words = False, f"{words}; the run itself went wrong: {'; '.join(soak['wrong'])}"
-        return holds, (
-            f"{len(kills)} killed, {len(back)} back after "
-            f"{min(back, default=0):.0f} to {max(back, default=0):.0f} s; {words} "
-            f"(results/benchmarks/{_RECORD}.json)."
-        )
 
     return Check(find, rule, Basis.BENCHMARK)
 

@@ -160,7 +160,7 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([f"--workdir={tmp_path}/absent"], ["no directory", "absent"]),
         ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
         ([f"--workdir={tmp_path}/cut"], ["cut/config.json", "not JSON"]),
-        ([f"--workdir={tmp_path}/list"], ["list/config.json", "not the config"]),
+        ([f"--workdir={tmp_path}/list"], ["list/config.json", "not an object"]),
         (
             [f"--workdir={tmp_path}/other"],
             ['"ape_x"', "there are d4pg, apex_dqn, apex_dpg, reactor"],

@@ -53,7 +53,7 @@ with run.hold():
             time.sleep(0.1)
             waits -= 1
     if not signals:
-        evaluation = dict.fromkeys(columns.EVALUATOR) | {
+        evaluation = dict.fromkeys(columns.EVALUATOR, 1) | {
             **{name: values.get(name, "fake") for name in columns.EVALUATOR[:4]},
             **dict.fromkeys(columns.EVALUATOR[4:8], step),
             "episode_return_mean": float(values["seed"]),

@@ -67,9 +67,10 @@ def plant_run(
             "actor_steps_per_second": speed,
         }
     ).reindex(columns=list(columns.LEARNER)).to_csv(path / "learner.csv", index=False)
-    pandas.DataFrame(list(episodes), columns=["wall_seconds", "actor", "episode_return"]).reindex(
-        columns=list(columns.ACTING)
-    ).to_csv(path / "acting.csv", index=False)
+    frame = pandas.DataFrame(list(episodes), columns=["wall_seconds", "actor", "episode_return"])
+    frame.assign(actor_steps=0).reindex(columns=list(columns.ACTING)).to_csv(
+        path / "acting.csv", index=False
+    )
     (path / "config.json").write_text(
         json.dumps(
             {

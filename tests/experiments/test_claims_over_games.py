@@ -10,8 +10,8 @@ from common.experiments.paper import RESULTS, Returns
 from common.experiments.runs import KeptRuns
 from common.experiments.scaling import ProportionalSpeed
 from common.reporting.budget import Budget
+from common.reporting.json_file import JsonError
 from common.reporting.reported import Reported
-from common.reporting.run_directory import RunDirectoryError
 import reproductions
 
 APEX = reproductions.paper("apex")
@@ -105,7 +105,7 @@ def test_final_scores_are_of_the_best_setting_and_of_longer_evaluations(tmp_path
     frame = final_scores(kept.of("apex", "two_cores"), ("dqn", "other"), Returns.EVALUATOR)
     assert tuple(frame.loc["pong", ["score", "setting"]]) == (30.5, "dqn")
     (worse.path / "evaluation.json").write_text("[]")
-    with pytest.raises(RunDirectoryError, match="evaluation.json is not an evaluation"):
+    with pytest.raises(JsonError, match="evaluation.json: it is .., not an object"):
         final_scores(kept.of("apex", "two_cores"), ("dqn",), Returns.EVALUATOR)
 
 

@@ -112,7 +112,7 @@ def test_scales_do_not_mix(roots):
     [
         ({"num_actors": 3}, "num_actors is 3, not 2"),
         ({"seed": 7}, "seed is 7, not 0"),
-        ({"environment": "suite:c"}, "environment is suite:c, not suite:a:easy"),
+        ({"environment": "suite:c"}, "environment is 'suite:c', not suite:a:easy"),
         ({"config": {"sizes": [4, 8]}}, r"config.sizes is \[4, 8\], not \(4,4\)"),
         ({"config": {}}, "config.sizes is None"),
     ],
@@ -137,7 +137,7 @@ def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, con
         (
             "learner.csv",
             "wall_seconds,actor_steps,learner_steps\n1,2,many\n",
-            ["learner_steps is 'many' in the last line", "remove the line"],
+            ["in the last line: learner_steps is 'many'", "remove the line"],
         ),
     ],
 )

@@ -14,8 +14,10 @@ from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.replay.service import RemoteMemory, ReplayService
-from common.reporting.csv_rows import last_row, read_rows
+from common.reporting import columns
+from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -130,6 +132,34 @@ def test_counts_what_comes_until_the_actors_have_ended(run):
     assert row["wall_seconds"] == pytest.approx(ended, abs=0.3)  # not the time of waiting
     assert bookkeeping.counters.wall_seconds - ended > 0.5
     assert run.start().counters.actor_steps == 60  # and it is saved
+
+
+def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
+    path, learners = run.directory.learner_csv, list(run._learners)
+    row = dict.fromkeys(columns.learner(run.agent.metrics), 1)
+    for name, cell in (
+        ("wall_seconds", "inf"),
+        ("wall_seconds", "-3.0"),
+        ("actor_steps", "14000000000000000000"),
+        ("actor_steps", "nan"),
+        ("learner_steps", ""),
+        ("parameter_version", "1e30"),
+        ("replay_size", "many"),
+    ):
+        path.unlink(missing_ok=True)
+        CsvRows(path, list(row)).append(row | {name: cell})
+        before = path.read_bytes()
+        run._learners = list(learners)
+        with pytest.raises(UserError, match=f"learner.csv: in the last line: {name} is ") as caught:
+            run.start()
+        assert "\n" not in str(caught.value) and "remove the line" in str(caught.value)
+        assert path.read_bytes() == before
+    CsvRows(path, list(row)).append(row | {"actor_steps": "70.0"})
+    run._learners = list(learners)
+    bookkeeping = run.start()
+    bookkeeping.counters.count_unreported()
+    bookkeeping.save()
+    assert run.num_saved() == 1 and bookkeeping.counters.actor_steps == 70
 
 
 def test_saves_what_only_it_knows_when_a_replay_has_died(run):

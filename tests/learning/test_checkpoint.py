@@ -378,6 +378,31 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
     assert restored(directory) == 2
 
 
+@pytest.mark.parametrize("text", ["/", "a\0b", "x" * 300])
+def test_a_checkpoint_file_that_names_what_cannot_be_is_an_error(saved, tmp_path, text):
+    shutil.copytree(saved, tmp_path / "run")
+    (tmp_path / "run" / NAMES).write_text(f'model_checkpoint_path: "{text}"\n')
+    with pytest.raises(CheckpointError, match="to continue from ckpt-2") as caught:
+        restored(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_foreign_files_among_the_checkpoints_are_ignored(saved, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(saved, directory)
+    numbers = ("", "x", "\u00b2", "\u0663", "1.5", "-1", " 7", "9" * 200)
+    foreign = [directory / f"ckpt-{number}.index" for number in numbers]
+    for file in foreign:
+        file.write_text("mine")
+    counter = tf.Variable(0)
+    checkpoints = Checkpoints(directory, {"counter": counter})
+    assert checkpoints.restore() and counter == 2
+    checkpoints.save()
+    (directory / NAMES).unlink()
+    assert checkpoints.restore() and (directory / "ckpt-3.index").exists()
+    assert all(file.read_text() == "mine" for file in foreign)
+
+
 def test_a_damaged_save_without_another_says_so(tmp_path):
     Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
     cut(tmp_path / "ckpt-1.data-00000-of-00001", 0)

@@ -103,6 +103,12 @@ def test_a_silent_learner_is_told_and_its_speed_is_not(run):
     assert silent and not any("777" in line for line in silent)
 
 
+def test_a_damaged_last_row_is_passed_over_until_the_next(run):
+    spoil = "open(run / 'learner.csv', 'a').write('1,many\\n'); time.sleep(1.5)"
+    go_on = "row['learner_steps_per_second'] = 888.0; until('888', news); sys.exit(0)"
+    assert any("888" in line for line in run(f"until('777'); {spoil}; {go_on}"))
+
+
 def test_a_run_that_saves_nothing_says_so(run, monkeypatch):
     monkeypatch.setattr(local_run, "_NEWS_SECONDS", 5.0)
     monkeypatch.setattr(local_run.available, "disk", lambda path: 0)

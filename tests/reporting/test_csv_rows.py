@@ -113,25 +113,28 @@ def test_a_malformed_line_is_named(tmp_path):
     with pytest.raises(CsvError, match="rows.csv:3: 2 cells for 3 columns"):
         read_rows(path)
     path.write_text("writer,number,text\n0,1,a\n0,2\n")
-    with pytest.raises(CsvError, match="rows.csv: 2 cells for 3 columns in the last line"):
+    with pytest.raises(CsvError, match="rows.csv: in the last line: 2 cells for 3 columns"):
         last_row(path)
-    with pytest.raises(CsvError, match="cannot be read .Is a directory"):
+    with pytest.raises(CsvError, match="cannot be used .Is a directory"):
         last_row(tmp_path)
+    with pytest.raises(CsvError, match="cannot be used .Is a directory"):
+        CsvRows(tmp_path, COLUMNS)
 
 
 def test_a_last_row_without_the_numbers_asked_for_is_one_line(tmp_path):
     path = tmp_path / "learner.csv"
     for row, name, found in (
         ("0,many,a", "number", "'many'"),
-        ("0,,a", "number", "None"),
-        (",,", "writer", "None"),
-        ("0,1,a", "frames", "None"),  # a column that the file does not have
+        ("0,,a", "number", "''"),
+        (",,", "writer", "''"),
     ):
         path.write_text(f"writer,number,text\n0,1,a\n{row}\n")
-        with pytest.raises(CsvError, match=f"{name} is {found} in the last line") as caught:
+        with pytest.raises(CsvError, match=f"in the last line: {name} is {found}") as caught:
             last_row(path, [name])
         message = str(caught.value)
         assert str(path) in message and "remove the line" in message and "\n" not in message
+    with pytest.raises(CsvError, match="csv:1: the header has no column frames"):
+        last_row(path, ["frames"])
     path.write_text("writer,number,text\n0,,a\n")
     assert last_row(path, ["writer"]) == {"writer": 0, "number": None, "text": "a"}
 

@@ -8,9 +8,11 @@ import pytest
 
 from common.reporting import provenance
 from common.reporting.budget import Budget
+from common.reporting.json_file import JsonError
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
+from common.reporting.user_error import UserError
 
-CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": float("nan")}
+CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": None}
 
 
 def _contents(path):
@@ -32,7 +34,7 @@ def test_open_makes_the_layout_and_accepts_the_same_config(tmp_path):
 def test_another_config_is_refused_in_one_line_that_names_each_key(tmp_path):
     RunDirectory(tmp_path).open(CONFIG)
     before = _contents(tmp_path)
-    other = {"seed": 1, "learner": {"batch_size": 64, "n_step": 5}, "limit": float("nan")}
+    other = {"seed": 1, "learner": {"batch_size": 64, "n_step": 5}, "limit": None}
     with pytest.raises(ConfigMismatchError) as error:
         RunDirectory(tmp_path).open(other)
     message = str(error.value)
@@ -67,10 +69,11 @@ def test_unwritable_path_is_one_line(tmp_path):
     "text, words",
     [
         ('{"starts":\n', ":2: is not JSON"),
+        ("null", ": is null: mend"),
         ("{}", " is not the record of a run"),
         ("[]", " is not the record of a run"),
         ('{"starts": []}', " is not the record of a run"),
-        ('{"starts": [1]}', " is not the record of a run"),
+        ('{"starts": [1]}', ": starts[0] is 1, not an object"),
     ],
 )
 def test_a_malformed_record_is_named(tmp_path, text, words):
@@ -82,7 +85,7 @@ def test_a_malformed_record_is_named(tmp_path, text, words):
         lambda: run.write_run_record(seed=0, scale="s"),
         lambda: run.close_run_record("finished"),
     ):
-        with pytest.raises(RunDirectoryError) as error:
+        with pytest.raises(UserError) as error:
             use()
         message = str(error.value)
         assert message.startswith(f"{run.run_json}{words}") and "\n" not in message
@@ -95,19 +98,23 @@ def test_a_malformed_config_is_named(tmp_path):
     run.path.mkdir()
     with pytest.raises(RunDirectoryError, match="is no run directory, it has no config.json: name"):
         run.read_config()
-    for text, words in (("{", "config.json:1: is not JSON"), ("[]", "is not the config of a run")):
+    for text, words in (
+        ("{", "config.json:1: is not JSON"),
+        ("[]", "config.json: it is .., not an object"),
+    ):
         run.config_json.write_text(text)
-        with pytest.raises(RunDirectoryError, match=words):
+        with pytest.raises(JsonError, match=words):
             run.read_config()
     run.config_json.unlink()
     run.config_json.mkdir()
-    with pytest.raises(RunDirectoryError, match="config.json: cannot be read .Is a directory"):
+    with pytest.raises(JsonError, match="config.json: cannot be read .Is a directory"):
         run.read_config()
 
 
 def test_processes_that_open_at_once_agree(tmp_path):
     code = """
 import sys
+from common.reporting.json_file import JsonError
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory
 try:
     RunDirectory(sys.argv[1]).open({"seed": int(sys.argv[2]) % 2})
@@ -210,6 +217,7 @@ def test_a_killed_learner_lets_go_of_the_checkpoints(tmp_path):
     run.open(CONFIG)
     code = f"""
 import time
+from common.reporting.json_file import JsonError
 from common.reporting.run_directory import RunDirectory
 with RunDirectory({str(run.path)!r}).hold_checkpoints():
     print("held", flush=True)

@@ -1,0 +1,280 @@
+"""Whatever is wrong with a file, its readers name it in one line, or do without what is wrong."""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import sys
+import warnings
+
+from absl import flags as absl_flags
+from campaign_driver import PAPER
+import damages
+import numpy as np
+from planted import TASKS
+from planted_curves import plant_run
+import pytest
+
+from common.acting import actor_start
+from common.cluster import token
+from common.cluster.errors import ClusterError
+from common.cluster.topology import Job, Topology
+from common.experiments import keep as keep_lib
+from common.experiments.atari_scores import final_scores
+from common.experiments.campaign import COLUMNS, read_list, table
+from common.experiments.claims import Basis, Evidence
+from common.experiments.compact import as_csv, cells_of
+from common.experiments.paper import EPISODE_RETURN, RESULTS, Returns
+from common.experiments.runs import KeptRuns
+from common.experiments.status import Progress, State, look
+from common.program.setting_flags import define_config
+from common.reporting import columns, csv_rows, result
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvRows
+from common.reporting.reported import Reported
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+import reproductions
+from reproductions.d4pg.settings import SETTINGS
+
+PONG, TIMES = "atari:pong", (*columns.PROGRESS, "environment_frames")
+
+
+@contextlib.contextmanager
+def errors_of(names, damage):
+    """Allows an error of one line that has one of the names, and no warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            yield
+        except (UserError, ClusterError) as error:
+            message = str(error)
+            assert any(name in message for name in names), f"{names}, {damage}: {message}"
+            assert "\n" not in message and len(message) < 2000, f"{names}, {damage}: {message}"
+        except Exception as error:
+            raise AssertionError(f"{names}, {damage}: {error!r}") from error
+
+
+def named(path):
+    """The names for an error of a file; of a config also its folder, if other files disagree."""
+    return (path.name, str(path.parent)) if path.name == "config.json" else (path.name,)
+
+
+def damages_of(path):
+    """The damages of a file."""
+    of = damages.of_json if path.suffix == ".json" else damages.of_csv
+    return list(of(path.read_bytes()))
+
+
+def damage_of(path):
+    """Yields each damage of a file, with the file in that state."""
+    for damage, damaged in damages_of(path):
+        path.write_bytes(damaged)
+        yield damage
+
+
+def check_finite(*values):
+    assert np.isfinite(np.concatenate([np.ravel(value) for value in values])).all()
+
+
+def read_kept(root, paper, scale):
+    """What figures, tables and claims read of kept runs."""
+    runs = KeptRuns(root).of(paper, scale)
+    for run in runs:
+        check_finite([run.cores, *(run.reached(name) for name in columns.PROGRESS)])
+        assert str(run.budget) and isinstance(run.size, str) and run.has_ended in (True, False)
+        assert run.value_of("config.batch_size") is not dataclasses
+        for returns, x in zip(Returns, TIMES):
+            check_finite(run.points(x, EPISODE_RETURN, returns))
+        check_finite(run.points("learner_steps", "actor_steps_per_second", Returns.EVALUATOR))
+    scores = final_scores(runs, ("dqn",), Returns.EVALUATOR)
+    check_finite(scores[["score", "frames"]].to_numpy(float))
+    return runs
+
+
+@pytest.fixture
+def planted(tmp_path):
+    episodes = [(second, 7, second / 10.0) for second in range(1, 200, 20)]
+    budget = Budget(minutes=5, learner_steps=20)
+    path = plant_run(
+        *(tmp_path, "dqn", PONG, 0, [0.5, 1.5, 2.5]), paper="apex", episodes=episodes, budget=budget
+    )
+    (path / "evaluation.json").write_text('{"episode_return_mean": 30.5, "episodes": 200}\n')
+    CsvRows(path / "lives.csv", columns.LIVES).append({"first_actor": 0, "last_actor": 3})
+    record = json.loads((path / "run.json").read_text())
+    record["starts"][0] |= {
+        **{"start_time": "then", "end_time": "now", "versions": {"numpy": "2"}},
+        "git": {"commit": "c0", "dirty": True, "status": [" M a.py"], "diff": "+1"},
+        "machine": {"cpu": "one", "usable_cores": 2},
+    }
+    (path / "run.json").write_text(json.dumps(record))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "agent": "apex_dqn"}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "run.json", "evaluation.json", "learner.csv", "acting.csv", "evaluator.csv"],
+)
+def test_a_kept_run(planted, name):
+    names = named(planted / name)
+    for damage in damage_of(planted / name):
+        with errors_of(names, damage):
+            for run in read_kept(planted.parents[4], "apex", "two_cores"):
+                cells = cells_of(0, list(run.starts), Progress(1, 2, 3)) if run.starts else {}
+                assert as_csv(cells, [cells])
+        status = look(planted, Budget(minutes=5), {"seed": "0", "config.batch_size": "256"})
+        assert "\n" not in status.note and (
+            status.state is not State.UNUSABLE or any(one in status.note for one in names)
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "run.json", "learner.csv", "acting.csv", "lives.csv", "evaluator.csv"]
+)
+def test_a_run_that_is_continued(planted, name):
+    run = RunDirectory(planted)
+    config = run.read_config()
+    for folder in (run.checkpoints, run.tensorboard, run.logs):
+        folder.mkdir(exist_ok=True)
+    others = {path: path.read_bytes() for path in planted.iterdir() if path.is_file()}
+    names = named(planted / name)
+    for damage in damage_of(planted / name):
+        with errors_of(names, damage):
+            run.open(config)
+            run.read_starts()
+            assert actor_start.record_start(run, range(2)) in (0, 1, 2)
+            for path in (run.learner_csv, run.evaluator_csv):
+                row = csv_rows.last_row(path, columns.PROGRESS) or dict.fromkeys(TIMES, 0)
+                check_finite([int(row[one]) for one in columns.PROGRESS])
+            CsvRows(run.acting_csv, columns.ACTING)
+            assert result.is_over(run, Budget(minutes=1)) in (True, False)
+        with errors_of(names, damage):
+            assert reproductions.agent_class(planted)
+        for path, content in others.items():
+            if path.name != name:
+                path.write_bytes(content)
+
+
+def test_the_result_of_a_run_whose_evaluations_are_damaged(planted):
+    """It is a view of a run that has ended: it never makes a failure of it."""
+    run = RunDirectory(planted)
+    content = run.evaluator_csv.read_bytes()
+    for damaged in (
+        content * 2,
+        content.replace(b",1.5,", b",,"),
+        content.replace(b",1.5,", b",one,"),
+        content.replace(b",2.5,", b",nan,"),
+        content.replace(b"wall", b"\0\0\0\0"),
+        content.replace(b"\n", b"\r"),
+    ):
+        run.evaluator_csv.write_bytes(damaged)
+        words = result.of(run, "title", finished=True)
+        assert words.startswith("finished: ") and "\n" not in words
+        assert "evaluator.csv" in words or "no evaluation" in words
+    run.evaluator_csv.write_bytes(content)
+    assert result.of(run, "title", finished=True).startswith("finished: evaluator return 2.5 +- ")
+
+
+@pytest.mark.parametrize("name", ["config.json", "runs.csv", "evaluator.csv", "curves.csv"])
+def test_compact_runs(tmp_path, name):
+    folder = tmp_path / "apex/small/dqn/atari-pong"
+    folder.mkdir(parents=True)
+    shared = {"paper": "apex", "setting": "dqn", "environment": PONG, "config": {"batch_size": 256}}
+    (folder / "config.json").write_text(json.dumps(shared))
+    names = (*columns.PROGRESS, *columns.LIMITS)
+    row = dict.fromkeys(keep_lib.RUNS, "") | dict.fromkeys(names, 60) | {"outcome": "finished"}
+    runs = [row | {"seed": seed, "changed": "{}", "usable_cores": 2} for seed in (0, 1)]
+    (folder / "runs.csv").write_text(as_csv(keep_lib.RUNS, runs))
+    rows = [{**shared, "seed": seed, "episode_return_mean": 2.5} for seed in (0, 0, 1, 1)]
+    text = as_csv(columns.EVALUATOR, [dict.fromkeys(columns.EVALUATOR, 7) | row for row in rows])
+    (folder / "evaluator.csv").write_text(text)
+    rows = [dict.fromkeys(keep_lib.CURVES, 7) | {"seed": seed} for seed in (0, 1)]
+    rows = [row | {"quantity": "actor_steps_per_second"} for row in rows]
+    (folder / "curves.csv").write_text(as_csv(keep_lib.CURVES, rows))
+    assert len(read_kept(tmp_path, "apex", "small")) == 2
+    names = named(folder / name)
+    for damage in damage_of(folder / name):
+        with errors_of(names, damage):
+            read_kept(tmp_path, "apex", "small")
+
+
+@pytest.mark.parametrize(
+    "name, paper, basis",
+    [
+        ("benchmarks/soak_apex_dqn.json", "apex", Basis.BENCHMARK),
+        ("benchmarks/aql.json", "aql", Basis.BENCHMARK),
+        ("reported/atari_scores.csv", "apex", Basis.PAPER),
+        ("reported/aql.csv", "aql", Basis.PAPER),
+    ],
+)
+def test_results_that_decide_claims(tmp_path, name, paper, basis):
+    (tmp_path / "runs").mkdir()
+    for folder in ("reported", "benchmarks"):
+        shutil.copytree(RESULTS / folder, tmp_path / folder)
+    path, of = tmp_path / name, reproductions.paper(paper)
+    evidence = Evidence(KeptRuns(tmp_path / "runs"), None, Reported(), tmp_path / "benchmarks")
+    claims = [one for one in reproductions.claims(paper) if one.test.basis is basis]
+    lines = path.read_bytes().splitlines(keepends=True)
+    cut = [(f"{n} lines", b"".join(lines[:n])) for n in (1, 2, len(lines) // 2)]
+    every = damages_of(path)
+    for damage, damaged in [*cut, *every[:: 1 + len(every) // 30]]:
+        path.write_bytes(damaged)
+        reported = Reported(tmp_path / "reported")
+        for claim in claims:
+            with errors_of((path.name, str(path.parent)), damage):
+                claim.judge(of, dataclasses.replace(evidence, reported=reported))
+
+
+def test_a_list_of_runs(tmp_path):
+    path, short = tmp_path / "list.csv", TASKS[0].partition(":")[2]
+    rows = [f"fake,small,figure 1,{setting},{short},2,,c" for setting in ("good", "better", "slow")]
+    path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
+
+    def paper(name):
+        if name != "fake":
+            raise UserError(f"unknown paper {name}")
+        return PAPER
+
+    for damage in damage_of(path):
+        with errors_of(["list.csv"], damage):
+            lines, notes = read_list(path, [tmp_path], paper)
+            assert table(lines) and all("list.csv:" in note for note in notes)
+
+
+def test_tf_config():
+    jobs = (Job("learner", ()), Job("actor", ("learner",)))
+    text = {"cluster": {"learner": ["a:1"], "actor": ["unix:/b", "c:2"]}}
+    text |= {"task": {"type": "actor", "index": "1"}}
+    for damage, damaged in damages.of_json(json.dumps(text).encode(), len(damages.VALUES)):
+        with errors_of(["TF_CONFIG"], damage):
+            found = {"TF_CONFIG": damaged.decode(errors="surrogateescape")}
+            Topology.from_environment(jobs, found)
+
+
+def test_a_token(tmp_path):
+    path = tmp_path / "token"
+    path.touch(0o600)
+    for damage, damaged in damages.of_bytes(b"0123456789abcdef0123456789abcdef\n"):
+        path.write_bytes(damaged)
+        with errors_of(["token"], damage):
+            found = token.load({token.TOKEN_FILE_VARIABLE: str(path)})
+            assert found.isprintable() and len(found) >= token.MIN_LENGTH
+
+
+def test_flags_of_a_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "some.flags"
+    monkeypatch.setattr(sys, "argv", ["program", f"--flagfile={path}"])
+    text = b"--setting=ddpg\n--config.batch_size=64\n# a comment\n--config.policy_sizes=8,8\n"
+    for damage, damaged in damages.of_bytes(text):
+        path.write_bytes(damaged)
+        values = absl_flags.FlagValues()
+        try:
+            define_config(SETTINGS, values)
+            assert values(sys.argv, known_only=True)
+        except absl_flags.Error as error:  # which the main program prints
+            assert error
+        except SystemExit as ended:
+            assert ended.code == 2, damage
+            assert capsys.readouterr().err.count("\n") == 1, damage
