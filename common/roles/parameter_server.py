@@ -22,7 +22,7 @@ def run(context: RunContext) -> None:
     learner = agent.make_learner(context.spec, context.seed)
     server = context.server()
     size = learner.num_parameters
-    service = UpdateService(server, size, len(agent.metrics))
+    service = UpdateService(server, size, len(agent.metrics), context.num_actors)
     parameters = ParameterService(server, size, _KEEP_VERSIONS)
     target = ParameterService(server, size, name=TARGET)
 
