@@ -93,7 +93,9 @@ def checked_count(name: str, count: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
       count: an integer tensor.
       most: the largest value allowed.
     """
-    in_range = tf.reduce_all((count >= 0) & (count <= most))
+    in_range = (count >= 0) & (count <= most)
+    if count.shape.rank:
+        in_range = tf.reduce_all(in_range)
     # Of numbers, Assert would make a conditional, which takes longer than this text.
     text = tf.strings.format(name + " must be from 0 to {}, is {}", (most, count), summarize=-1)
     with tf.control_dependencies([tf.debugging.Assert(in_range, [text])]):

@@ -8,7 +8,6 @@ from common.cluster import rpc
 from common.replay import key_layout
 
 _IDENTITIES = 1 << 32
-_UNKNOWN = -1
 _MOST_ADDED = 1 << 24
 """Most transitions between two calls of an actor process, where the call does not have them.
 
@@ -45,7 +44,7 @@ class Accounts:
         # A random start, so that a new service does not repeat the numbers of a former one.
         first = secrets.randbelow(key_layout.MAX_INCARNATIONS)
         self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
-        self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, _UNKNOWN)
+        self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()
 
     def next_incarnation(self) -> tf.Tensor:
@@ -62,11 +61,12 @@ class Accounts:
           accepted: int64, the number accepted from it, as it says.
           added: transitions that this call can add; int64, if it is a tensor.
         """
-        last = self._accepted.lookup(incarnation)
         is_own = tf.equal(incarnation // key_layout.MAX_INCARNATIONS, self._identity)
-        unknown = tf.constant(rpc.MAX_COUNT, tf.int64)
-        most = tf.where((last != _UNKNOWN) | is_own, tf.maximum(last, 0) + added, unknown)
-        return rpc.checked_count("accepted", accepted, most)
+        if_unknown = tf.where(
+            is_own, tf.constant(0, tf.int64), tf.constant(rpc.MAX_COUNT, tf.int64)
+        )
+        last = self._accepted.lookup(incarnation, if_unknown)
+        return rpc.checked_count("accepted", accepted, last + added)
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""

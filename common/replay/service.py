@@ -30,13 +30,10 @@ class ReplayService:
         self._max_batch = max(1, rows_per_message(memory.signature))
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
-        incarnation = rpc.Count("incarnation", tf.int64.max)
         int64, int32 = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)
         int64s, floats = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float32)
         columns = [tf.TensorSpec(None, dtype) for dtype in memory.signature.dtypes]
-        server.register(
-            "replay_insert", self._insert, [incarnation, int64, int64s, floats, *columns]
-        )
+        server.register("replay_insert", self._insert, [int64, int64, int64s, floats, *columns])
         server.register("replay_sample", self._sample, [int32, int64])
         server.register("replay_update_priorities", memory.update_priorities, [int64s, floats])
         server.register("replay_remove_to_fit", memory.remove_to_fit, [])
@@ -71,9 +68,15 @@ class ReplayService:
             return tf.identity(statistics)
 
     def _sample(self, batch_size, seed):
-        batch_size = rpc.checked_count("batch_size", batch_size, tf.constant(self._max_batch))
-        sample = self._memory.sample(batch_size, seed=seed)
+        with tf.control_dependencies([self._fits("batch_size", batch_size)]):
+            sample = self._memory.sample(batch_size, seed=seed)
         return [*sample[:5], *self._memory.signature.flatten(sample.steps)]
+
+    def _fits(self, name, count):
+        return tf.debugging.Assert(
+            count <= self._max_batch,
+            [f"{name} must be at most {self._max_batch} to fit a message, is", count],
+        )
 
     def _serve_accepted(self):
         self._learner_present.assign(True)
