@@ -11,6 +11,7 @@ from common.acting.episode_adder import EpisodeAdder
 from common.acting.policy import Adder
 from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
+from common.learning import metrics as metrics_lib
 from common.learning.episode_learner import EpisodeLearner
 from common.learning.learner import Learner
 from common.replay import seeds
@@ -103,7 +104,8 @@ class EpisodeAgent(Agent):
             self.before_updates(learner, memory)
             sample = memory.sample(self.batch_size, first + learner.steps, self.updates_per_call)
             outputs, metrics = updates(batch_of(sample))
-            self.write_back_to(learner, memory, sample.keys, outputs)
+            if metrics_lib.are_finite(metrics):  # the memory refuses others, with its own error
+                self.write_back_to(learner, memory, sample.keys, outputs)
             return metrics
 
         return EpisodeLearner(

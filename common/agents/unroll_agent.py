@@ -103,8 +103,7 @@ class UnrollAgent(Agent):
         """Puts a burst into the queue; see base class."""
         del actor
         burst = self.burst(memory.replay, actors, added)
-        accepted = memory.queue.accepted().get(incarnation, 0) + self.count_steps(added)
-        memory.queue.offer(incarnation, 1 + int(added.number[0]), accepted, burst)
+        memory.queue.offer(incarnation, 1 + int(added.number[0]), burst)
 
     def updates_in_turns(
         self, learner: Learner, memory: UnrollMemory, spec: EnvironmentSpec, seed: int

@@ -52,7 +52,7 @@ def measure(program: BenchmarkedProgram, sizes: UnrollLearnerSizes, repeats: int
         nonlocal number
         while (metrics := updates.step()) is None:
             number += 1
-            queue.offer(1, number, 0, offer)
+            queue.offer(1, number, offer)
         metrics["value_loss"].numpy()
 
     fixed = Batch(

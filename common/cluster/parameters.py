@@ -6,7 +6,6 @@ gets a mixture of two versions. Large snapshots are read in slices; each request
 
 import dataclasses
 import threading
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +21,8 @@ _MAX_READ_ATTEMPTS = 20
 _STATUS_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
 _HEADER_FLOATS = 2
 """Length of a stored snapshot's header: its version, int64, as float32."""
-_UNSEEN_VERSIONS = 1_000_000
+_PUBLICATIONS = 2**32
+"""Versions of a start; more than a run has updates."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,12 @@ class ParameterService:
     """Publisher of parameters."""
 
     def __init__(
-        self, server: rpc.Server, num_parameters: int, keep_versions: int = 4, name: str = ONLINE
+        self,
+        server: rpc.Server,
+        num_parameters: int,
+        keep_versions: int = 4,
+        name: str = ONLINE,
+        start: int = 0,
     ):
         """Registers the methods.
 
@@ -72,6 +77,8 @@ class ParameterService:
           keep_versions: number of versions that stay readable, including the newest; 4 P bytes
             each.
           name: of the networks; a server may publish several.
+          start: number of the publisher's start, larger than those of its earlier ones, so that its
+            versions are newer than those that readers still hold. A clock may be set back.
 
         Raises:
           ValueError: `num_parameters` is less than 1 or `keep_versions` less than 2.
@@ -83,9 +90,7 @@ class ParameterService:
             )
         self.num_parameters = num_parameters
         self._lock = threading.Lock()
-        # Microseconds since 1970, so that a restarted learner's versions are newer than those that
-        # readers still hold.
-        self._version = time.time_ns() // 1000
+        self._version = start * _PUBLICATIONS
         self._status = tf.Variable(tf.zeros([_STATUS_FIELDS], tf.int64), trainable=False)
         # Slot v mod K holds version v. Tracing needs variables with a value.
         self._slots = [
@@ -93,16 +98,15 @@ class ParameterService:
             for _ in range(keep_versions)
         ]
         server.register(f"{name}_status", self._serve_status, [])
-        server.register(f"{name}_read", self._serve_slice, [tf.TensorSpec([], tf.int64)] * 3)
-
-    def continue_after(self, version: int) -> None:
-        """Makes the next versions newer than one that an earlier start of the learner recorded.
-
-        The margin covers later versions that were not recorded. Without this call, a clock that was
-        set back would make readers keep old parameters.
-        """
-        with self._lock:
-            self._version = max(self._version, version + _UNSEEN_VERSIONS)
+        server.register(
+            f"{name}_read",
+            self._serve_slice,
+            [
+                rpc.Count("version", tf.int64.max),
+                rpc.Count("offset", num_parameters),
+                rpc.Count("size", SLICE_SIZE),
+            ],
+        )
 
     def publish(
         self,

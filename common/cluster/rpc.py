@@ -11,6 +11,7 @@ same bytes as a string or bitcast to float32.
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import dataclasses
 import errno
 import socket
 import threading
@@ -39,6 +40,12 @@ from common.types import Nest
 # TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
 DEFAULT_TIMEOUT_SECONDS = 30.0
+MAX_COUNT = 2**44
+"""Largest count that a caller may name, unless its spec says otherwise.
+
+Keys of the replay number no more steps of an actor process, and sums over thousands of callers stay
+below 2^63.
+"""
 _PING = "ping"
 _DESCRIBE = "describe"
 _WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
@@ -60,6 +67,39 @@ _VARINT_DTYPES = frozenset(
     )
 )
 _MAX_VARINT_BYTES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """The spec of an int64 argument that is never negative, such as a count, a number or an index.
+
+    Attributes:
+      name: of the argument, for the error.
+      most: the largest value allowed.
+      shape: of the argument.
+    """
+
+    name: str
+    most: int = MAX_COUNT
+    shape: Sequence[int] = ()
+    dtype = tf.int64
+
+
+def checked_count(name: str, count: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
+    """Returns `count`, in a graph that fails with `InvalidArgumentError` unless 0 <= count <= most.
+
+    Args:
+      name: of the argument, for the error.
+      count: an integer tensor.
+      most: the largest value allowed.
+    """
+    in_range = (count >= 0) & (count <= most)
+    if count.shape.rank:
+        in_range = tf.reduce_all(in_range)
+    # Of numbers, Assert would make a conditional, which takes longer than this text.
+    text = tf.strings.format(name + " must be from 0 to {}, is {}", (most, count), summarize=-1)
+    with tf.control_dependencies([tf.debugging.Assert(in_range, [text])]):
+        return tf.identity(count)
 
 
 class Server:
@@ -98,13 +138,16 @@ class Server:
         self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
 
     def register(
-        self, name: str, function: Callable[..., Nest], input_signature: Sequence[tf.TensorSpec]
+        self,
+        name: str,
+        function: Callable[..., Nest],
+        input_signature: Sequence[tf.TensorSpec | Count],
     ) -> None:
         """Offers `function(*arguments) -> nest of tensors` under `name`.
 
-        The function runs only after the credentials and the shapes of the arguments were checked.
-        If they are wrong, the caller gets `WrongTokenError`, `OtherRunError` or
-        `tf.errors.InvalidArgumentError`.
+        The function runs only after the credentials, the shapes of the arguments and the ranges of
+        those with a `Count` were checked. If they are wrong, the caller gets `WrongTokenError`,
+        `OtherRunError` or `tf.errors.InvalidArgumentError`.
 
         Args:
           name: unique in this server.
@@ -120,7 +163,7 @@ class Server:
         self,
         name: str,
         function: Callable[..., Nest],
-        input_signature: Sequence[tf.TensorSpec],
+        input_signature: Sequence[tf.TensorSpec | Count],
         any_run: bool,
     ) -> None:
         if self._started:
@@ -144,7 +187,7 @@ class Server:
                 admitted = tf.debugging.Assert(same_run, [_OTHER_RUN_TEXT])
             with tf.control_dependencies([admitted]):
                 checked = [
-                    tf.ensure_shape(argument, spec.shape)
+                    _checked(argument, spec)
                     for argument, spec in zip(arguments, input_signature, strict=True)
                 ]
             with tf.control_dependencies([admitted, *checked]):
@@ -387,6 +430,13 @@ class Client:
         with tf.init_scope():
             description = self.call(_DESCRIBE).numpy().decode()
         return self._credentials.other_run(self.address, description)
+
+
+def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
+    argument = tf.ensure_shape(argument, spec.shape)
+    if isinstance(spec, Count):
+        return checked_count(spec.name, argument, tf.constant(spec.most, spec.dtype))
+    return argument
 
 
 def _milliseconds(seconds: float) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from common.learning.learner import Learner
@@ -34,6 +35,12 @@ class AppliedUpdates:
 
     The thread that calls `step` applies, publishes and saves, so nothing is torn. A worker learns
     that its update is applied at the next `step`, when the caller has published the parameters.
+
+    An update is applied however stale it is. The paper names no bound either: it takes momentum out
+    of Adam because asynchrony brings its own (section 3.4.1). A bound would drop all updates of a
+    worker that is slower than the others. Since a worker waits for its update before it computes
+    the next one, at most one of each is under way, and an update after a long pause of its worker
+    is a single step of Adam.
 
     Attributes:
       priority_lag: 0; workers own the priorities.
@@ -89,7 +96,7 @@ class AppliedUpdates:
         # Below 0 after a restart: the worker has parameters that the checkpoint lacks.
         staleness = max(0, int(self._learner.steps) - update.learner_steps)
         self._applied[update.incarnation] = update.number
-        if not self._apply(update.gradients):
+        if not (np.isfinite(update.metrics).all() and self._apply(update.gradients)):
             self._service.refuse(update.worker, "it has values that are not finite")
             return None
         self._on_applied()

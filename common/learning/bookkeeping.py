@@ -91,13 +91,9 @@ class Bookkeeping:
         self.steps = int(learner.steps)
         if is_resumed:
             logging.info("resumed at learner step %d", self.steps)
-        last = csv_rows.last_row(
-            run.learner_csv, ("wall_seconds", "actor_steps", "parameter_version")
-        )
+        last = csv_rows.last_row(run.learner_csv, ("wall_seconds", "actor_steps"))
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = Counters(saved, *known)
-        if last:
-            parameters.continue_after(int(last["parameter_version"]))
         self._learner = learner
         self._updates = updates
         self._parameters = parameters

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 _UNKNOWN = 0
 """Stands for incarnations whose counts were lost; the numbers that a replay assigns are larger."""
+_MOST_STEPS = 2**53
+"""Upper bound of the sum: a float64 has every integer up to it."""
 
 
 class SavedCounters(tf.Module):
@@ -59,7 +61,7 @@ class Counters:
     @property
     def actor_steps(self) -> int:
         """Accepted transitions of all actors, as of the last `update`."""
-        return max(sum(self._accepted.values()), self._known_actor_steps)
+        return min(_MOST_STEPS, max(sum(self._accepted.values()), self._known_actor_steps))
 
     def count_unreported(self) -> None:
         """Adds steps that learner.csv recorded but no replay reports.

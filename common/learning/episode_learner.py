@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import tensorflow as tf
 
 from common.environments.environment_errors import UnusableEnvironmentError
+from common.learning import metrics as metrics_lib
 from common.replay.episodes import EpisodeMemory, EpisodeStatistics
 from common.replay.schedule import Schedule
 from common.types import Metrics
@@ -71,6 +72,7 @@ class EpisodeLearner:
 
         Raises:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
+          DivergedError: an update is not finite.
         """
         self.statistics = self._memory.statistics()
         if not self.schedule.may_sample(self.statistics, self.num_samples):
@@ -87,7 +89,9 @@ class EpisodeLearner:
         self._prepare(begin, self._next is None)
         self._next = begin + self._num_updates
         with self.beside(self.statistics):
-            return self._call()
+            metrics = self._call()
+        metrics_lib.check_finite(metrics)
+        return metrics
 
     def flush(self) -> None:
         """Does nothing: no work is under way between calls."""

@@ -16,7 +16,8 @@ class Gradients(NamedTuple):
       gradients: nest of the gradients that `Learner.apply` takes.
       outputs: nest of [B, ...] that the agent writes back to the replay, such as new priorities
         [B].
-      metrics: scalars by name.
+      metrics: scalars by name. At least one is not finite if a gradient is not, such as their norm:
+        the run then ends (`common.learning.metrics.check_finite`).
     """
 
     gradients: Nest

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from common.learning import metrics as metrics_lib
 from common.learning.replay_learner import Loop
 from common.replay.memory import Statistics
 from common.replay.unroll_queue import UnrollQueue
@@ -45,13 +46,18 @@ class QueueLearner:
         self.statistics: Statistics | None = None
 
     def step(self) -> Metrics | None:
-        """Makes the updates of one call; returns their metrics, or None if unrolls are missing."""
+        """Makes the updates of one call; returns their metrics, or None if unrolls are missing.
+
+        Raises:
+          DivergedError: an update is not finite.
+        """
         unrolls = self._queue.take(self._num_samples)
         self.statistics = self._queue.statistics()
         if unrolls is None:
             return None
         steps = tf.nest.map_structure(tf.convert_to_tensor, unrolls)
         _, metrics = self._loop(Batch(steps, self._probabilities, self._size))
+        metrics_lib.check_finite(metrics)
         return metrics
 
     def flush(self) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
+from common.learning import metrics as metrics_lib
 from common.replay import seeds
 from common.replay.memory import Sample, Statistics
 from common.replay.replay_memory import ReplayMemory
@@ -119,12 +120,14 @@ class ReplayLearner:
 
         Raises:
           UndecodableReplayError: a drawn item cannot be decoded.
+          DivergedError: an update is not finite.
         """
         begin = int(self._steps)
         draw = self._next(begin)
         if draw is None:
             return None
         outputs, metrics = self._loop(draw.sample.batch())
+        metrics_lib.check_finite(metrics)
         end = int(self._steps)
         period = self._removal_period
         removes = period is not None and end // period > begin // period

@@ -73,13 +73,14 @@ class UpdateService:
       num_refused: updates refused since this service started.
     """
 
-    def __init__(self, server: rpc.Server, num_parameters: int, num_metrics: int):
+    def __init__(self, server: rpc.Server, num_parameters: int, num_metrics: int, num_workers: int):
         """Registers the methods on a server that has not started yet.
 
         Args:
           server: offers the methods.
           num_parameters: P, elements of an update.
           num_metrics: M, metrics of an update.
+          num_workers: workers of the run.
         """
         self._num_parameters = num_parameters
         self._accounts = Accounts()
@@ -87,22 +88,31 @@ class UpdateService:
         self._partial: dict[int, _Partial] = {}
         self._received: dict[int, int] = {}
         self._published: dict[int, int] = {}
+        self._heard: set[int] = set()  # not those that only a checkpoint knows, of an older update
         self._closed = False
         self._whole: queue.Queue[Update] = queue.Queue()
         self._reports: dict[int, tuple[float, Statistics]] = {}
         self.num_refused = 0
-        int64 = tf.TensorSpec([], tf.int64)
+        worker = rpc.Count("worker", num_workers - 1)
+        incarnation = rpc.Count("incarnation", tf.int64.max)
         server.register(JOIN_METHOD, self._accounts.next_incarnation, [])
         server.register(
             REPORT_METHOD,
             self._serve_report,
-            [int64, int64, int64, tf.TensorSpec([len(Statistics._fields)], tf.int64)],
+            [
+                worker,
+                incarnation,
+                tf.TensorSpec([], tf.int64),
+                rpc.Count("statistics", shape=[len(Statistics._fields)]),
+            ],
         )
         server.register(
             PUSH_METHOD,
             lambda *arguments: tf.numpy_function(self._push, arguments, tf.int64, stateful=True),
             [
-                *[int64] * 6,
+                worker,
+                incarnation,
+                *[rpc.Count(name) for name in ("number", "learner_steps", "size", "offset")],
                 tf.TensorSpec([num_metrics], tf.float32),
                 tf.TensorSpec([None], tf.float32),
             ],
@@ -158,6 +168,7 @@ class UpdateService:
         return [statistics for at, statistics in reports if now - at < _PRESENT_SECONDS]
 
     def _serve_report(self, worker, incarnation, actor_steps, statistics):
+        actor_steps = self._accounts.checked(incarnation, actor_steps)
         counted = self._accounts.raise_to(incarnation, actor_steps)
         with tf.control_dependencies([counted]):
             return tf.numpy_function(self._report, [worker, incarnation, statistics], tf.int64)
@@ -176,22 +187,33 @@ class UpdateService:
     def _push(
         self, worker, incarnation, number, learner_steps, size, offset, metrics, values
     ) -> np.int64:
-        """Takes a slice; returns the number of elements that an update must have."""
+        """Takes a slice; returns the number of elements that an update must have.
+
+        Raises:
+          ValueError: it is no slice of an update, or its number skips one.
+        """
         needed = np.int64(self._num_parameters)
         if size != needed:
             if offset == 0:
                 self.refuse(int(worker), f"it has {size} parameters instead of {needed}")
             return needed
+        expected = min(SLICE_SIZE, size - offset)
+        if offset % SLICE_SIZE or len(values) != expected:
+            raise ValueError(f"no slice of an update: {len(values)} values at offset {offset}")
         sender, key = int(worker), int(incarnation)
         with self._lock:
-            if number <= self._received.get(key, 0):
+            last = self._received.get(key, 0)
+            if number <= last:
                 return needed  # sent again
+            if number > last + 1 and key in self._heard:
+                raise ValueError(f"number must be at most {last + 1}, is {number}")
             partial = self._partial.get(sender)
             if partial is None or partial.incarnation != key or partial.number < number:
                 partial = self._partial[sender] = _Partial(key, int(number), int(size))
             if partial.number == number and partial.add(int(offset), values):
                 del self._partial[sender]
                 self._received[key] = int(number)
+                self._heard.add(key)
                 self._whole.put(
                     Update(
                         sender,

@@ -65,7 +65,7 @@ class LocalRun:
         self._seen_at = time.monotonic()
         self._has_news = False
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._began = time.time()
+        self._written_at, self._saved_at = 0.0, self._seen_at
 
     def run(self, cluster: LocalCluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -155,7 +155,10 @@ class LocalRun:
         disk = available.disk(self._directory.path)
         if disk is not None and disk < _FULL_DISK_BYTES:
             notes.append("disk full")
-        unsaved = time.time() - max(self._began, _written_at(self._directory.checkpoints))
+        written_at = _written_at(self._directory.checkpoints)
+        if written_at != self._written_at:  # not by the clock, which may be set
+            self._written_at, self._saved_at = written_at, time.monotonic()
+        unsaved = time.monotonic() - self._saved_at
         if is_fresh and unsaved >= 2 * self._checkpoint_seconds + _NEWS_SECONDS:
             notes.append(f"no checkpoint for {unsaved:.0f}s")
         idle = time.monotonic() - self._acted_at

@@ -4,9 +4,16 @@ import secrets
 
 import tensorflow as tf
 
+from common.cluster import rpc
 from common.replay import key_layout
 
 _IDENTITIES = 1 << 32
+_MOST_ADDED = 1 << 24
+"""Most transitions between two calls of an actor process, where the call does not have them.
+
+Such actors wait while the service is gone; until their memory is filled, they do so only after
+minutes.
+"""
 
 
 def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
@@ -25,7 +32,9 @@ class Accounts:
 
     With each insert an actor says how many of its transitions are accepted after that insert. So a
     restarted service knows the count again at the actor's next insert, and a call that is repeated
-    or late changes nothing. All methods can be traced into graphs.
+    or late changes nothing. Only of an incarnation of another service, which may be this one before
+    it restarted, the first count is believed up to `rpc.MAX_COUNT`. All methods can be traced into
+    graphs.
     """
 
     def __init__(self):
@@ -41,6 +50,23 @@ class Accounts:
     def next_incarnation(self) -> tf.Tensor:
         """Returns an int64 incarnation whose number no incarnation in the table has."""
         return self._one_at_a_time.execute(self._next_incarnation)
+
+    def checked(
+        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor = _MOST_ADDED
+    ) -> tf.Tensor:
+        """Returns `accepted`, in a graph that fails if it is negative or a leap from the last.
+
+        Args:
+          incarnation: int64, of the actor that calls.
+          accepted: int64, the number accepted from it, as it says.
+          added: transitions that this call can add; int64, if it is a tensor.
+        """
+        is_own = tf.equal(incarnation // key_layout.MAX_INCARNATIONS, self._identity)
+        if_unknown = tf.where(
+            is_own, tf.constant(0, tf.int64), tf.constant(rpc.MAX_COUNT, tf.int64)
+        )
+        last = self._accepted.lookup(incarnation, if_unknown)
+        return rpc.checked_count("accepted", accepted, last + added)
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""

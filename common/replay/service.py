@@ -58,7 +58,9 @@ class ReplayService:
         return self._accounts.as_dict()
 
     def _insert(self, incarnation, accepted, keys, priorities, *columns):
-        self._memory.insert(keys, self._memory.signature.unflatten(columns), priorities)
+        added = tf.size(keys, tf.int64)
+        with tf.control_dependencies([self._accounts.checked(incarnation, accepted, added)]):
+            self._memory.insert(keys, self._memory.signature.unflatten(columns), priorities)
         statistics = self._memory.statistics_tensor()
         with tf.control_dependencies([statistics]):  # a failed insert must not be counted
             noted = self._accounts.raise_to(incarnation, accepted)

@@ -39,16 +39,14 @@ class UnrollQueue:
         self._lock = threading.Lock()
         self._rows: collections.deque[Sequence[np.ndarray]] = collections.deque()
         self._last_offers: dict[int, int] = {}
-        self._accepted: dict[int, int] = {}
         self._inserted = self._duplicates = self._sampled = 0
 
-    def offer(self, incarnation: int, number: int, accepted: int, unrolls: Nest) -> bool:
+    def offer(self, incarnation: int, number: int, unrolls: Nest) -> bool:
         """Adds unrolls, unless they do not fit now.
 
         Args:
           incarnation: a number that this start of the actors has alone.
           number: of the offer: 1, 2, ... in its incarnation.
-          accepted: actor steps accepted from the incarnation if this offer is.
           unrolls: nest of [M, T, ...]; the queue keeps a copy.
 
         Returns:
@@ -57,13 +55,17 @@ class UnrollQueue:
 
         Raises:
           ValueError, TypeError: `unrolls` is a nest of another structure.
-          ValueError: M exceeds the capacity, or a column has another dtype or shape. The message
-            names the column, and the queue is as it was.
+          ValueError: M exceeds the capacity, `number` skips one, or a column has another dtype or
+            shape, or values that are not finite. The message names the column, and the queue is as
+            it was.
         """
         columns = self._columns(unrolls)
         num_rows = len(columns[0])
         with self._lock:
-            if number > self._last_offers.get(incarnation, 0):
+            last = self._last_offers.get(incarnation)
+            if last is not None and number > last + 1:
+                raise ValueError(f"number must be at most {last + 1}, is {number}")
+            if number > (last or 0):
                 if self.capacity is not None and len(self._rows) + num_rows > self.capacity:
                     return False
                 self._rows.extend(zip(*map(np.array, columns)))
@@ -71,7 +73,6 @@ class UnrollQueue:
                 self._inserted += num_rows
             else:
                 self._duplicates += num_rows
-            self._accepted[incarnation] = max(accepted, self._accepted.get(incarnation, 0))
         return True
 
     def take(self, count: int) -> Nest | None:
@@ -86,11 +87,6 @@ class UnrollQueue:
     def size(self) -> int:
         """Returns the number of unrolls in the queue."""
         return len(self._rows)
-
-    def accepted(self) -> dict[int, int]:
-        """Returns the number of actor steps accepted from each incarnation."""
-        with self._lock:
-            return dict(self._accepted)
 
     def statistics(self) -> Statistics:
         """Returns the counters; an item is an unroll, and one that was taken is a sampled one."""
@@ -114,6 +110,8 @@ class UnrollQueue:
                 raise ValueError(
                     f"column {name} must have shape {[*num_rows, *shape]}, has {list(column.shape)}"
                 )
+            if dtype.is_floating and not np.isfinite(column).all():
+                raise ValueError(f"column {name} must be finite, has NaN or infinite values")
         if self.capacity is not None and num_rows[0] > self.capacity:
             raise ValueError(
                 f"an offer of {num_rows[0]} unrolls exceeds the queue, which holds {self.capacity}"

@@ -5,13 +5,17 @@ import tensorflow as tf
 
 from common.cluster import rpc
 from common.replay import service
+from common.replay.accounts import Accounts
 from common.replay.memory import Signature
 from common.replay.unroll_queue import UnrollQueue
 from common.types import Nest
 
 
 class UnrollService:
-    """An RPC service for offers to an `UnrollQueue`, whose errors reach the caller."""
+    """An RPC service for offers to an `UnrollQueue`, whose errors reach the caller.
+
+    It counts the actor steps accepted from each incarnation.
+    """
 
     def __init__(self, server: rpc.Server, queue: UnrollQueue):
         """Registers the methods on a server that has not started yet.
@@ -21,18 +25,34 @@ class UnrollService:
           queue: the queue.
         """
         self._queue = queue
+        self._accounts = Accounts()
         server.register(
             "unrolls_offer",
-            lambda *arguments: tf.numpy_function(self._offer, arguments, tf.bool, stateful=True),
+            self._serve_offer,
             [
-                *[tf.TensorSpec([], tf.int64)] * 3,
+                rpc.Count("incarnation", tf.int64.max),
+                rpc.Count("number"),
+                tf.TensorSpec([], tf.int64),
                 *[tf.TensorSpec(None, dtype) for dtype in queue.signature.dtypes],
             ],
         )
 
-    def _offer(self, incarnation, number, accepted, *columns) -> np.bool_:
+    def accepted(self) -> dict[int, int]:
+        """Returns the number of actor steps accepted from each incarnation."""
+        return self._accounts.as_dict()
+
+    def _serve_offer(self, incarnation, number, accepted, *columns):
+        accepted = self._accounts.checked(incarnation, accepted)
+        with tf.control_dependencies([accepted]):
+            arguments = [incarnation, number, *columns]
+            is_taken = tf.numpy_function(self._offer, arguments, tf.bool, stateful=True)
+        is_taken = tf.ensure_shape(is_taken, [])
+        tf.cond(is_taken, lambda: self._accounts.raise_to(incarnation, accepted), lambda: accepted)
+        return is_taken
+
+    def _offer(self, incarnation, number, *columns) -> np.bool_:
         unrolls = self._queue.signature.unflatten(columns)
-        return np.bool_(self._queue.offer(int(incarnation), int(number), int(accepted), unrolls))
+        return np.bool_(self._queue.offer(int(incarnation), int(number), unrolls))
 
 
 class RemoteUnrollQueue:
@@ -64,8 +84,15 @@ class RemoteUnrollQueue:
     def offer(self, incarnation: int, number: int, accepted: int, unrolls: Nest) -> bool:
         """Offers at most `max_rows` unrolls; see `UnrollQueue.offer`.
 
+        Args:
+          incarnation: a number that this start of the actors has alone.
+          number: of the offer.
+          accepted: actor steps accepted from the incarnation if this offer is.
+          unrolls: nest of [M, T, ...].
+
         Raises:
-          tf.errors.InvalidArgumentError: a ValueError of `UnrollQueue.offer`.
+          tf.errors.InvalidArgumentError: a ValueError of `UnrollQueue.offer`, or a number that
+            cannot be right.
         """
         numbers = [tf.constant(one, tf.int64) for one in (incarnation, number, accepted)]
         columns = self._signature.flatten(unrolls)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from absl import logging
 
-from common.cluster.parameters import ParameterService
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.episode_learner import EpisodeLearner
 from common.replay.accounts import Accounts
@@ -28,7 +27,7 @@ def run(context: RunContext) -> None:
     learner = agent.make_learner(spec, context.seed)
     server = context.server()
     memory = agent.make_memory(spec, context.seed)
-    parameters = ParameterService(server, learner.num_parameters)
+    parameters = context.parameter_service(server, learner.num_parameters)
     updates = agent.updates_in_turns(learner, memory, spec, context.seed)
     if isinstance(updates, EpisodeLearner):
         updates.beside = ActingBeside(updates.schedule, updates.num_samples, lambda: actors)

@@ -4,7 +4,6 @@ from absl import logging
 
 from common.agents.item_agent import ItemAgent
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterService
 from common.replay.replay_memory import ReplayMemory
 from common.replay.service import RemoteMemory, ReplayService
 from common.replay.shards import ShardedMemory
@@ -28,7 +27,7 @@ def run(context: RunContext) -> None:
         memory = remote = _remote_memory(context, agent)
         accepted, disconnect = remote.accepted, remote.disconnect
         prefetch = agent.prefetch
-    parameters = ParameterService(server, learner.num_parameters)
+    parameters = context.parameter_service(server, learner.num_parameters)
     updates = agent.replay_learner(learner, memory, spec, context.seed, agent.schedule(), prefetch)
     bookkeeping = keeper.make_bookkeeping(context, learner, updates, parameters, accepted)
     server.start()

@@ -1,7 +1,7 @@
 """The parameter server's process: networks and optimiser, to which workers send gradients."""
 
 from common.agents.item_agent import ItemAgent
-from common.cluster.parameters import TARGET, ParameterService
+from common.cluster.parameters import TARGET
 from common.learning.applied_updates import METRICS, AppliedUpdates
 from common.learning.update_service import UpdateService
 from common.networks import packing
@@ -22,9 +22,9 @@ def run(context: RunContext) -> None:
     learner = agent.make_learner(context.spec, context.seed)
     server = context.server()
     size = learner.num_parameters
-    service = UpdateService(server, size, len(agent.metrics))
-    parameters = ParameterService(server, size, _KEEP_VERSIONS)
-    target = ParameterService(server, size, name=TARGET)
+    service = UpdateService(server, size, len(agent.metrics), context.num_actors)
+    parameters = context.parameter_service(server, size, keep_versions=_KEEP_VERSIONS)
+    target = context.parameter_service(server, size, name=TARGET)
 
     def publish_target() -> None:
         counters = bookkeeping.counters

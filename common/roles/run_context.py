@@ -9,6 +9,7 @@ from typing import Any
 from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
+from common.cluster.parameters import ParameterService
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import EnvironmentBatch
@@ -72,6 +73,13 @@ class RunContext:
     def server(self) -> rpc.Server:
         """Returns a server at this task's address that has not started yet."""
         return rpc.Server(self.topology.bind_address, self.credentials, self.topology.own_address)
+
+    def parameter_service(
+        self, server: rpc.Server, num_parameters: int, **options: Any
+    ) -> ParameterService:
+        """Returns a `ParameterService` for this start of the role that keeps the run."""
+        start = len(self.directory.read_starts())
+        return ParameterService(server, num_parameters, start=start, **options)
 
 
 def _end_process(message: str) -> None:

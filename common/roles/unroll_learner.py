@@ -1,7 +1,6 @@
 """The learner's process where actors keep their replays: updates from a queue of unrolls (AQL)."""
 
 from common.agents.unroll_agent import UnrollAgent
-from common.cluster.parameters import ParameterService
 from common.learning.queue_learner import QueueLearner
 from common.replay.unroll_queue import UnrollQueue
 from common.replay.unroll_service import UnrollService
@@ -21,10 +20,12 @@ def run(context: RunContext) -> None:
     learner = agent.make_learner(context.spec, context.seed)
     server = context.server()
     queue = UnrollQueue(agent.step_specs(context.spec), agent.queue_capacity)
-    UnrollService(server, queue)
-    parameters = ParameterService(server, learner.num_parameters, _KEEP_VERSIONS)
+    service = UnrollService(server, queue)
+    parameters = context.parameter_service(
+        server, learner.num_parameters, keep_versions=_KEEP_VERSIONS
+    )
     updates = QueueLearner(queue, agent.update_loop(learner))
-    bookkeeping = keeper.make_bookkeeping(context, learner, updates, parameters, queue.accepted)
+    bookkeeping = keeper.make_bookkeeping(context, learner, updates, parameters, service.accepted)
     server.start()
     keeper.keep(context, bookkeeping, updates, lambda: stop.wait(_POLL_SECONDS), queue.statistics)
     server.close()

@@ -27,7 +27,7 @@ class Learner:
         self.queue = UnrollQueue(specs, capacity)
         self.address = address or f"127.0.0.1:{free_ports(1)[0]}"
         self.server = rpc.Server(self.address, TOKEN)
-        UnrollService(self.server, self.queue)
+        self.service = UnrollService(self.server, self.queue)
         self.server.start()
 
     def take(self, count):
@@ -76,10 +76,10 @@ def test_acts_no_further_until_the_queue_has_taken_the_whole_burst(learner):
     sender.add(unrolls(1, 2, 3))  # six unrolls, in two offers
     assert sender.num_accepted == 0
     assert not sender.has_credit() and not sender.has_credit()
-    assert learner.queue.size() == 3 and learner.queue.accepted() == {sender.incarnation: 0}
+    assert learner.queue.size() == 3 and learner.service.accepted() == {sender.incarnation: 0}
     assert learner.take(2) == [1, 101]
     assert sender.has_credit() and sender.num_accepted == 3
-    assert learner.queue.accepted() == {sender.incarnation: 3}
+    assert learner.service.accepted() == {sender.incarnation: 3}
     assert learner.take(4) == [2, 102, 3, 103]
     sender.add(unrolls(4))
     assert sender.has_credit() and sender.num_accepted == 4
@@ -112,7 +112,7 @@ def test_an_offer_whose_answer_is_lost_counts_once(learner, monkeypatch):
     while (rest := learner.take(1)) is not None:
         taken += rest
     assert taken == [mark + more for mark in range(10) for more in (0, 100)]
-    assert learner.queue.accepted() == {sender.incarnation: 10} and sender.num_accepted == 10
+    assert learner.service.accepted() == {sender.incarnation: 10} and sender.num_accepted == 10
 
 
 def test_a_burst_waits_for_a_learner_that_restarts(learner):
@@ -127,7 +127,7 @@ def test_a_burst_waits_for_a_learner_that_restarts(learner):
     while not sender.has_credit():
         pass
     assert second.take(2) == [2, 102] and second.queue.size() == 0
-    assert second.queue.accepted() == {incarnation: 2}
+    assert second.service.accepted() == {incarnation: 2}
     second.server.close()
 
 
@@ -158,7 +158,7 @@ def test_many_actors_share_a_queue_that_is_smaller_than_their_bursts(learner):
         expected = [1000 * index + burst for burst in range(num_bursts) for _ in range(4)]
         assert [mark for mark in own if mark % 1000 < 100] == expected
         assert [mark - 100 for mark in own if mark % 1000 >= 100] == expected
-    assert sorted(learner.queue.accepted().values()) == [4 * num_bursts] * num_actors
+    assert sorted(learner.service.accepted().values()) == [4 * num_bursts] * num_actors
 
 
 def test_a_stop_ends_the_waits_and_drops_the_burst(learner):
@@ -188,7 +188,30 @@ def test_the_queue_refuses_wrong_columns_with_their_name(learner):
     columns = {"mark": np.zeros((1, T), np.float32), "image": np.zeros((1, T, 4), np.uint8)}
     with pytest.raises(tf.errors.InvalidArgumentError, match="column image must have shape"):
         queue.offer(1, 1, 1, columns)
-    assert learner.queue.size() == 0
+    columns = {"mark": np.full((1, T), np.nan, np.float32), "image": columns["image"][..., :3]}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="column mark must be finite"):
+        queue.offer(1, 1, 1, columns)
+    assert learner.queue.size() == 0 and learner.service.accepted() == {}
+
+
+def test_counts_that_cannot_be_right_are_refused(learner):
+    queue = remote(learner)
+    columns = {"mark": np.zeros((1, T), np.float32), "image": np.zeros((1, T, 3), np.uint8)}
+
+    def refused(incarnation, number, accepted, words):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+            queue.offer(incarnation, number, accepted, columns)
+
+    refused(-3, 1, 1, "incarnation must be from 0")
+    refused(5, -1, 1, "number must be from 0")
+    refused(5, 1, -1, "accepted must be from 0")
+    refused(5, 1, 2**60, "accepted must be from 0")
+    assert learner.queue.size() == 0 and learner.service.accepted() == {}
+    # A learner that restarted believes the first count of an actor, not a leap after it.
+    assert queue.offer(5, 41, 10**9, columns)
+    refused(5, 42, 10**9 + 2**30, "accepted must be from 0 to 1016777216, is 2073741824")
+    assert queue.offer(5, 42, 10**9 + 3, columns)
+    assert learner.queue.size() == 2 and learner.service.accepted() == {5: 10**9 + 3}
 
 
 def test_large_unrolls_go_in_several_messages():

@@ -1,5 +1,4 @@
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -40,27 +39,38 @@ def test_a_reader_sees_each_version_once():
 
 
 def test_a_restarted_learner_publishes_newer_versions():
-    server, service, _ = serve(1)
+    server, service, _ = serve(1, start=3)
     old = [service.publish(np.zeros([1], np.float32), step, 0, 0.0) for step in range(100)][-1]
     server.close()
-    server, service, client = serve(1)
+    server, service, client = serve(1, start=4)
     service.publish(np.ones([1], np.float32), 0, 0, 0.0)
     assert client.read(if_newer_than=old).flat == [1.0]
     server.close()
 
 
-def test_versions_go_on_when_the_clock_was_put_back(monkeypatch):
-    server, service, _ = serve(1)
-    old = service.publish(np.zeros([1], np.float32), 0, 0, 0.0)
-    server.close()
-    yesterday = time.time_ns() - 86_400 * 10**9
-    monkeypatch.setattr(parameters.time, "time_ns", lambda: yesterday)
-    server, service, client = serve(1)
-    service.continue_after(old - 100)  # the last that was written down
-    version = service.publish(np.ones([1], np.float32), 0, 0, 0.0)
-    assert version > old and client.read(if_newer_than=old).flat == [1.0]
-    service.continue_after(5)  # of no effect
-    assert service.publish(np.ones([1], np.float32), 0, 0, 0.0) == version + 1
+@pytest.mark.parametrize(
+    "version, offset, size, name",
+    [
+        (-1, 0, 1, "version"),
+        (2**62, -(2**63), 1, "offset"),
+        (2**62, 4, 1, "offset"),
+        (2**62, 0, -5, "size"),
+        (2**62, 0, parameters.SLICE_SIZE + 1, "size"),
+        (2**62, 2, 2**40, "size"),
+        (2**62, 2, 2**63 - 1, "size"),
+    ],
+)
+def test_slices_that_no_reader_asks_for_are_refused_at_once(version, offset, size, name, three):
+    arguments = [tf.constant(number, tf.int64) for number in (version, offset, size)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must be from 0 to"):
+        three.call("parameters_read", arguments)
+
+
+@pytest.fixture(scope="module", name="three")
+def _three():
+    server, service, _ = serve(3)
+    service.publish(np.zeros([3], np.float32), 0, 0, 0.0)
+    yield rpc.Client(server.address, TOKEN, timeout_seconds=60.0)
     server.close()
 
 

@@ -248,14 +248,3 @@ def test_a_transition_that_was_added_several_times_is_one_step_of_an_actor(run):
     run.insert(2, accepted=7, rows=7)
     bookkeeping.after_call(None)
     assert last_row(run.directory.learner_csv)["actor_steps"] == 2 + 1
-
-
-def test_versions_go_on_after_those_of_a_former_start_whatever_the_clock_says(run, monkeypatch):
-    bookkeeping = run.start()
-    bookkeeping.publish()
-    bookkeeping.after_call(None)
-    version = bookkeeping.version
-    monkeypatch.setattr(parameters.time, "time_ns", lambda: 10**9)
-    bookkeeping = run.start()
-    bookkeeping.publish()
-    assert bookkeeping.version > version

@@ -21,6 +21,14 @@ def test_the_largest_count_of_each_incarnation_counts():
     assert counters.actor_steps == 105
 
 
+def test_the_sum_of_false_counts_is_a_number_that_files_can_hold():
+    counters = Counters(SavedCounters())
+    counters.update(dict.fromkeys(range(1, 2000), 2**44))
+    assert counters.actor_steps == 2**53
+    counters.store()
+    assert Counters(SavedCounters(), actor_steps=10**30).actor_steps == 2**53
+
+
 def test_an_update_returns_whether_only_it_knows_a_count():
     counters = Counters(SavedCounters())
     assert not counters.update({1: 50})  # the replay knows, too

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.learning.metrics import DivergedError
 from common.learning.queue_learner import QueueLearner
 from common.learning.update_loop import UpdateLoop
 from common.replay.unroll_queue import UnrollQueue
@@ -27,7 +28,7 @@ class Update:
 
 def offer(queue, number, *marks):
     column = np.tile(np.array(marks, np.float32)[:, None], (1, T))
-    assert queue.offer(1, number, 10 * number, {"mark": column})
+    assert queue.offer(1, number, {"mark": column})
 
 
 def test_learns_from_each_unroll_once_in_the_order_of_the_queue():
@@ -54,3 +55,15 @@ def test_a_queue_smaller_than_a_call():
     loop = UpdateLoop(Update(), UPDATES, BATCH, jit_compile=False)
     with pytest.raises(ValueError, match="takes 4 unrolls, but the queue holds 3: raise queue"):
         QueueLearner(UnrollQueue(SPECS, 3), loop)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_update_that_is_not_finite_is_one_line(value):
+    def update(batch):
+        return (), {"fine": tf.reduce_mean(batch.steps["mark"]), "loss": tf.constant(value)}
+
+    queue = UnrollQueue(SPECS)
+    learner = QueueLearner(queue, UpdateLoop(update, UPDATES, BATCH, jit_compile=False))
+    offer(queue, 1, 1, 2, 3, 4)
+    with pytest.raises(DivergedError, match=rf"^learning has diverged: loss is {value};.*$"):
+        learner.step()

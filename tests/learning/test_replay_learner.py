@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.learning.metrics import DivergedError
 from common.learning.replay_learner import ReplayLearner, UndecodableReplayError
 from common.learning.update_loop import UpdateLoop
 from common.replay import distributions
@@ -331,3 +332,19 @@ def test_bad_priorities_are_not_lost_in_the_background(prefetch):
     replay_learner.close()
     memory.check()
     assert Memory.statistics(memory).updated == 0
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_what_an_update_that_is_not_finite_gives_is_not_written(prefetch):
+    memory = LoggedMemory()
+    memory.fill(0, 20)
+    steps, schedule = tf.Variable(0, dtype=tf.int64), Schedule(10, None, 0.0)
+    loop = UpdateLoop(
+        lambda batch: (batch.steps, {"norm": tf.reduce_sum(batch.steps) * np.inf}),
+        *(UPDATES, BATCH, False),
+    )
+    replay_learner = ReplayLearner(memory, loop, steps, schedule, prefetch)
+    with pytest.raises(DivergedError, match="norm is inf"):
+        replay_learner.step()
+    replay_learner.close()
+    assert "update" not in memory.log

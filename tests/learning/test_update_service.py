@@ -60,7 +60,7 @@ class Server:
         self.learner = Descent()
         self.address = address or f"localhost:{free_ports(1)[0]}"
         self.rpc = rpc.Server(self.address, "a token")
-        self.service = UpdateService(self.rpc, SIZE, len(METRICS))
+        self.service = UpdateService(self.rpc, SIZE, len(METRICS), num_workers=6)
         self.online = ParameterService(self.rpc, SIZE)
         self.target = ParameterService(self.rpc, SIZE, name=TARGET)
         self.updates = AppliedUpdates(self.learner, self.service, METRICS, lambda: None)
@@ -121,7 +121,7 @@ def push(client, value, learner_steps=0):
     return thread, result
 
 
-def steps_until(server, done, seconds=20.0):
+def steps_until(server, done, seconds=180.0):
     """Steps the server until something is done; returns the metrics of its updates."""
     found, deadline = [], time.monotonic() + seconds
     while not done() and time.monotonic() < deadline:
@@ -167,6 +167,79 @@ def test_slices_that_arrive_again_and_out_of_order_count_once(server):
     np.testing.assert_array_equal(server.learner.w.numpy(), np.full(SIZE, -3.0, np.float32))
 
 
+def test_what_is_no_slice_is_refused_and_leaves_the_update_as_it_was(server):
+    client = server.client()
+    call = rpc.Client(server.address, "a token")
+
+    def send(offset, length, value=2.0, number=1):
+        values = tf.fill([length], tf.constant(value, tf.float32))
+        numbers = [0, client.incarnation, number, 0, SIZE, offset]
+        arguments = [tf.constant(each, tf.int64) for each in numbers]
+        call.call("updates_push", [*arguments, tf.zeros([2]), values])
+
+    last = SIZE - SLICE_SIZE
+    for offset, length in [
+        (0, 0),
+        (0, 10),
+        (0, last),
+        (0, SLICE_SIZE + 1),
+        (7, SLICE_SIZE),
+        (SLICE_SIZE, last - 1),
+        (SLICE_SIZE, SLICE_SIZE),
+        (2 * SLICE_SIZE, 0),
+        (2**40, 1),
+    ]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no slice of an update: "):
+            send(offset, length, 99.0)
+    send(0, SLICE_SIZE)
+    assert server.step() is None
+    send(SLICE_SIZE, last)
+    assert server.step() is not None
+    np.testing.assert_array_equal(server.learner.w.numpy(), np.full(SIZE, -1.0, np.float32))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="number must be at most 2, is 2000"):
+        send(0, SLICE_SIZE, number=2000)
+    send(0, SLICE_SIZE, number=2)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({0: 6}, "worker must be from 0 to 5, is 6"),
+        ({0: -1}, "worker"),
+        ({1: -(2**62)}, "incarnation"),
+        ({2: -4}, "accepted"),
+        ({2: 2**62}, "accepted"),
+        ({2: 2**43}, "accepted"),  # of an incarnation that joined this server
+        ({3: [0] * 10 + [-1]}, "statistics"),
+        ({3: [0, 2**50, *[0] * 9]}, "statistics"),
+    ],
+)
+def test_reports_that_cannot_be_right_are_refused(shared, changes, words):
+    server, client = shared
+    call = rpc.Client(server.address, "a token")
+    right = {0: 2, 1: client.incarnation, 2: 1000, 3: [*range(11)]}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        call.call("updates_report", [tf.constant(v, tf.int64) for v in (right | changes).values()])
+    assert server.service.accepted() == {} and server.service.statistics is None
+
+
+@pytest.fixture(scope="module", name="shared")
+def _shared():
+    server = Server()
+    yield server, server.client(2, 1000)
+    server.rpc.close()
+
+
+def test_a_server_that_restarts_takes_counts_and_numbers_as_they_are(server):
+    client = server.client(steps=2**31)
+    client.incarnation += 2**20  # of a former server
+    client._number = 500
+    thread, result = push(client, 2.0, learner_steps=10**6)
+    (metrics,) = steps_until(server, lambda: not thread.is_alive())
+    assert result == [True] and metrics["staleness"] == 0
+    assert server.service.accepted() == {client.incarnation: 2**31}
+
+
 def test_staleness_and_workers(server):
     clients = [server.client(worker) for worker in range(3)]
     for steps, client in enumerate(clients):
@@ -190,6 +263,18 @@ def test_what_is_not_finite_is_refused_counted_and_named(server, caplog):
     (metrics,) = steps_until(server, lambda: not thread.is_alive())
     assert metrics["num_refused"] == 1 and int(server.learner.steps) == 1
     assert "refused an update of worker 4: it has values that are not finite" in caplog.text
+
+
+def test_metrics_that_are_not_finite_are_refused(server):
+    client = server.client()
+    metrics, result = tf.constant([1.0, np.inf]), []
+    thread = threading.Thread(
+        target=lambda: result.append(client.push(0, tf.ones([SIZE]), metrics)), daemon=True
+    )
+    thread.start()
+    assert steps_until(server, lambda: not thread.is_alive()) == []
+    assert result == [True] and server.service.num_refused == 1
+    assert not server.learner.w.numpy().any()
 
 
 def test_an_update_of_another_size_is_refused(server):

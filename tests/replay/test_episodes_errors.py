@@ -65,6 +65,10 @@ INVALID = (
             add(rewards=np.float32([1, np.nan])),
             r"rewards\[1\] must be finite, is nan",
         ),
+        "a state with NaN": (
+            steps(observation=np.float32([[0, 0], [0, 0], [0, np.nan]])),
+            "column observation must be finite",
+        ),
         "rewards as a matrix": (add(rewards=np.float32([[1, 2]])), "rewards must be of shape"),
         "rewards of text": (add(rewards=np.array(["1", "2"])), "rewards must be float32"),
         "rewards of a double tensor": (

@@ -123,6 +123,14 @@ INVALID = {
         insert(steps=STEPS | {"n": np.zeros([2], np.int64)}),
         "column n must be int32, is int64",
     ),
+    "a column with NaN": (
+        insert(steps=STEPS | {"x": np.float32([[0, 1], [np.nan, 3]])}),
+        "column x must be finite, has NaN or infinite values",
+    ),
+    "a column with an infinite last value": (
+        insert(steps=STEPS | {"x": np.float32([[0, 1], [2, -np.inf]])}),
+        "column x must be finite",
+    ),
     "a column of another shape": (
         insert(steps=STEPS | {"x": np.zeros([2, 3], np.float32)}),
         r"column x must be of shape \[2,2\], is \[2,3\]",
@@ -207,6 +215,25 @@ def test_in_a_graph_too():
     with pytest.raises(tf.errors.InvalidArgumentError, match="keys must be int64"):
         call(tf.constant([1.0, 2.0]), tf.constant([1.0, 1.0]))
     assert state(memory) == before
+
+
+@pytest.mark.parametrize("dtype", [tf.half, tf.bfloat16, tf.float32, tf.float64])
+def test_every_kind_of_float_is_checked_everywhere(dtype):
+    memory = Memory(tf.TensorSpec([37], dtype), 9, {"old": Fifo()}, "old")
+    good = np.full([5, 37], dtype.max, dtype.as_numpy_dtype)
+    good[:, ::3] = dtype.min
+    good[:, 1::3] = 0
+    memory.insert(np.arange(5), good, np.ones(5, np.float32))
+    for place in range(0, good.size, 7):
+        bad = good.copy()
+        bad.flat[place] = (np.nan, np.inf, -np.inf)[place % 3]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="column step must be finite"):
+            memory.insert(np.arange(5, 10), bad, np.ones(5, np.float32))
+    assert memory.statistics().inserted == 5
+    integers = Memory(tf.TensorSpec([2], tf.int32), 9, {"old": Fifo()}, "old")
+    bits = np.float32([[np.nan, np.inf]]).view(np.int32)
+    integers.insert(np.arange(1), bits, np.ones(1, np.float32))
+    assert integers.statistics().inserted == 1
 
 
 def test_wrong_structures_and_names():

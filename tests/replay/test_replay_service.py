@@ -251,10 +251,9 @@ def test_strings_of_actors_in_this_process(with_images, convert):
 
 def test_what_was_accepted_is_reported_without_steps(with_images):
     remote = with_images.remote
-    incarnation = remote.new_incarnation()
-    remote.num_accepted = 30  # accepted by a service that has died
+    remote.incarnation, remote.num_accepted = 7, 30  # of a service that has died
     remote.report_accepted()
-    assert remote.accepted() == {incarnation: 30}
+    assert remote.accepted() == {7: 30}
     assert with_images.memory.statistics().inserted == 0
 
 
@@ -362,6 +361,26 @@ def test_what_is_refused_or_repeated_is_not_counted_again(served):
     assert served.memory.statistics().inserted == 20
 
 
+def test_a_count_that_exceeds_the_last_one_and_the_rows_is_refused(served):
+    remote, incarnation = client_of(served)
+    before = served.memory.statistics()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="accepted must be from 0 to 4, is 5"):
+        served.client.call(*insert_call(incarnation=incarnation, accepted=5))
+    assert served.memory.statistics() == before and remote.accepted() == {}
+    add(remote, range(10))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="accepted must be from 0 to 14, is 15"
+    ):
+        served.client.call(*insert_call(incarnation=incarnation, accepted=15))
+    # An actor of a service that has died tells its count; from then on it is held to that, too.
+    served.client.call(*insert_call(incarnation=8, accepted=10**6))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="accepted must be from 0 to 1000004, is"
+    ):
+        served.client.call(*insert_call(incarnation=8, accepted=2**40))
+    assert remote.accepted() == {incarnation: 10, 8: 10**6}
+
+
 def test_a_split_insert_of_which_a_part_fails_counts_what_came_through():
     wide = serve({"x": tf.TensorSpec([5000], tf.float32)}, capacity=700)
     incarnation = wide.remote.new_incarnation()
@@ -447,6 +466,13 @@ BAD = {
         insert_call(columns_=[np.zeros([4, WIDTH - 1], np.float32), np.zeros(4, np.float32)]),
         "column x",
     ),
+    "NaN in a column": (insert_call(columns_=[*columns([1] * 4)[:1], NAN]), "column y must be fin"),
+    "an infinite column": (
+        insert_call(columns_=[np.full([4, WIDTH], -np.inf, np.float32), columns([1] * 4)[1]]),
+        "column x must be finite",
+    ),
+    "a count below 0": (insert_call(accepted=-1), "accepted must be from 0"),
+    "a count above all": (insert_call(accepted=2**61), "accepted must be from 0"),
     "a column too few": (insert_call(columns_=columns([1] * 4)[:1]), None),
     "sample of none": (sample_call(np.int32(0)), "batch_size must be at least 1"),
     "sample of less": (sample_call(np.int32(-5)), "batch_size must be at least 1"),

@@ -1,5 +1,6 @@
 #include "kernel_arguments.h"
 
+#include <cstring>
 #include <string_view>
 
 #include "arguments.h"
@@ -43,13 +44,51 @@ absl::Status CheckString(const Column& column, int64_t row,
   return absl::OkStatus();
 }
 
+// Returns whether n values at `data` are finite: the exponent of a float that is
+// not has all of its bits. The compiler makes vector instructions of this loop.
+template <typename Bits>
+bool AllFinite(const char* data, size_t n, Bits exponent) {
+  Bits wrong = 0;
+  for (size_t i = 0; i < n; ++i) {
+    Bits value;
+    std::memcpy(&value, data + i * sizeof(Bits), sizeof(Bits));
+    wrong |= (value & exponent) == exponent ? 1 : 0;
+  }
+  return wrong == 0;
+}
+
+absl::Status CheckFinite(const Column& column, const Tensor& tensor) {
+  const char* data = tensor.tensor_data().data();
+  const size_t n = tensor.NumElements();
+  bool finite = true;
+  switch (column.dtype) {
+    case tensorflow::DT_FLOAT:
+      finite = AllFinite<uint32_t>(data, n, 0x7f800000);
+      break;
+    case tensorflow::DT_DOUBLE:
+      finite = AllFinite<uint64_t>(data, n, 0x7ff0000000000000);
+      break;
+    case tensorflow::DT_HALF:
+      finite = AllFinite<uint16_t>(data, n, 0x7c00);
+      break;
+    case tensorflow::DT_BFLOAT16:
+      finite = AllFinite<uint16_t>(data, n, 0x7f80);
+      break;
+    default:
+      break;
+  }
+  if (finite) return absl::OkStatus();
+  return InvalidArgument("column ", column.name, " must be finite, has NaN or ",
+                         "infinite values");
+}
+
 // Points `source` at the values of `tensor`, [S, ...] of the column's dtype,
 // which must outlive it.
 absl::Status Source(const Column& column, const Tensor& tensor,
                     ColumnSource* source) {
   if (!column.is_variable()) {
     source->fixed = tensor.tensor_data().data();
-    return absl::OkStatus();
+    return CheckFinite(column, tensor);
   }
   const auto values = tensor.flat<tstring>();
   source->variable.reserve(values.size());

@@ -8,6 +8,7 @@ from common.agents.episode_agent import batch_of
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
+from common.learning.metrics import DivergedError
 from common.networks import packing
 from common.replay.distributions import RankBased, Uniform
 from common.types import Batch, EpisodeBatch
@@ -82,6 +83,19 @@ def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
             executed = run.acting.steps
             assert run.memory.statistics().inserted == executed
             assert executed - 200 == np.ceil(round(f * (num_updates - 1), 6))
+
+
+def test_an_update_that_is_not_finite_is_one_line_and_changes_no_step_of_the_memory():
+    run = Run(updates_per_call=3)
+    run.train(3)
+    before = run.memory.statistics().updated
+    run.learner.network.parameters[0].assign_add(
+        np.full(run.learner.network.parameters[0].shape, np.nan, np.float32)
+    )
+    with pytest.raises(DivergedError, match=r"^learning has diverged: \w+ is nan; "):
+        while run.updates.step() is None:
+            run.acting.step()  # with the parameters of before
+    assert run.memory.statistics().updated == before > 0
 
 
 def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
