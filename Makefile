@@ -1,10 +1,10 @@
-# make setup | make test | make train | make campaign | make results
+# make setup | make test | make train | make campaign | make results | make pages
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results soak sanitize minatar peers clean
+.PHONY: setup lint test train campaign results pages soak sanitize minatar peers clean
 
 setup: $(VENV)/.built
 
@@ -43,6 +43,10 @@ results: setup
 	$(RUN) -m binaries.figures --all
 	$(RUN) -m binaries.tables --all
 	$(RUN) -m binaries.claims --output=results/tables --overview=results/README.md
+
+# Tables of hyperparameters in READMEs, and the kubernetes.yaml.
+pages: setup
+	$(RUN) -m binaries.pages
 
 # Training through kills, freezes and a full disk, each agent after the other; SOAK=aql chooses one.
 SOAK ?= d4pg aql reactor refer

@@ -97,18 +97,19 @@ class Config:
         kind: Any = each.type
         value, name = getattr(self, each.name), each.name
         bounds, choices = each.metadata["bounds"], each.metadata["choices"]
+        allowed = allowed_values(each)
         if choices:
-            self.require(value in choices, name, " or ".join(choices))
+            self.require(value in choices, name, allowed)
         elif typing.get_origin(kind) is tuple:
             kind = typing.get_args(kind)[0]
-            wanted = f"{_PLURALS[kind]} {_words(bounds)}".rstrip()
+            wanted = f"{_PLURALS[kind]} {allowed}".rstrip()
             if each.default:
                 wanted = f"one or more {wanted}, as in {each.default}"
             self.require(isinstance(value, tuple) and (value or not each.default), name, wanted)
             self.require(all(_is(kind, v) and _is_within(bounds, v) for v in value), name, wanted)
         else:
             self.require(_is(kind, value), name, _KINDS[kind])
-            self.require(_is_within(bounds, value), name, _words(bounds))
+            self.require(_is_within(bounds, value), name, allowed)
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -170,8 +171,11 @@ def _is_within(bounds: Mapping[str, float], value: float) -> bool:
     return all(_BOUNDS[name][0](value, bound) for name, bound in bounds.items())
 
 
-def _words(bounds: Mapping[str, float]) -> str:
-    """Returns "at least 1", "in (0, 1]" or the like."""
+def allowed_values(each: dataclasses.Field) -> str:
+    """Returns "at least 1", "in (0, 1]", "adam or rmsprop"; "" where the type is all there is."""
+    bounds, choices = each.metadata["bounds"], each.metadata["choices"]
+    if choices:
+        return " or ".join(choices)
     if len(bounds) == 2:
         (lower, low), (upper, high) = bounds.items()
         return f"in {_BOUNDS[lower][2]}{low}, {high}{_BOUNDS[upper][2]}"

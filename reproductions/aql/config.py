@@ -57,14 +57,14 @@ class AQLConfig(Config):
     )
     gaussian_variance: float = field(
         0.25,
-        "Variance of the proposal of a continuous sub-action (section 5.1).",
+        "Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5.",
         above=0,
         suffix="variance{:g}",
     )
     entropy_cost: float = field(
         0.1,
         "lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a "
-        "sub-action whose best value does not change.",
+        'sub-action whose best value does not change: README, "The entropy cost".',
         minimum=0,
         suffix="entropy{:g}",
     )
@@ -111,20 +111,21 @@ class AQLConfig(Config):
     target_period: int = field(
         100,
         "Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The "
-        "other methods have none (appendix A2).",
+        "other methods have no target network (appendix A2).",
         minimum=1,
         suffix="target{}",
     )
     epsilon: float = field(
         0.05,
-        "Probability of a uniform action of most actors (appendix A2).",
+        "Probability of a uniform action of most actors, 90 of 100 (appendix A2).",
         minimum=0,
         maximum=1,
         suffix="epsilon{:g}",
     )
     high_epsilon: float = field(
         0.5,
-        "Probability of a uniform action of the first tenth of the actors (appendix A2).",
+        "Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix "
+        "A2).",
         minimum=0,
         maximum=1,
         suffix="high_epsilon{:g}",
@@ -146,7 +147,7 @@ class AQLConfig(Config):
     )
     replay_capacity: int = field(
         100_000,
-        "Timesteps in the replay of each actor (appendix A1).",
+        "Timesteps in the replay of each actor (appendix A1, appendix A2).",
         minimum=1,
         maximum=2**30,
         suffix="replay{}",
@@ -165,7 +166,7 @@ class AQLConfig(Config):
     )
     optimizer: str = field(
         "adam",
-        "adam (section 5.1), or rmsprop (appendix A3, figure 11).",
+        "adam (section 5.1, appendix A2), or rmsprop (appendix A3, figure 11).",
         choices=("adam", "rmsprop"),
         suffix="{}",
     )
@@ -187,7 +188,10 @@ class AQLConfig(Config):
         suffix="decay{:g}",
     )
     adam_epsilon: float = field(
-        1e-8, "Adam's epsilon: TensorFlow's default (appendix A2).", above=0, suffix="adam{:g}"
+        1e-8,
+        "Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7.",
+        above=0,
+        suffix="adam{:g}",
     )
     rmsprop_decay: float = field(
         0.99,
@@ -204,27 +208,33 @@ class AQLConfig(Config):
     )
     shared_sizes: tuple[int, ...] = field(
         (),
-        "Hidden layers that Q and the proposal share, trained by Q's loss: none but in the deeper "
-        "network of figure 11 (appendix A3), whose sizes are Not in the paper: 4 layers of 128 "
-        "units, two of them shared.",
+        "Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on "
+        "the Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; "
+        "their sizes are Not in the paper: 4 layers of 128 units, two of them shared.",
         above=0,
         suffix="shared{}",
     )
     state_size: int = field(
-        256, "Units of Q's state embedding. Lost from figure 1: Not in the paper.", minimum=1
+        256,
+        "Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours.",
+        minimum=1,
     )
     action_size: int = field(
-        256, "Units of Q's action embedding. Lost from figure 1: Not in the paper.", minimum=1
+        256,
+        "Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours.",
+        minimum=1,
     )
     joint_sizes: tuple[int, ...] = field(
         (256, 256),
-        "Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper.",
+        "Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text; "
+        "ours.",
         above=0,
     )
     proposal_sizes: tuple[int, ...] = field(
         (256, 256),
-        "Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost from "
-        "figure 1: Not in the paper; wide and shallow beside figure 11's.",
+        "Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost "
+        "from figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, "
+        'which is "deeper but had fewer units".',
         above=0,
     )
     updates_per_call: int = field(
@@ -235,7 +245,7 @@ class AQLConfig(Config):
     single_process: bool = field(
         False,
         "Acts and learns in turns in one process, so that a run does not depend on the machine's "
-        "speed. Not in the paper, which is distributed (appendix A1).",
+        "speed. Not in the paper, which is distributed (appendix A1); for the scale small.",
         suffix="single_process",
     )
 

@@ -18,20 +18,25 @@ class D4PGConfig(Config):
     critic: str = field(
         "categorical",
         "Z_w: categorical (D4PG), scalar (D3PG, DDPG) or mixture, of Gaussians (section 4, "
-        "appendix A).",
+        "appendix A, figure 8).",
         choices=("categorical", "scalar", "mixture"),
         suffix="{}",
     )
     n_step: int = field(
-        5, "N, length of the returns; ablation 1 (section 4).", minimum=1, suffix="n{}"
+        5, "N, length of the returns (section 4); 1 in the ablations.", minimum=1, suffix="n{}"
     )
     discount: float = field(
-        0.99, "gamma. Not in the paper; that of DDPG.", minimum=0, maximum=1, suffix="gamma{:g}"
+        0.99,
+        "gamma. Not in the paper; that of DDPG, on which D4PG builds.",
+        minimum=0,
+        maximum=1,
+        suffix="gamma{:g}",
     )
-    batch_size: int = field(256, "M; 512 beyond the control suite (section 4).", minimum=1)
+    batch_size: int = field(256, "M; 512 beyond the Control Suite (section 4).", minimum=1)
     learning_rate: float = field(
         1e-4,
-        "alpha_0 = beta_0, both Adam; 5e-5 beyond the control suite (section 4).",
+        "alpha_0 = beta_0, both Adam (section 4); 5e-5 beyond the Control Suite, and in figure "
+        "8's legend.",
         above=0,
         suffix="lr{:g}",
     )
@@ -49,7 +54,8 @@ class D4PGConfig(Config):
     )
     ou_theta: float = field(
         0.15,
-        "Part of the OU noise that a step forgets. Not in the paper; DDPG.",
+        "Part of the OU noise that a step forgets. Not in the paper; DDPG, whose sigma is 0.2. "
+        "With noise_sigma 0.3 the noise tends to a std of 0.57.",
         above=0,
         maximum=1,
         suffix="theta{:g}",
@@ -59,19 +65,23 @@ class D4PGConfig(Config):
     )
     v_min: float = field(
         -150.0,
-        "Vmin. Not in the paper; Acme. Rewards in [0, 1] give returns in [0, 100].",
+        "Vmin. Not in the paper; Acme. Rewards in [0, 1] give returns in [0, 100], a third of the "
+        "range: 0 to 100 is an ablation.",
         suffix="vmin{:g}",
     )
     v_max: float = field(150.0, "Vmax. Not in the paper; Acme.", suffix="vmax{:g}")
-    num_components: int = field(5, "Gaussians of a mixture. Not in the paper; Acme.", minimum=1)
+    num_components: int = field(
+        5, "l of a mixture, its Gaussians. Not in the paper; Acme.", minimum=1
+    )
     num_target_samples: int = field(
         128,
-        "Samples z_j of a target mixture (appendix A). Their number is Not in the paper; Acme.",
+        "J, samples z_j of a target mixture (appendix A). Their number is Not in the paper; Acme.",
         minimum=1,
     )
     min_variance: float = field(
         1e-4,
-        "Added to each sigma_i^2: a Gaussian on a point has no bound. Not in the paper.",
+        "Added to each sigma_i^2. Not in the paper; a Gaussian that shrinks to a point has an "
+        "unbounded likelihood.",
         above=0,
     )
     policy_gradient_state: str = field(
@@ -82,11 +92,12 @@ class D4PGConfig(Config):
     )
     policy_sizes: tuple[int, ...] = field(
         (300, 200),
-        "Hidden layers of pi. Lost from figure 1; Ape-X appendix D (same authors).",
+        "Hidden layers of pi. Figure 1 has them, but the PDF's text has lost their sizes; Ape-X "
+        "appendix D (the same authors).",
         above=0,
     )
     critic_sizes: tuple[int, ...] = field(
-        (400, 300), "Hidden layers of Z. Lost from figure 1; Ape-X appendix D.", above=0
+        (400, 300), "Hidden layers of Z, lost likewise; Ape-X appendix D.", above=0
     )
     layer_norm: bool = field(
         True, "LayerNorm before the first tanh. Not in the paper; Acme, by the same group."
@@ -96,32 +107,37 @@ class D4PGConfig(Config):
     )
     actor_period: int = field(
         100,
-        "t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X 4.1.",
+        "t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X section "
+        "4.1 (400 frames of Atari).",
         minimum=1,
     )
     replay_capacity: int = field(1_000_000, "R, transitions (section 4).", minimum=1, maximum=2**30)
     min_replay_size: int = field(
         10_000,
-        "Transitions before the first update. Not in the paper; between Acme and Ape-X.",
+        "Transitions before the first update. Not in the paper; Acme waits for 1,000, Ape-X for "
+        "50,000.",
         minimum=1,
     )
     priority_exponent: float = field(
         0.6,
-        "alpha of p^alpha; 0 is uniform. Not in the paper; Ape-X appendix D.",
+        "alpha of p^alpha; 0 is uniform. Not in the paper; Ape-X appendix D. Algorithm 1 writes "
+        "none, that is 1.",
         minimum=0,
         maximum=7,
         suffix="alpha{:g}",
     )
     importance_exponent: float = field(
         1.0,
-        "beta of (1 / (R p))^beta; algorithm 1 has none, that is 1. 0: no weights.",
+        "beta of (1 / (R p_i))^beta, 0: no weights; algorithm 1 has no exponent, that is 1, taken "
+        "literally. Ape-X's 0.4 would contradict it.",
         minimum=0,
         suffix="beta{:g}",
     )
     removal: str = field(
         "fifo",
         "Which transitions a full memory removes: fifo, the oldest, or priority, by "
-        "p^removal_exponent. Not in the paper, which refers to Ape-X, where both occur.",
+        "p^removal_exponent. Not in the paper, which refers to Ape-X, whose DQN has fifo and "
+        "whose DPG has priority.",
         choices=("fifo", "priority"),
         suffix="remove_by_{}",
     )
@@ -133,23 +149,26 @@ class D4PGConfig(Config):
         suffix="removal{:g}",
     )
     send_batch: int = field(
-        50, "Transitions an actor sends at once (Ape-X section 4.1).", minimum=1
+        50,
+        "Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers).",
+        minimum=1,
     )
     samples_per_insert: float = field(
         0.0,
         "Samples per inserted transition that both sides are held to; 0: unlimited, as in the "
-        "paper (Ape-X section 3).",
+        "paper (Ape-X section 3). A limit makes machines comparable.",
         minimum=0,
     )
     updates_per_call: int = field(
         16,
-        "Updates in one graph call, sampled ahead. Not in the paper; Ape-X 4.1 prefetches 16.",
+        "Updates in one graph call, sampled ahead. Not in the paper; Ape-X section 4.1 prefetches "
+        "16 batches.",
         minimum=1,
     )
     single_process: bool = field(
         False,
-        "Acts and learns in turns in one process, as DDPG does (section 4.1), which is no "
-        "distributed agent.",
+        'Acts and learns in turns in one process, as DDPG alone does, "canonical '
+        '(non-distributed)" (section 4.1).',
         suffix="single_process",
     )
 

@@ -19,7 +19,7 @@ class ReactorConfig(Config):
 
     sequence_length: int = field(
         33,
-        "Frames of a sequence: the network is trained on all but the last, the target network "
+        "Frames of a sequence: the network is trained on all but the last, 32, the target network "
         "evaluates all but the first (section 3.4).",
         minimum=2,
         suffix="sequences{}",
@@ -28,12 +28,15 @@ class ReactorConfig(Config):
     acting_steps_per_update: float = field(
         5.0,
         "Acting steps per learning step, 4 to 6 (section 3.4). Of a worker: that is Not in the "
-        "paper, whose figure 2 agrees with it.",
+        "paper, but figure 2's times agree with it.",
         above=0,
         suffix="acting{:g}",
     )
     learning_rate: float = field(
-        5e-5, "Step size of Adam (section 3.4.1).", above=0, suffix="lr{:g}"
+        5e-5,
+        "Step size of Adam (section 3.4.1); three were tried (section 6.1).",
+        above=0,
+        suffix="lr{:g}",
     )
     adam_beta1: float = field(
         0.0,
@@ -81,7 +84,7 @@ class ReactorConfig(Config):
         suffix="distributional",
     )
     num_atoms: int = field(
-        51, "Atoms of a distribution. Not in the paper; C51.", minimum=2, suffix="atoms{}"
+        51, "m, atoms of a distribution. Not in the paper; C51.", minimum=2, suffix="atoms{}"
     )
     v_min: float = field(
         -10.0, "The first atom. Not in the paper; C51, for clipped rewards.", suffix="vmin{:g}"
@@ -89,7 +92,8 @@ class ReactorConfig(Config):
     v_max: float = field(10.0, "The last atom. Not in the paper; C51.", suffix="vmax{:g}")
     trace_lambda: float = field(
         1.0,
-        "lambda of Retrace's coefficients (section 4.1); 0: one-step targets.",
+        "lambda of Retrace's coefficients (section 4.1); 0: one-step targets, figure 1's left "
+        "half.",
         minimum=0,
         maximum=1,
         suffix="lambda{:g}",
@@ -103,8 +107,8 @@ class ReactorConfig(Config):
     )
     c: float = field(
         1.0,
-        "Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, for which it "
-        "is Not in the paper.",
+        "Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, 10, which is "
+        "Not in the paper; ACER.",
         minimum=1,
         suffix="c{:g}",
     )
@@ -117,8 +121,8 @@ class ReactorConfig(Config):
     )
     entropy_cost: float = field(
         0.01,
-        "Weight of the policy's entropy (section 6.5). Its value is Not in the paper; that of A3C, "
-        "whose method it is.",
+        "eta, weight of the policy's entropy (section 6.5). Its value is Not in the paper; that "
+        "of A3C, whose method it is.",
         minimum=0,
         suffix="entropy{:g}",
     )
@@ -165,19 +169,20 @@ class ReactorConfig(Config):
     actor_period: int = field(
         1,
         "Timesteps between an actor's uses of newer parameters, which its learner downloads for "
-        "each learning step. Not in the paper; it costs an actor nearly nothing.",
+        "each learning step. Not in the paper; both are in one process, so a copy costs an actor "
+        "nearly nothing.",
         minimum=1,
     )
     png_frames: bool = field(
         False,
-        "Keeps frames as PNG files, which need less memory and more time than raw ones. Not in the "
-        "paper.",
+        "Keeps frames as PNG files, which need less memory and more time than raw ones. Not in "
+        "the paper; a local replay sends no messages, and decoding would take the learner's time.",
     )
     single_process: bool = field(
         False,
         "Acts and learns in turns in one process, without a parameter server, so that a run does "
         "not depend on the machine's speed. Not in the paper, whose single machine (section 3.4) "
-        "has both threads.",
+        "has both threads; for the scale small.",
         suffix="single_process",
     )
     torso: str = field(

@@ -46,15 +46,15 @@ class ReferConfig(Config):
     )
     annealing: float = field(
         5e-7,
-        "A, of c_max and of all learning rates, per update (eq 13, section 3). DDPG with plain or "
-        "prioritised replay has none (section 5.1).",
+        "A, of c_max and of all learning rates, here per update (eq 13, section 3). 0 for DDPG "
+        "with plain or prioritised replay (section 5.1).",
         minimum=0,
         suffix="A{:g}",
     )
     initial_beta: float = field(
         0.2,
-        "beta before the first update. Not in the paper; that of the authors' first release. After "
-        "some 30,000 updates it is forgotten.",
+        "beta before the first update. Not in the paper; that of the authors' first release. "
+        "After 30,000 updates a twentieth of it is left.",
         minimum=0,
         maximum=1,
         suffix="beta{:g}",
@@ -89,7 +89,7 @@ class ReferConfig(Config):
         0.995, "gamma, per step (appendix A).", minimum=0, maximum=1, suffix="discount{:g}"
     )
     learning_rate: float = field(
-        1e-4, "Step size of Adam; of DDPG's critic (appendix A).", above=0, suffix="lr{:g}"
+        1e-4, "eta, step size of Adam; of DDPG's critic (appendix A).", above=0, suffix="lr{:g}"
     )
     policy_learning_rate: float = field(
         1e-5, "Step size of Adam for DDPG's policy (appendix A).", above=0, suffix="policy_lr{:g}"
@@ -110,12 +110,13 @@ class ReferConfig(Config):
     )
     adam_epsilon: float = field(
         1e-7,
-        "Adam's epsilon. Not in the paper; the authors' program has single precision's, 1.2e-7.",
+        "Adam's epsilon. Not in the paper; the authors' program has the resolution of single "
+        "precision, 1.2e-7.",
         above=0,
         suffix="adam{:g}",
     )
     hidden_size: int = field(
-        128, "Units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
+        128, "S, units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
     )
     initial_variance: float = field(
         0.2,
@@ -187,7 +188,11 @@ class ReferConfig(Config):
         suffix="weights{:g}",
     )
     replay_capacity: int = field(
-        2**18, "N, steps in the memory (section 3).", minimum=2, maximum=2**29, suffix="replay{}"
+        2**18,
+        "N = 2^18, steps in the memory (section 3).",
+        minimum=2,
+        maximum=2**29,
+        suffix="replay{}",
     )
     min_replay_size: int = field(
         2**18,

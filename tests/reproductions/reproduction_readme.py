@@ -2,12 +2,14 @@
 
 import ast
 import dataclasses
+import functools
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+@functools.cache
 def names_in(path):
     """Returns the functions, classes and Class.method of a Python file."""
     found = set()
@@ -36,18 +38,6 @@ class Readme:
     def section(self, title):
         """Returns the text under a heading."""
         return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
-
-    def check_hyperparameters(self, config):
-        """Asserts that the table is the configuration: names, order, values, marks of origin."""
-        rows = re.findall(
-            r"^\| `(\w+)` \| `(.+?)` \| (.+) \|$", self.section("Hyperparameters"), re.M
-        )
-        fields = {field.name: field for field in dataclasses.fields(config)}
-        assert [name for name, _, _ in rows] == list(fields)
-        for name, value, source in rows:
-            assert ast.literal_eval(value) == fields[name].default, name
-            in_config = "Not in the paper" in fields[name].metadata["help"]
-            assert ("Not in the paper" in source) == in_config, name
 
     def check_flags(self, config, settings):
         """Asserts that the hyperparameters and settings in flags exist, and that there are some."""

@@ -8,15 +8,10 @@ import pytest
 from reproduction_readme import Readme
 
 from common.config import Settings
-from reproductions.apex.dpg import config as dpg_config
 from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dqn import config as dqn_config
 from reproductions.apex.dqn import settings as dqn
-from reproductions.aql import config as aql_config
 from reproductions.aql import settings as aql
-from reproductions.d4pg import config as d4pg_config
 from reproductions.d4pg import settings as d4pg
-from reproductions.reactor import config as reactor_config
 from reproductions.reactor import settings as reactor
 from reproductions.refer import settings as refer
 
@@ -32,7 +27,6 @@ class Page:
       pitfalls: the numbers of its pitfalls.
       places: a number; the equations' places in the code are more.
       tests: a number; the tests that it names by their function are more.
-      num_actors: the words for the paper's number of actors.
       pitfalls_test: a pattern of the test that each pitfall names.
     """
 
@@ -40,45 +34,23 @@ class Page:
     pitfalls: Sequence[int]
     places: int
     tests: int = -1
-    num_actors: str = ""
     pitfalls_test: str = ""
 
 
 PAGES = {
-    "d4pg": Page(
-        settings=d4pg.SETTINGS,
-        pitfalls=range(1, 17),
-        places=25,
-        tests=15,
-        num_actors=f"K = {d4pg_config.NUM_ACTORS} ",
-    ),
-    "apex/dqn": Page(
-        settings=dqn.SETTINGS,
-        pitfalls=range(1, 19),
-        places=30,
-        tests=15,
-        num_actors=f"N = {dqn_config.NUM_ACTORS} ",
-    ),
+    "d4pg": Page(settings=d4pg.SETTINGS, pitfalls=range(1, 17), places=25, tests=15),
+    "apex/dqn": Page(settings=dqn.SETTINGS, pitfalls=range(1, 19), places=30, tests=15),
     "apex/dpg": Page(
         settings=dpg.SETTINGS,
         pitfalls=(2, 3, 4, 6, 9, 12, 15),  # of DQN's
         places=20,
         tests=8,
-        num_actors=f"N = {dpg_config.NUM_ACTORS} ",
     ),
     "reactor": Page(
-        settings=reactor.SETTINGS,
-        pitfalls=range(1, 20),
-        places=30,
-        num_actors=f"`--num_workers`: {reactor_config.NUM_WORKERS} ",
-        pitfalls_test=FILE,
+        settings=reactor.SETTINGS, pitfalls=range(1, 20), places=30, pitfalls_test=FILE
     ),
     "aql": Page(
-        settings=aql.SETTINGS,
-        pitfalls=range(1, 26),
-        places=40,
-        num_actors=f"`--num_actors`: {aql_config.NUM_ACTORS} ",
-        pitfalls_test=rf"{FILE}::\w+",
+        settings=aql.SETTINGS, pitfalls=range(1, 26), places=40, pitfalls_test=rf"{FILE}::\w+"
     ),
     "refer": Page(
         settings=refer.SETTINGS, pitfalls=range(1, 25), places=40, pitfalls_test=rf"{FILE}::\w+"
@@ -99,11 +71,6 @@ def page(directory):
 @pytest.fixture
 def readme(directory):
     return Readme(directory)
-
-
-def test_table_of_hyperparameters_is_the_configuration(page, readme):
-    readme.check_hyperparameters(page.settings.config_class)
-    assert page.num_actors in readme.section("Hyperparameters")
 
 
 def test_flags_in_the_text_exist(page, readme):

@@ -18,14 +18,14 @@ class DPGConfig(ApexConfig):
 
     actor_period: int = field(
         400,
-        "Steps of an actor between pulls of parameters: 400 frames (section 4.1), each a step here "
-        "(section 4.2).",
+        "Steps of an actor between pulls of parameters: 400 frames (section 4.1, of DQN, where "
+        "they are 100 steps), each a step here, without action repeats (section 4.2).",
         minimum=1,
     )
     n_step: int = field(
         5,
         "n, length of the returns. Not in the paper, whose 3 is said of Atari (appendix C); D4PG, "
-        "which builds on this agent, found 5 uniformly better than 1.",
+        "which adds a distribution to this agent, found 5 uniformly better than 1.",
         minimum=1,
         suffix="n{}",
     )
@@ -33,7 +33,10 @@ class DPGConfig(ApexConfig):
         256, "Transitions of an update (section 4.2).", minimum=1, suffix="batch{}"
     )
     learning_rate: float = field(
-        1e-4, "Step size of both Adams (appendix D).", above=0, suffix="lr{:g}"
+        1e-4,
+        "Step size of both Adams (appendix D); from 1e-3 to 1e-5 were tried (appendix E).",
+        above=0,
+        suffix="lr{:g}",
     )
     noise_sigma: float = field(
         0.3,
@@ -45,20 +48,23 @@ class DPGConfig(ApexConfig):
     critic_sizes: tuple[int, ...] = field((400, 300), "Hidden layers of q (appendix D).", above=0)
     activation: str = field(
         "elu",
-        "After the second layer: elu or tanh. Not in the paper, which names the tanh after the "
-        "first alone (appendix D); Acme, by the same group.",
+        "After the second layer: elu or tanh. Not in the paper, which has a tanh after the first "
+        "layer and says nothing of the second (appendix D). Acme's LayerNormMLP, by the same "
+        "group, is built alike and has ELU there; tanh is the other reading.",
         choices=("elu", "tanh"),
         suffix="{}",
     )
     layer_norm: bool = field(
         False,
-        "LayerNorm before the first tanh. Not in the paper (appendix D names none); Acme has it.",
+        "LayerNorm before the first tanh. Not in the paper (appendix D names none); Acme has it. "
+        "Without it the policy saturates, as the README shows.",
         suffix="layer_norm",
     )
     dqda_clip: float = field(
         1.0,
-        "Clips each element of the policy's gradient (appendix D), 0: none. That dq/da is meant, "
-        "not the gradient of each weight, is Not in the paper; Acme.",
+        "Clips each element of the policy's gradient, 0: none. \"The gradient used to update the "
+        'actor network is clipped, element-wise" (appendix D). That it is dq/da is Not in the '
+        "paper; Acme. The other reading is the gradient of each weight.",
         minimum=0,
         suffix="clip{:g}",
     )
@@ -79,8 +85,8 @@ class DPGConfig(ApexConfig):
     )
     removal: str = field(
         "priority",
-        "Which transitions leave above the capacity: priority, drawn by p^removal_exponent, or "
-        "fifo, the oldest, as in DQN (appendix D).",
+        "Which transitions leave above the capacity: priority, drawn by p^removal_exponent "
+        '(appendix D), or fifo, the oldest, as in DQN: "it remains to be seen which is superior".',
         choices=("priority", "fifo"),
         suffix="remove_by_{}",
     )
@@ -89,6 +95,7 @@ class DPGConfig(ApexConfig):
     )
     updates_per_call: int = field(
         16,
-        "Updates in one graph call, sampled ahead as the prefetch's 16 are. Not in the paper.",
+        "Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that "
+        "one call is drawn ahead while one runs.",
         minimum=1,
     )

@@ -23,10 +23,17 @@ class DQNConfig(ApexConfig):
         suffix="n{}",
     )
     batch_size: int = field(
-        512, "Transitions of an update (section 4.1).", minimum=1, suffix="batch{}"
+        512,
+        "Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E).",
+        minimum=1,
+        suffix="batch{}",
     )
     learning_rate: float = field(
-        0.00025 / 4, "Step size of centred RMSProp (appendix C).", above=0, suffix="lr{:g}"
+        0.00025 / 4,
+        "Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 "
+        "(figure 14).",
+        above=0,
+        suffix="lr{:g}",
     )
     rmsprop_decay: float = field(
         0.95,
@@ -37,8 +44,9 @@ class DQNConfig(ApexConfig):
     )
     rmsprop_epsilon: float = field(
         1.5e-7,
-        "epsilon (appendix C). Its place inside the root is Not in the paper; that of DQN, 0.01, "
-        "is 1.5e-7 there for the mean over 256 instead of the sum.",
+        "epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 "
+        "/ 256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a "
+        "mean if it is inside the root.",
         above=0,
         suffix="rmsprop{:g}",
     )
@@ -56,7 +64,7 @@ class DQNConfig(ApexConfig):
     )
     replay_capacity: int = field(
         2_000_000,
-        "Transitions, a soft limit; figures 4 and 5 vary it (section 4.1).",
+        "Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it.",
         minimum=1,
         maximum=2**29,  # up to a removal the memory has room for twice as many
         suffix="replay{}",
@@ -70,40 +78,47 @@ class DQNConfig(ApexConfig):
     )
     epsilon: float = field(
         0.4,
-        "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1).",
+        "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the "
+        "PDF's text lost the numbers; RLlib has 0.4, too).",
         minimum=0,
         maximum=1,
         suffix="epsilon{:g}",
     )
     epsilon_alpha: float = field(
-        7.0, "alpha of the ladder of epsilons (section 4.1).", minimum=0, suffix="ladder{:g}"
+        7.0,
+        "alpha of the ladder of epsilons (section 4.1, lost likewise; RLlib has 7, too).",
+        minimum=0,
+        suffix="ladder{:g}",
     )
     epsilons: tuple[float, ...] = field(
         (),
         "A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their "
-        "count, as in figure 7 (appendix B).",
+        "count (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + "
+        "7k/5).",
         minimum=0,
         maximum=1,
         suffix="other_epsilons",
     )
     evaluation_epsilon: float = field(
         0.001,
-        "epsilon of the evaluator's policy. Not in the paper; that of Rainbow. 0: greedy.",
+        "epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 "
+        "in figure 7.",
         minimum=0,
         maximum=1,
         suffix="evaluated{:g}",
     )
     num_copies: int = field(
         1,
-        "How often each transition is added; 8 in figure 6 (appendix A). Each copy counts in "
-        "min_replay_size and replay_capacity.",
+        "k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item "
+        "and counts as one in min_replay_size and replay_capacity.",
         minimum=1,
         suffix="copies{}",
     )
     rescale_gradient: bool = field(
         False,
         "Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which "
-        "has the network of Wang et al. 2016; they do so.",
+        'has "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does '
+        "so where its streams meet.",
         suffix="rescaled",
     )
     torso: str = field(

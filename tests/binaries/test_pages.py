@@ -1,0 +1,89 @@
+"""What `make pages` writes: the tables of hyperparameters, and each kubernetes.yaml."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from binaries import d4pg, pages
+from common.config import Config, Settings, field
+from common.program import hyperparameters
+from common.reporting.user_error import UserError
+
+
+@dataclasses.dataclass
+class Example(Config):
+    """Hyperparameters of each kind."""
+
+    size: int = field(50_000, "Of a |thing|.", minimum=1)
+    rate: float = field(1e-6, "Not in the paper; ours.", above=0, maximum=1)
+    kind: str = field("fifo", "Section 3.", choices=("fifo", "priority"))
+    is_odd: bool = field(False, "Section 4.")
+    sizes: tuple[int, ...] = field((300, 20), "Appendix A.", above=0)
+
+
+PROGRAM = dataclasses.replace(
+    d4pg.PROGRAM,
+    settings=Settings(Example, {"plain": {}}, default="plain"),
+    num_actors=lambda config, setting: 7,
+    num_actors_flag="num_workers",
+    num_actors_help="Workers (section 2).",
+)
+TABLE = r"""
+| `--config.` | Default | Allowed | Meaning and source |
+|---|---|---|---|
+| `size` | `50_000` | at least 1 | Of a \|thing\|. |
+| `rate` | `1e-6` | in (0, 1] | Not in the paper; ours. |
+| `kind` | `"fifo"` | fifo or priority | Section 3. |
+| `is_odd` | `False` |  | Section 4. |
+| `sizes` | `(300, 20)` | above 0 | Appendix A. |
+| `--num_workers` | `7` | at least 1 | Workers (section 2). |
+"""
+BEGIN, END = (
+    "<!-- hyperparameters: written by make pages -->\n",
+    "<!-- end of hyperparameters -->\n",
+)
+
+
+def test_what_is_committed_is_what_is_written():
+    stale = [str(path) for path, text in pages.pages().items() if path.read_text() != text]
+    assert not stale, "run `make pages` and commit what it changes"
+
+
+def test_only_files_that_differ_are_written(tmp_path, monkeypatch, capsys):
+    copy = tmp_path / "reproductions"
+    for path, text in pages.pages().items():
+        target = copy / path.relative_to(pages.REPRODUCTIONS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+        if path.parent.name == "d4pg":
+            target.write_text(text.replace("replicas: 4", "replicas: 5").replace("`0.99`", "`1`"))
+    (copy / "aql/kubernetes.yaml").unlink()
+    monkeypatch.setattr(pages, "REPRODUCTIONS", copy)
+    pages.main([])
+    assert {*capsys.readouterr().out.split()} == {
+        "reproductions/aql/kubernetes.yaml",
+        "reproductions/d4pg/README.md",
+        "reproductions/d4pg/kubernetes.yaml",
+    }
+    for path, text in pages.pages().items():
+        assert path.read_text() == text
+    pages.main([])
+    assert not capsys.readouterr().out
+
+
+def test_a_table_is_put_between_the_markers(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")
+    written = hyperparameters.with_table(page, PROGRAM)
+    assert written == f"Before.\n{BEGIN}{TABLE}\n{END}After.\n"
+    page.write_text(written)
+    assert hyperparameters.with_table(page, PROGRAM) == written
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN, BEGIN + END + END, 2 * (BEGIN + END)])
+def test_a_page_without_its_markers(text, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(text)
+    with pytest.raises(UserError, match=f"{page} has no place .*{BEGIN.strip()}"):
+        hyperparameters.with_table(page, PROGRAM)
