@@ -23,6 +23,7 @@ def test_its_runs_can_be_evaluated_and_loaded(name):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("program", ["d4pg", "campaign"])
 def test_a_signal_during_the_imports_ends_it_in_silence(tmp_path, program, number):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else a background job ignores it
     slow = "print('importing', flush=True); import time; time.sleep(600)"
     (tmp_path / "inspect.py").write_text(slow)  # of the standard library, which all import
     with launched() as start:
