@@ -30,6 +30,7 @@ def agent_class(directory: str | os.PathLike) -> str:
 
     Raises:
       RunDirectoryError: there is no run, or its agent is not here.
+      JsonError: its config.json is malformed.
     """
     from common.reporting.run_directory import RunDirectory, RunDirectoryError
 

@@ -124,6 +124,7 @@ def load(directory: str | os.PathLike, agent_class: type[Agent]) -> TrainedRun:
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
+      JsonError: config.json is malformed.
       CheckpointError: the run has no checkpoint yet, or an unreadable one.
       UnusableEnvironmentError: the environment cannot be made.
     """

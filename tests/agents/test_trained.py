@@ -15,6 +15,7 @@ from common.acting.policy import Policy
 from common.agents import trained
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
+from common.reporting.json_file import JsonError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import load_policy
 from reproductions.d4pg.agent import D4PG
@@ -212,7 +213,6 @@ def test_a_hyperparameter_that_the_run_did_not_record_has_its_default(workdir):
         ({"config": {"n_stp": 1}}, ["config.json", "no hyperparameter n_stp"]),
         ({"config": {"n_step": 0}}, ["config.json", "n_step must be at least 1"]),
         ({"config": {"n_step": "five"}}, ["config.json"]),
-        ({"config": 3}, ["config.json"]),
     ],
 )
 def test_a_config_that_is_not_of_this_version(changes, words, workdir):
@@ -222,6 +222,12 @@ def test_a_config_that_is_not_of_this_version(changes, words, workdir):
     for word in words:
         assert word in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_config_of_another_kind(workdir):
+    change_config(workdir, config=3)
+    with pytest.raises(JsonError, match="config.json: config is 3, not an object"):
+        trained.load(workdir, D4PG)
 
 
 @pytest.mark.parametrize("name", ["environment", "setting", "config"])
