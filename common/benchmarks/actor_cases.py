@@ -23,16 +23,12 @@ from common.acting.sender import Sender
 from common.agents.agent import Agent
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, say
-from common.benchmarks.roles import started_role
-from common.cluster import rpc
-from common.cluster import token as token_lib
+from common.benchmarks.roles import replay_role
 from common.cluster.processes import StopRequest
-from common.cluster.topology import Topology
 from common.environments import rendering
 from common.environments.spec import EnvironmentSpec
-from common.program import layouts
 from common.replay.service import RemoteMemory
-from common.types import Items, Nest
+from common.types import Nest
 
 _NOISE = 0.3
 """Standard deviation of random continuous actions, as an untrained policy's actions have it."""
@@ -76,12 +72,8 @@ def actor(
     batch = environments.make_batch(environment, range(actors), frames=agent.num_frames)
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_actor(spec, range(actors), actors, seed=0)
-    to_items = functools.partial(agent.items, policy, range(actors), 0)
-    with (
-        _own_memory(agent, spec, to_items)
-        if in_worker
-        else _replay_role(bench, agent, spec, environment, to_items) as (add, finish)
-    ):
+    adding_to = _own_memory if in_worker else _served_memory
+    with adding_to(bench, agent, environment, spec, policy, range(actors)) as (add, finish):
         loop = agent.acting_loop(policy, batch, add, lambda *_: None)
         candidates = {"actor": loop.step, **simulators(environment, actors, spec, agent.num_frames)}
         speeds = bench.in_turns(
@@ -210,21 +202,13 @@ def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
 
 
 @contextlib.contextmanager
-def _replay_role(
-    bench: Bench,
-    agent: Agent,
-    spec: EnvironmentSpec,
-    environment: str,
-    to_items: Callable[[Nest, int], Items],
+def _served_memory(
+    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
 ) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
     """Yields functions that send what an adder gave, in a thread, and count what has arrived."""
-    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
-    token = token_lib.new_token()
-    config = {"replay_capacity": _CAPACITY}
-    with started_role(bench.program, "replay", topology, token, environment, config) as role:
-        client = rpc.Client(topology.address("replay"), token)
+    with replay_role(bench.program, environment, _CAPACITY) as client:
         memory = RemoteMemory(client, agent.step_specs(spec))
-        role.wait_until_available(client)
+        to_items = functools.partial(agent.items, policy, actors, 0)
         sender = Sender(memory, to_items, agent.schedule(), agent.send_batch, StopRequest())
         sender.start()
 
@@ -242,11 +226,16 @@ def _replay_role(
 
 @contextlib.contextmanager
 def _own_memory(
-    agent: Agent, spec: EnvironmentSpec, to_items: Callable[[Nest, int], Items]
+    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
 ) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
-    """Yields the like of `_replay_role` for a memory of this process."""
+    """Yields functions that add what an adder gave to a memory of this process, and count it."""
+    del bench, environment
     memory = agent.make_memory(spec, seed=0)
-    yield lambda added: memory.insert(*to_items(added, 0)), lambda: memory.statistics().inserted
+
+    def add(added: Nest) -> None:
+        agent.insert(memory, policy, actors, added, 0)
+
+    yield add, lambda: memory.statistics().inserted
 
 
 def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:

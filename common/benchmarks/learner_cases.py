@@ -317,13 +317,11 @@ def _with_actors(
         while memory.statistics().inserted == inserted:
             role.check()
             time.sleep(0.1)
-        updated, acted = bench.in_turns(name, {"updates and steps a second": updated_and_acted})[
-            "updates and steps a second"
-        ]
+        speeds = bench.in_turns(name, {"both": updated_and_acted})
         role.check()
     server.close()
-    yield Row(name, updated, "updates/s", "without actors", alone.value)
-    yield Row(f"{name}_acting", acted, "steps/s")
+    yield Row(name, speeds["both"][0], "updates/s", "without actors", alone.value)
+    yield speeds.row(f"{name}_acting", "steps/s", "both", part=1)
 
 
 def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, EnvironmentSpec]:
@@ -333,10 +331,7 @@ def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, En
     policy = agent.make_actor(spec, actors, num_games, seed=0)
     memory = agent.make_memory(spec, seed=0)
     loop = agent.acting_loop(
-        policy,
-        games,
-        lambda added: memory.insert(*agent.items(policy, actors, 0, added, 0)),
-        lambda *_: None,
+        policy, games, lambda added: agent.insert(memory, policy, actors, added, 0), lambda *_: None
     )
     while memory.statistics().items < items:
         loop.step()

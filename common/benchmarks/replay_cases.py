@@ -27,12 +27,9 @@ from common.agents.item_agent import ItemAgent
 from common.benchmarks import peers
 from common.benchmarks.cases import REVERB, Bench
 from common.benchmarks.report import Row, rate, say
-from common.benchmarks.roles import ChildProcess, started_role
+from common.benchmarks.roles import ChildProcess, replay_role
 from common.cluster import rpc
-from common.cluster import token as token_lib
-from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
-from common.program import layouts
 from common.replay.memory import Bytes, Memory, Signature
 from common.replay.service import RemoteMemory
 from common.types import StoredTransition
@@ -276,10 +273,8 @@ def _peer_loop(
     make: Callable[..., Any], agent: ItemAgent, capacity: int, batches: Sequence[AddedBatch]
 ) -> Callable[[], None]:
     """Fills one of `common.benchmarks.peers` and returns its loop."""
-    peer, size = (
-        make(capacity, list(batches[0].steps), _exponent(agent)),
-        len(batches[0].priorities),
-    )
+    size = len(batches[0].priorities)
+    peer = make(capacity, list(batches[0].steps), _exponent(agent))
     for batch in itertools.islice(itertools.cycle(batches), capacity // size + 1):
         peer.insert(list(batch.steps), batch.priorities)
     inserted, priorities = batches[0].first(_INSERTED), _priorities(_SAMPLED)
@@ -411,15 +406,8 @@ def through_service(
     before has drawn, as from actors that send in the background and a learner that draws ahead. All
     samples arrive in this process. Reverb's side is `common.benchmarks.reverb_peer`.
     """
-    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
-    token = token_lib.new_token()
-    config = {"replay_capacity": capacity, "min_replay_size": 1}
     with contextlib.ExitStack() as stack:
-        role = stack.enter_context(
-            started_role(bench.program, "replay", topology, token, environment, config)
-        )
-        client = rpc.Client(topology.address("replay"), token)
-        role.wait_until_available(client)
+        client = stack.enter_context(replay_role(bench.program, environment, capacity))
         filled = FilledMemory(RemoteMemory(client, specs), capacity, batches)
         say("filled the replay role")
         candidates = {"ours": _remote_loops(client, filled, batches[0], loops)}

@@ -10,6 +10,8 @@ import sys
 import time
 from typing import Any
 
+import tabulate
+
 Measure = Callable[[], float | tuple[float, ...]]
 """A function that measures a number, or several at once."""
 
@@ -105,34 +107,27 @@ def in_turns(
     for repeat in range(repeats):
         for name, measure in candidates.items():
             values[name].append(measure())
-        latest = ", ".join(f"{name} {_number(values[name][-1])}" for name in candidates)
+        latest = ", ".join(f"{name} {_text(values[name][-1])}" for name in candidates)
         say(f"{title} {repeat + 1}/{repeats}: {latest}")
     return Medians({name: _median(measured) for name, measured in values.items()})
 
 
 def table(rows: Sequence[Row]) -> str:
     """Returns rows as aligned columns."""
-    lines = [("name", "value", "unit", "peer", "peer value", "ratio")]
-    for row in rows:
-        lines.append(
-            (
-                row.name,
-                _number(row.value),
-                row.unit,
-                row.peer or "-",
-                _number(row.peer_value),
-                "-" if row.ratio is None else f"{row.ratio:.2f}",
-            )
+    cells = [
+        (
+            row.name,
+            _text(row.value),
+            row.unit,
+            row.peer or "-",
+            _text(row.peer_value),
+            "-" if row.ratio is None else f"{row.ratio:.2f}",
         )
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    numeric = (False, True, False, False, True, True)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric)
-        ).rstrip()
-        for line in lines
-    )
+        for row in rows
+    ]
+    headers = ("name", "value", "unit", "peer", "peer value", "ratio")
+    sides = ("left", "right", "left", "left", "right", "right")
+    return tabulate.tabulate(cells, headers, "plain", colalign=sides, disable_numparse=True)
 
 
 def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
@@ -153,9 +148,9 @@ def _median(measured: Sequence[Any]) -> Any:
     return statistics.median(measured)
 
 
-def _number(value: float | tuple[float, ...] | None) -> str:
+def _text(value: float | tuple[float, ...] | None) -> str:
     if value is None:
         return "-"
     if isinstance(value, tuple):
-        return " and ".join(map(_number, value))
+        return " and ".join(map(_text, value))
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

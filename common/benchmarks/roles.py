@@ -20,6 +20,7 @@ from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import set_parent_death_signal
 from common.cluster.topology import Topology, free_ports
+from common.program import layouts
 
 READ, SEND = "read", "send"
 """Methods of `idle_server`: READ takes a size and returns so many float32, SEND takes float32."""
@@ -163,6 +164,19 @@ def started_role(
         command = program.command(role, config or {}, flags)
         with ChildProcess(f"{role} role", command, variables) as process:
             yield process
+
+
+@contextlib.contextmanager
+def replay_role(
+    program: BenchmarkedProgram, environment: str, capacity: int
+) -> Iterator[rpc.Client]:
+    """Runs the replay role and yields a client of it."""
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
+    token, config = token_lib.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
+    with started_role(program, "replay", topology, token, environment, config) as role:
+        client = rpc.Client(topology.address("replay"), token)
+        role.wait_until_available(client)
+        yield client
 
 
 @contextlib.contextmanager
