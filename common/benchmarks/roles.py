@@ -128,7 +128,7 @@ class ChildProcess:
             raise RuntimeError(f"the {self._name} did not end in time") from None
 
     def check(self, *allowed: int | None) -> None:
-        """Raises RuntimeError, with its last words, if it has ended, but with an allowed code."""
+        """Raises RuntimeError, with its last words, if it has ended with a code not allowed."""
         code = self._process.poll()
         if code is not None and code not in allowed:
             self._log.seek(0)
