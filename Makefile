@@ -77,9 +77,19 @@ $(VENV)/.minatar: $(VENV)/.built
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
 	@touch $@
 
-# What `python -m binaries.benchmark --peers` compares with.
+# What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,
+# so it has an environment of its own, of 1.7 GB.
+PEERS := .venv-peers
+
 peers: setup
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[peers]' --no-build-isolation
+	@$(MAKE) --no-print-directory $(PEERS)/.installed
+
+$(PEERS)/.installed:
+	$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check 'dm-reverb[tensorflow]==0.14.0' 'numpy<2' \
+		|| { echo "error: Reverb 0.14 was not installed, see above; it has packages for Linux on x86-64 and Python up to 3.11, this is $$($(PYTHON) --version) on $$(uname -sm); set PYTHON=" >&2; exit 1; }
+	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info common/replay/_ops.tf-*.so
+	rm -rf $(VENV) $(PEERS) build *.egg-info common/replay/_ops.tf-*.so

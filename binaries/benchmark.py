@@ -1,21 +1,19 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
     python -m binaries.benchmark                    # all of them, each in a process of its own
-    python -m binaries.benchmark replay --peers     # beside cpprb and a sum tree in NumPy
+    python -m binaries.benchmark replay --peers     # beside cpprb, Reverb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
-    python -m binaries.benchmark refer      # the suites of a paper: reactor, refer or aql
+    python -m binaries.benchmark refer      # those of an agent
 
-Prints a table; progress goes to standard error. The docstrings of `common/benchmarks/` say what
-each number means and under which conditions it is taken. Other load on the machine lowers every
-number; those of a row and its peer were taken in turns, so their ratio suffers least. Each value is
-a median.
+Prints a table; progress goes to standard error. The docstrings of the functions in
+`common/benchmarks/*_cases.py` say what each number means and under which conditions it is taken.
+Other load on the machine lowers every number; those of a row and its peer were taken in turns, so
+their ratio suffers least. Each value is a median.
 """
 
 import argparse
 from collections.abc import Sequence
-import importlib
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -23,57 +21,34 @@ import sys
 import tempfile
 
 from common.benchmarks import report
+from common.benchmarks.cases import CASES, Bench, Case
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
 from common.reporting.user_error import UserError
 from reproductions import AGENTS
 
-_SUITES = (
-    "replay",
-    "image_replay",
-    "episode_memory",
-    "learner",
-    "image_learner",
-    "sequence_learner",
-    "priority_tree",
-    "actor",
-    "image_actor",
-    "sequence_actor",
-    "parameter_server",
-    "episodes",
-    "unroll_actor",
-    "unroll_learner",
-)
-_LONG_SUITE = "workers"
-"""Minutes long, so only by name."""
-_SUITES_WITH_PEERS = ("replay", "image_replay")
-_PAPERS = {
-    "reactor": ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server"),
-    "refer": ("episodes", "episode_memory"),
-    "aql": ("unroll_actor", "unroll_learner"),
-}
-"""The suites of a paper but the long one."""
-_AGENTS = {
-    "apex_dqn": ("image_replay", "image_learner", "image_actor"),
-    **_PAPERS,
-    "reactor": (*_PAPERS["reactor"], _LONG_SUITE),
-}
-"""The suites that measure an agent; D4PG has all others."""
+_CASES = {case.name: case for case in CASES}
+_MEASURED_AGENTS = tuple(dict.fromkeys(case.agent for case in CASES))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(prog="python -m binaries.benchmark", description=__doc__)
+    width = max(map(len, _CASES))
+    cases = "\n".join(f"  {case.name:{width}}  {case.measures}" for case in CASES)
+    parser = Parser(
+        prog="python -m binaries.benchmark", description=__doc__, epilog=f"benchmarks:\n{cases}"
+    )
     parser.add_argument(
-        "suite",
+        "case",
         nargs="?",
-        choices=(*_SUITES, _LONG_SUITE, *_PAPERS),
-        help="only this one, or those of a paper",
+        choices=(*_CASES, *_MEASURED_AGENTS),
+        metavar="NAME",
+        help=f"only this benchmark, or those of an agent: {', '.join(_MEASURED_AGENTS)}",
     )
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="replay, image_replay: also measure cpprb and NumPy (`make peers` installs cpprb)",
+        help="replay, image_replay: also measure cpprb, Reverb and NumPy (see `make peers`)",
     )
     parser.add_argument(
         "--json",
@@ -98,62 +73,62 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
         check_writable("--json", arguments.json)
-    if arguments.peers and arguments.suite in (None, *_SUITES_WITH_PEERS) and not _has("cpprb"):
-        parser.error("--peers needs cpprb, which is not installed: run `make peers`")
+    missing = {peer for case in _chosen(arguments.case) for peer in case.missing_peers()}
+    if arguments.peers and missing:
+        names = " and ".join(sorted(missing))
+        parser.error(f"--peers compares with {names}, which `make peers` installs: run it first")
     return arguments
 
 
-def _has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+def _chosen(name: str | None) -> Sequence[Case]:
+    """Returns the benchmarks that a request names."""
+    if name in _CASES:
+        return [_CASES[name]]
+    return [case for case in CASES if name in (None, case.agent) and not case.by_name_only]
 
 
-def _measure(arguments: argparse.Namespace) -> list[report.Row]:
-    """Measures one suite in this process."""
+def _measure(case: Case, arguments: argparse.Namespace) -> list[report.Row]:
+    """Measures in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if not arguments.suite.endswith("learner") and arguments.suite != _LONG_SUITE:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # as its role
-    # Before NumPy is imported. An actor's process has one thread in the real layout too.
-    is_actor = arguments.suite.endswith("actor")
-    processes.limit_threads(1 if is_actor else processes.usable_cores())
+    if not case.uses_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    # Before NumPy is imported.
+    processes.limit_threads(1 if case.one_thread else processes.usable_cores())
     from common.replay import library
 
     try:
         library.ops()
     except library.ReplayLibraryError as error:
         fail(str(error))
-    suite = importlib.import_module(f"common.benchmarks.{arguments.suite}_suite")
-    sizes = suite.QUICK if arguments.quick else suite.FULL
-    has_peers = arguments.suite in _SUITES_WITH_PEERS
-    options = {"with_peers": arguments.peers} if has_peers else {}
-    return suite.measure(_program(arguments.suite), sizes, arguments.repeats, **options)
+    program = _program(case.agent)
+    return case.measure(Bench(program, arguments.repeats, arguments.peers), arguments.quick)
 
 
-def _program(suite: str):
+def _program(agent: str):
     from common.benchmarks.roles import BenchmarkedProgram
     from common.program.layout import imported
 
-    agent = next((name for name, suites in _AGENTS.items() if suite in suites), "d4pg")
     return BenchmarkedProgram(f"binaries.{agent}", imported(AGENTS[agent]))
 
 
-def _measure_all(arguments: argparse.Namespace, suites: Sequence[str]) -> list[report.Row]:
-    """Measures suites, each in a process of its own: thread limits are set once."""
+def _measure_all(cases: Sequence[Case], arguments: argparse.Namespace) -> list[report.Row]:
+    """Measures each in a process of its own: thread limits are set once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
-        for suite in suites:
-            path = pathlib.Path(directory, f"{suite}.json")
+        for case in cases:
+            path = pathlib.Path(directory, f"{case.name}.json")
             command = [
                 sys.executable,
                 "-m",
                 "binaries.benchmark",
-                suite,
+                case.name,
                 f"--json={path}",
                 f"--repeats={arguments.repeats}",
             ]
             command += ["--quick"] * arguments.quick + ["--peers"] * arguments.peers
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             if ended.returncode:
-                fail(f"the {suite} suite ended with exit code {ended.returncode}, see above")
+                fail(f"{case.name} ended with exit code {ended.returncode}, see above")
             rows += report.read_json(path)
     return rows
 
@@ -161,10 +136,10 @@ def _measure_all(arguments: argparse.Namespace, suites: Sequence[str]) -> list[r
 def main(argv: list[str] | None = None) -> None:
     """Measures, prints and writes."""
     arguments = _arguments(argv)
-    if arguments.suite in (None, *_PAPERS):
-        rows = _measure_all(arguments, _PAPERS.get(arguments.suite, _SUITES))
+    if arguments.case in _CASES:
+        rows = _measure(_CASES[arguments.case], arguments)
     else:
-        rows = _measure(arguments)
+        rows = _measure_all(_chosen(arguments.case), arguments)
     if arguments.json is not None:
         report.write_json(arguments.json, rows)
     print(report.table(rows))

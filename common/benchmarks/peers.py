@@ -12,7 +12,9 @@ class NumpySumTree:
     (Schaul et al. 2016, appendix B.2.1).
     """
 
-    def __init__(self, capacity: int, columns: Sequence[np.ndarray], exponent: float, seed: int):
+    def __init__(
+        self, capacity: int, columns: Sequence[np.ndarray], exponent: float, seed: int = 1
+    ):
         """Makes room for `capacity` rows of columns like these, [n, ...]."""
         self._exponent = exponent
         self._capacity = capacity

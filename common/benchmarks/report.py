@@ -1,4 +1,4 @@
-"""Rows of a benchmark, as a table and as JSON, and the median of repeats."""
+"""Measurements in turns, and the rows that come of them, as a table and as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -10,7 +10,12 @@ import sys
 import time
 from typing import Any
 
+import tabulate
+
 from common.reporting import json_file
+
+Measure = Callable[[], float | tuple[float, ...]]
+"""A function that measures a number, or several at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +51,37 @@ class Row:
         return cls(**{field.name: fields[field.name] for field in dataclasses.fields(cls)})
 
 
+class Medians(dict[str, Any]):
+    """Medians by the name of what was measured: a number each, or a tuple of several."""
+
+    def row(
+        self,
+        name: str,
+        unit: str,
+        ours: str,
+        peer: str = "",
+        label: str | None = None,
+        part: int = 0,
+    ) -> Row:
+        """Returns the row of a median beside that of its peer, if that was measured.
+
+        Args:
+          name: of the row.
+          unit: of both values.
+          ours: what was measured.
+          peer: what is compared with.
+          label: name of the peer in the row; default: `peer`.
+          part: place of the values in medians that are tuples.
+        """
+        if peer not in self:
+            return Row(name, self._number(ours, part), unit)
+        values = self._number(ours, part), self._number(peer, part)
+        return Row(name, values[0], unit, label or peer, values[1])
+
+    def _number(self, key: str, part: int) -> float:
+        return self[key][part] if isinstance(self[key], tuple) else self[key]
+
+
 def say(text: str) -> None:
     """Reports progress on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -59,47 +95,41 @@ def rate(function: Callable[[], object], calls: int) -> float:
     return calls / (time.perf_counter() - begin)
 
 
-def interleave(
-    title: str, candidates: Mapping[str, Callable[[], float]], repeats: int
-) -> dict[str, float]:
+def in_turns(
+    title: str, candidates: Mapping[str, Measure], repeats: int, warm_up: bool = True
+) -> Medians:
     """Measures candidates in turn, all of them in each repeat, and returns each one's median.
 
-    Other load on the machine then meets all of them alike. Each is called once before, untimed.
+    Other load on the machine then meets all of them alike. Each is called once before, unmeasured,
+    unless `warm_up` is False.
     """
-    for measure in candidates.values():
+    for measure in candidates.values() if warm_up else ():
         measure()
-    values: dict[str, list[float]] = {name: [] for name in candidates}
+    values: dict[str, list] = {name: [] for name in candidates}
     for repeat in range(repeats):
         for name, measure in candidates.items():
             values[name].append(measure())
-        latest = ", ".join(f"{name} {_number(values[name][-1])}" for name in candidates)
+        latest = ", ".join(f"{name} {_text(values[name][-1])}" for name in candidates)
         say(f"{title} {repeat + 1}/{repeats}: {latest}")
-    return {name: statistics.median(measured) for name, measured in values.items()}
+    return Medians({name: _median(measured) for name, measured in values.items()})
 
 
 def table(rows: Sequence[Row]) -> str:
     """Returns rows as aligned columns."""
-    lines = [("name", "value", "unit", "peer", "peer value", "ratio")]
-    for row in rows:
-        lines.append(
-            (
-                row.name,
-                _number(row.value),
-                row.unit,
-                row.peer or "-",
-                _number(row.peer_value),
-                "-" if row.ratio is None else f"{row.ratio:.2f}",
-            )
+    cells = [
+        (
+            row.name,
+            _text(row.value),
+            row.unit,
+            row.peer or "-",
+            _text(row.peer_value),
+            "-" if row.ratio is None else f"{row.ratio:.2f}",
         )
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    numeric = (False, True, False, False, True, True)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric)
-        ).rstrip()
-        for line in lines
-    )
+        for row in rows
+    ]
+    headers = ("name", "value", "unit", "peer", "peer value", "ratio")
+    sides = ("left", "right", "left", "left", "right", "right")
+    return tabulate.tabulate(cells, headers, "plain", colalign=sides, disable_numparse=True)
 
 
 def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
@@ -114,7 +144,15 @@ def read_json(path: pathlib.Path) -> list[Row]:
     return [Row.from_json(fields) for fields in json_file.read(path)]
 
 
-def _number(value: float | None) -> str:
+def _median(measured: Sequence[Any]) -> Any:
+    if isinstance(measured[0], tuple):
+        return tuple(map(statistics.median, zip(*measured)))
+    return statistics.median(measured)
+
+
+def _text(value: float | tuple[float, ...] | None) -> str:
     if value is None:
         return "-"
+    if isinstance(value, tuple):
+        return " and ".join(map(_text, value))
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

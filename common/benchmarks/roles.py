@@ -1,23 +1,29 @@
-"""Real roles of a paper's program, in processes of their own, for a benchmark to talk to."""
+"""Programs in processes of their own for a benchmark to talk to, above all a paper's real roles."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import functools
 import os
-import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any
 
+import tensorflow as tf
+
 from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import set_parent_death_signal
-from common.cluster.topology import Topology
+from common.cluster.topology import Topology, free_ports
+from common.program import layouts
 
+READ, SEND = "read", "send"
+"""Methods of `idle_server`: READ takes a size and returns so many float32, SEND takes float32."""
 _START_SECONDS = 120.0
 
 
@@ -44,44 +50,61 @@ class BenchmarkedProgram:
         """Builds the agent, with more fields of the config."""
         return self.agent_class.with_fields(**{**self.config, **fields})
 
+    def command(self, role: str, config: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
+        """Returns the command of a role, with more fields of the config and other flags."""
+        flags = {"role": role, **flags}
+        for name, value in {**self.config, **config}.items():
+            flags[f"config.{name}"] = repr(value) if isinstance(value, tuple) else value
+        return [sys.executable, "-m", self.module, *(f"--{k}={v}" for k, v in flags.items())]
 
-class RoleProcess:
-    """A role of a program, which lives as long as a `with`."""
+
+class ChildProcess:
+    """A program that runs as long as a `with`.
+
+    Args:
+      name: its name in messages.
+      command: its command line.
+      variables: environment variables beside those of this process.
+      answers: whether it answers lines of its standard input, see `ask`.
+    """
 
     def __init__(
         self,
-        program: BenchmarkedProgram,
-        role: str,
-        topology: Topology,
-        token: str,
-        environment: str,
-        config: Mapping[str, Any],
-        flags: Mapping[str, Any] | None = None,
+        name: str,
+        command: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+        answers: bool = False,
     ):
-        """Prepares the role, with more fields of the config and other flags."""
-        self._role = role
-        self._command = [
-            sys.executable,
-            "-m",
-            program.module,
-            f"--role={role}",
-            f"--environment={environment}",
-        ]
-        fields = {**program.config, **config}
-        self._command += [f"--config.{name}={flag_text(value)}" for name, value in fields.items()]
-        self._command += [f"--{name}={value}" for name, value in (flags or {}).items()]
-        self._variables = role_variables(topology, role, token)
+        self._name = name
+        self._command = command
+        self._variables = {**os.environ, **(variables or {})}
+        self._answers = answers
 
-    def __enter__(self) -> "RoleProcess":
-        self._directory = tempfile.TemporaryDirectory(prefix="benchmark_")
-        directory = pathlib.Path(self._directory.name)
-        self._log = directory / "log"
-        command = [*self._command, f"--workdir={directory / 'run'}"]
-        self._process = start_process(command, self._variables, self._log)
+    def __enter__(self) -> "ChildProcess":
+        self._log = tempfile.TemporaryFile("w+", errors="replace")
+        self._process = subprocess.Popen(
+            self._command,
+            env=self._variables,
+            stdin=subprocess.PIPE if self._answers else None,
+            stdout=subprocess.PIPE if self._answers else self._log,
+            stderr=self._log,
+            text=True,
+            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+        )
         return self
 
+    def ask(self, question: str) -> str:
+        """Returns the line that the program answers to a line; raises as `check`."""
+        with contextlib.suppress(BrokenPipeError):
+            print(question, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            self.wait(_START_SECONDS)
+            self.check()
+        return answer.strip()
+
     def wait_until_available(self, client: rpc.Client) -> None:
-        """Returns when the role answers.
+        """Returns when its server answers.
 
         Raises:
           RuntimeError: it has ended, or does not answer in time.
@@ -90,21 +113,29 @@ class RoleProcess:
         while True:
             self.check()
             try:
-                client.wait_until_available(2.0)
-                return
+                return client.wait_until_available(2.0)
             except ServiceUnavailableError:
                 if time.monotonic() > deadline:
                     raise RuntimeError(
-                        f"the {self._role} role does not answer at {client.address}"
+                        f"the {self._name} does not answer at {client.address}"
                     ) from None
 
-    def check(self) -> None:
-        """Raises RuntimeError, with the role's last words, if it has ended."""
-        if self._process.poll() is not None:
-            raise RuntimeError(
-                f"the {self._role} role ended with exit code {self._process.returncode}: "
-                + last_words(self._log)
-            )
+    def wait(self, seconds: float) -> None:
+        """Returns when the program has ended; raises RuntimeError if that takes longer."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the {self._name} did not end in time") from None
+
+    def check(self, *allowed: int | None) -> None:
+        """Raises RuntimeError, with its last words, if it has ended with a code not allowed."""
+        code = self._process.poll()
+        if code is not None and code not in allowed:
+            self._log.seek(0)
+            lines = [line for line in self._log.read().split("\n") if line.strip()]
+            reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
+            words = (reasons or lines or ["it said nothing"])[-1]
+            raise RuntimeError(f"the {self._name} ended with exit code {code}: {words}")
 
     def __exit__(self, *_) -> None:
         self._process.terminate()
@@ -112,36 +143,56 @@ class RoleProcess:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
-        self._directory.cleanup()
+        self._process.communicate()
+        self._log.close()
 
 
-def role_variables(topology: Topology, role: str, token: str) -> dict[str, str]:
-    """Returns the environment variables of a role that is started by hand."""
-    return {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
+@contextlib.contextmanager
+def started_role(
+    program: BenchmarkedProgram,
+    role: str,
+    topology: Topology,
+    token: str,
+    environment: str,
+    config: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Iterator[ChildProcess]:
+    """Runs a role of a program, with more fields of the config and other flags."""
+    variables = {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
+        flags = {"environment": environment, "workdir": f"{directory}/run", **(flags or {})}
+        command = program.command(role, config or {}, flags)
+        with ChildProcess(f"{role} role", command, variables) as process:
+            yield process
 
 
-def start_process(
-    command: Sequence[str], variables: Mapping[str, str], log: pathlib.Path
-) -> subprocess.Popen:
-    """Starts a program whose output goes to `log`; it dies with this process."""
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            command,
-            env={**os.environ, **variables},
-            stdout=file,
-            stderr=file,
-            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
-        )
+@contextlib.contextmanager
+def replay_role(
+    program: BenchmarkedProgram, environment: str, capacity: int
+) -> Iterator[rpc.Client]:
+    """Runs the replay role and yields a client of it."""
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
+    token, config = token_lib.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
+    with started_role(program, "replay", topology, token, environment, config) as role:
+        client = rpc.Client(topology.address("replay"), token)
+        role.wait_until_available(client)
+        yield client
 
 
-def last_words(log: pathlib.Path) -> str:
-    """Returns the line of a log that most likely says why the program ended."""
-    lines = log.read_text(errors="replace").split("\n")
-    reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
-    return (reasons or [line for line in lines if line.strip()] or ["it said nothing"])[-1]
+@contextlib.contextmanager
+def idle_server(token: str) -> Iterator[str]:
+    """Yields the address of a server in another process, whose methods do nothing."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    command = [sys.executable, "-c", f"from {__name__} import serve_idly as f; f({address!r})"]
+    with ChildProcess("idle server", command, {token_lib.TOKEN_VARIABLE: token}) as process:
+        process.wait_until_available(rpc.Client(address, token))
+        yield address
 
 
-def flag_text(value: Any) -> str:
-    """Returns the value of a field as `--config.NAME=` takes it."""
-    return repr(value) if isinstance(value, tuple) else str(value)
+def serve_idly(address: str) -> None:
+    """Serves until the process is ended."""
+    server = rpc.Server(address, token_lib.load())
+    server.register(READ, lambda size: tf.zeros(size[tf.newaxis]), [tf.TensorSpec([], tf.int64)])
+    server.register(SEND, lambda values: tf.size(values), [tf.TensorSpec([None])])
+    server.start()
+    signal.pause()

@@ -1,8 +1,10 @@
+import contextlib
 import sys
 
 import pytest
 
 from binaries import benchmark
+from common.benchmarks import cases
 from common.benchmarks.report import Row
 
 
@@ -36,15 +38,23 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(ca
         assert str(path) in refuse(capsys, f"--json={path}")
 
 
-def test_missing_peers_are_refused(capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, "_has", lambda module: module != "cpprb")
-    assert "make peers" in refuse(capsys, "--peers")
-    assert "make peers" in refuse(capsys, "replay", "--peers")
+@pytest.mark.parametrize("missing", ["cpprb", "Reverb"])
+def test_missing_peers_are_refused(capsys, monkeypatch, missing):
+    for peer in cases.IS_INSTALLED:
+        monkeypatch.setitem(cases.IS_INSTALLED, peer, lambda peer=peer: peer != missing)
+    for request in ([], ["replay"], ["d4pg"]):
+        line = refuse(capsys, *request, "--peers")
+        assert f"with {missing}," in line and "make peers" in line
+    is_needed = missing == "cpprb"
+    monkeypatch.setattr(benchmark, "_measure", lambda *_: [])
+    with pytest.raises(SystemExit) if is_needed else contextlib.nullcontext():
+        benchmark.main(["image_replay", "--peers"])
+    benchmark.main(["learner", "--peers"])
 
 
 def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
     rows = [Row("actor/x", 2.0, "steps/s", "y", 4.0)]
-    monkeypatch.setattr(benchmark, "_measure", lambda arguments: rows)
+    monkeypatch.setattr(benchmark, "_measure", lambda case, arguments: rows)
     path = tmp_path / "rows.json"
     benchmark.main(["actor", "--quick", f"--json={path}"])
     captured = capsys.readouterr()
@@ -56,12 +66,13 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "which, names",
     [
-        ([], benchmark._SUITES),
+        ([], [case.name for case in cases.CASES if case.name != "workers"]),
         (["reactor"], ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server")),
         (["refer"], ("episodes", "episode_memory")),
         (["aql"], ("unroll_actor", "unroll_learner")),
+        (["apex_dqn"], ("image_replay", "image_learner", "image_actor")),
     ],
-    ids=["all", "reactor", "refer", "aql"],
+    ids=["all", "reactor", "refer", "aql", "apex_dqn"],
 )
 def test_suites_run_in_processes_of_their_own(capsys, monkeypatch, which, names):
     commands = []

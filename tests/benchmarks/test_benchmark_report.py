@@ -36,20 +36,29 @@ def test_table_is_aligned():
     assert lines[1].endswith("1.25") and lines[2].endswith("-")
 
 
-def test_interleave_takes_turns_and_returns_medians(capsys):
+def test_measurements_take_turns_and_returns_medians(capsys):
     order, slow, fast = [], iter([99, 1, 5, 2]), iter([99, 7, 6, 100])
 
     def measure(name, values):
         order.append(name)
         return next(values)
 
-    medians = report.interleave(
+    medians = report.in_turns(
         "title", {"a": lambda: measure("a", slow), "b": lambda: measure("b", fast)}, repeats=3
     )
     assert order == ["a", "b"] * 4
     assert medians == {"a": 2, "b": 7}  # the first values are the warm-up's
     captured = capsys.readouterr()
     assert not captured.out and "title 3/3" in captured.err
+
+
+def test_a_row_is_of_medians_also_of_several_numbers_at_once():
+    numbers = {"ours": iter([(3.0, 30.0), (1.0, 10.0), (2.0, 99.0)]), "peer": iter([4.0] * 3)}
+    measures = {name: lambda values=values: next(values) for name, values in numbers.items()}
+    medians = report.in_turns("title", measures, repeats=3, warm_up=False)
+    assert medians.row("a/b", "s", "ours", "peer") == Row("a/b", 2.0, "s", "peer", 4.0)
+    assert medians.row("a/b", "s", "ours", "peer", "it") == Row("a/b", 2.0, "s", "it", 4.0)
+    assert medians.row("a/b", "s", "ours", "absent", part=1) == Row("a/b", 30.0, "s")
 
 
 def test_rate_counts_calls():

@@ -1,0 +1,264 @@
+"""Speed of actors, beside the simulators that they cannot outrun.
+
+All environments of an actor step in lockstep in one process, with one thread for BLAS and
+TensorFlow. The peers are in the same process and take random actions, nothing else: "simulator
+alone" is a second batch of the same environments, and "mj_step alone", in rows "..._mujoco", their
+bodies in MuJoCo, which one call advances by a timestep of the task, without rewards, observations
+and resets.
+"""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import copy
+import functools
+import itertools
+import time
+from typing import Any
+
+import numpy as np
+
+from common import environments
+from common.acting.noise import GaussianNoise
+from common.acting.sender import Sender
+from common.agents.agent import Agent
+from common.benchmarks.cases import Bench
+from common.benchmarks.report import Row, say
+from common.benchmarks.roles import replay_role
+from common.cluster.processes import StopRequest
+from common.environments import rendering
+from common.environments.spec import EnvironmentSpec
+from common.replay.service import RemoteMemory
+from common.types import Nest
+
+_NOISE = 0.3
+"""Standard deviation of random continuous actions, as an untrained policy's actions have it."""
+_CAPACITY = 100_000
+"""Capacity of the replay, which is only added to."""
+_STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
+_UNIFORM_SAMPLES = 500  # of AQL's section 5.2
+_SIMULATOR, MUJOCO = "simulator alone", "mj_step alone"
+_PER_CPU_SECOND = "steps/CPU s"
+
+
+def actor(
+    bench: Bench,
+    environment: str = "control:humanoid:run",
+    actors: int = 32,
+    batch_steps: int = 100,
+    turns: int = 4,
+    in_worker: bool = False,
+) -> Iterator[Row]:
+    """Yields the speeds of an actor, "actor/humanoid_run" for control:humanoid:run.
+
+    The loop has everything that an actor's process does except to write CSV rows and pull
+    parameters: simulator, networks, exploration, the replay's items and their initial priorities.
+    They are sent, in the background, to the replay role in another process on the loopback; a
+    worker adds them to the memory of its own process. Of images, the convolutions are of the whole
+    batch in one TensorFlow call, and each observation is encoded as PNG for the role.
+
+    The first row divides by the CPU seconds of this process, which include the sending thread and
+    TensorFlow's RPC; "..._wall" divides by those of the clock.
+
+    Args:
+      bench: the request.
+      environment: its name; a step of Atari is four frames.
+      actors: environments that step as one batch.
+      batch_steps: steps of the batch in a turn.
+      turns: turns of each side in a repeat; short ones, so that a change of load meets both sides.
+      in_worker: whether the actor adds to a memory of its own process.
+    """
+    name = "actor/" + environment.partition(":")[2].replace(":", "_") + "_in_worker" * in_worker
+    agent = bench.program.make_agent()
+    batch = environments.make_batch(environment, range(actors), frames=agent.num_frames)
+    spec = EnvironmentSpec.of(batch)
+    policy = agent.make_actor(spec, range(actors), actors, seed=0)
+    adding_to = _own_memory if in_worker else _served_memory
+    with adding_to(bench, agent, environment, spec, policy, range(actors)) as (add, finish):
+        loop = agent.acting_loop(policy, batch, add, lambda *_: None)
+        candidates = {"actor": loop.step, **simulators(environment, actors, spec, agent.num_frames)}
+        speeds = bench.in_turns(
+            f"{name} (steps a second, of the CPU and of the clock)",
+            {key: _timed(step, batch_steps, actors) for key, step in candidates.items()},
+            turns,
+        )
+        say(f"the replay got {finish()} items of {loop.steps} steps")
+    yield speeds.row(name, _PER_CPU_SECOND, "actor", _SIMULATOR)
+    yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
+    if MUJOCO in speeds:
+        yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
+
+
+def unroll_actor(
+    bench: Bench, actors: int = 10, searches: int = 20, batch_steps: int = 60
+) -> Iterator[Row]:
+    """Yields the speed of the search for actions, and of actors that search, on one core.
+
+    The search is measured alone, at states of random features with the 3,528 structured actions of
+    AQL's section 5.2: that of the agent beside the exact one, each as its policy makes it. An actor
+    is measured with all that its process does except CSV rows and RPC: simulator, search, unrolls,
+    the replays of its actors, and a burst to the queue for each unroll. Of the cartpole's five
+    actions the agent evaluates each once; its peer has continuous actions and evaluates all
+    candidates.
+
+    Args:
+      bench: the request.
+      actors: states of a search, and environments of an actor's process.
+      searches: of each repeat.
+      batch_steps: steps of all environments in a repeat.
+    """
+    name = "search/3528_actions"
+    policies = {
+        "sampled": _search(bench, actors, num_uniform_samples=_UNIFORM_SAMPLES),
+        "exact search": _search(bench, actors, search="exact"),
+    }
+    speeds = bench.rates(name, policies, searches, actors)
+    yield speeds.row(name, "states/s", "sampled", "exact search")
+    times = speeds["sampled"] / speeds["exact search"]
+    yield Row("search/exact_q_3528_time_over_aql", times, "times")
+    for task, peer, config in (
+        ("humanoid:stand", _SIMULATOR, None),
+        ("cartpole:swingup", "all 500 candidates", {"num_levels": 0}),
+    ):
+        name = f"actor/{task.replace(':', '_')}_with_search"
+        spec, step = _searching_actor(bench, f"control:{task}", actors)
+        steps = simulators(f"control:{task}", actors, spec)
+        if config:
+            steps[peer] = _searching_actor(bench, f"control:{task}", actors, **config)[1]
+        timed = {key: _timed(steps[key], batch_steps, actors) for key in (peer, MUJOCO)}
+        speeds = bench.in_turns(name, {"actor": _timed(step, batch_steps, actors), **timed})
+        yield speeds.row(name, _PER_CPU_SECOND, "actor", peer)
+        yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
+
+
+def mj_steps(environment: str, actors: int) -> Callable[[np.ndarray], Any] | None:
+    """Returns a function that advances K copies of a task by a timestep, with controls [K, A].
+
+    It returns the data of each copy; all begin as the task with seed 0. None for tasks that MuJoCo
+    does not simulate.
+    """
+    rendering.disable()  # MuJoCo loads its renderer at import
+    import mujoco
+
+    suite, _, name = environment.partition(":")
+    if suite == "control":
+        from dm_control import suite as control
+
+        task = control.load(*name.split(":"), task_kwargs={"random": 0})
+        task.reset()
+        model, begin = task.physics.model.ptr, task.physics.data.ptr
+        substeps = round(task.control_timestep() / task.physics.timestep())
+    elif suite == "gym":
+        import gymnasium
+
+        task = gymnasium.make(name).unwrapped
+        task.reset(seed=0)
+        model, begin, substeps = task.model, task.data, task.frame_skip
+    else:
+        return None
+    copies = [copy.copy(begin) for _ in range(actors)]
+
+    def step(controls: np.ndarray) -> list[mujoco.MjData]:
+        for data, control in zip(copies, controls):
+            data.ctrl[:] = control
+            mujoco.mj_step(model, data, substeps)
+        return copies
+
+    return step
+
+
+def simulators(
+    environment: str, actors: int, spec: EnvironmentSpec, frames: int | None = None
+) -> dict[str, Callable[[], object]]:
+    """Returns the steps of the peers under random actions."""
+    batch = environments.make_batch(environment, range(actors), frames=frames)
+    batch.reset()
+    actions = random_actions(actors, spec)
+    steps = {_SIMULATOR: batch.step, MUJOCO: mj_steps(environment, actors)}
+    return {name: lambda step=step: step(next(actions)) for name, step in steps.items() if step}
+
+
+def _timed(
+    step: Callable[[], object], batch_steps: int, actors: int
+) -> Callable[[], tuple[float, float]]:
+    """Returns a function that measures steps per CPU second of this process, and per second."""
+
+    def steps_per_second() -> tuple[float, float]:
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(batch_steps):
+            step()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        return batch_steps * actors / cpu, batch_steps * actors / wall
+
+    return steps_per_second
+
+
+def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
+    """Yields random actions [K, ...] without end, of 64 kinds."""
+    if spec.is_discrete:
+        actions = np.random.default_rng(0).integers(spec.action_size, size=(64, actors))
+        return itertools.cycle(actions.astype(np.int32))
+    noise, zeros = GaussianNoise(_NOISE, seed=0), np.zeros((actors, spec.action_size), np.float32)
+    return itertools.cycle([noise(zeros)[0] for _ in range(64)])
+
+
+@contextlib.contextmanager
+def _served_memory(
+    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
+) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
+    """Yields functions that send what an adder gave, in a thread, and count what has arrived."""
+    with replay_role(bench.program, environment, _CAPACITY) as client:
+        memory = RemoteMemory(client, agent.step_specs(spec))
+        to_items = functools.partial(agent.items, policy, actors, 0)
+        sender = Sender(memory, to_items, agent.schedule(), agent.send_batch, StopRequest())
+        sender.start()
+
+        def add(added: Nest) -> None:
+            if not sender.has_credit():
+                raise RuntimeError("the actor is held back: its config limits samples_per_insert")
+            sender.add(added)
+
+        def finish() -> int:
+            sender.close()
+            return memory.statistics().inserted
+
+        yield add, finish
+
+
+@contextlib.contextmanager
+def _own_memory(
+    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
+) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
+    """Yields functions that add what an adder gave to a memory of this process, and count it."""
+    del bench, environment
+    memory = agent.make_memory(spec, seed=0)
+
+    def add(added: Nest) -> None:
+        agent.insert(memory, policy, actors, added, 0)
+
+    yield add, lambda: memory.statistics().inserted
+
+
+def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
+    """Returns a search at random states."""
+    policy = bench.program.make_agent(**config).make_evaluator(_STRUCTURED, states)
+    shape = (states, _STRUCTURED.observation_size)
+    observation = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    return functools.partial(policy, observation, policy.initial_state(states))
+
+
+def _searching_actor(
+    bench: Bench, environment: str, actors: int, **config: Any
+) -> tuple[EnvironmentSpec, Callable[[], object]]:
+    """Returns the environment's spec, and a step of an actor with its replays and its queue."""
+    say(f"making {actors} of {environment}")
+    agent = bench.program.make_agent(**config)
+    batch = environments.make_batch(environment, range(actors))
+    spec = EnvironmentSpec.of(batch)
+    policy = agent.make_actor(spec, range(actors), actors, seed=0)
+    memory = agent.make_memory(spec, seed=0)
+
+    def add(added: Any) -> None:
+        agent.insert(memory, policy, range(actors), added, incarnation=1)
+        memory.queue.take(memory.queue.size())
+
+    return spec, agent.acting_loop(policy, batch, add, lambda *episode: None).step

@@ -1,0 +1,331 @@
+import inspect
+import itertools
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common import environments
+from common.benchmarks import (
+    actor_cases,
+    cases,
+    learner_cases,
+    memory_cases,
+    replay_cases,
+    run_cases,
+)
+from common.benchmarks.cases import CASES, Bench
+from common.benchmarks.report import Row
+from common.benchmarks.roles import BenchmarkedProgram, ChildProcess, started_role
+from common.cluster.topology import Topology
+from common.environments.spec import EnvironmentSpec
+from common.program import layouts
+from reproductions import AGENTS
+from reproductions.apex.dqn.agent import ApexDQN
+from reproductions.aql.agent import AQL
+from reproductions.d4pg.agent import D4PG
+from reproductions.reactor.agent import Reactor
+
+TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
+
+
+class Uncompiled(D4PG):
+    """Without XLA, which takes longer to compile than all else here."""
+
+    jit_compile = False
+
+
+class UncompiledAQL(AQL):
+    """Likewise."""
+
+    jit_compile = False
+
+
+def bench(agent=Uncompiled, name="d4pg", peers=False, **config):
+    return Bench(BenchmarkedProgram(f"binaries.{name}", agent, config), repeats=1, peers=peers)
+
+
+def reactor(**config):
+    return bench(Reactor, "reactor", **config)
+
+
+def check(rows, names):
+    rows = list(rows)
+    assert [row.name for row in rows] == names
+    for row in rows:
+        assert row.value > 0 and math.isfinite(row.value) and row.unit, row
+        assert (row.peer is None) == (row.peer_value is None) == (row.ratio is None)
+    return rows
+
+
+def test_replay():
+    rows = check(
+        replay_cases.replay(bench(), capacity=8000, loops=16, samples=50, copied_bytes=2**20),
+        [
+            "replay/bytes_per_raw_byte_52",
+            "replay/bytes_per_raw_byte",
+            "replay/in_process_loop",
+            "replay/in_process_loop_from_arrays",
+            "replay/in_process_loop_limit",
+            "replay/sample_p99_under_adds",
+            "replay/sample_p99_under_adds_from_python",
+            "replay/sample_p99_under_adds_scheduling",
+            "replay/sample_p99_under_adds_added",
+            "replay/service_loop",
+        ],
+    )
+    assert rows[1].value < 3
+
+
+def test_priority_tree():
+    rows = memory_cases.priority_tree(reactor(), items=(1000, 3000), calls=4, frames=4000)
+    names = ["pairs_of_1000", "pairs_of_3000", "bytes_per_frame_byte"]
+    rows = check(rows, [f"priority_tree/{name}" for name in names])
+    assert 1 < rows[-1].value < 1.2
+
+
+def test_episode_memory():
+    check(
+        memory_cases.episode_memory(bench(), capacity=2000, length=50, calls=10),
+        [
+            "episode_memory/sample",
+            "episode_memory/refresh",
+            "episode_memory/refresh_full",
+            "episode_memory/refresh_unchanged",
+            "episode_memory/count_far_policy",
+            "episode_memory/add",
+        ],
+    )
+
+
+def test_replay_with_cpprb():
+    pytest.importorskip("cpprb")
+    rows = replay_cases.replay(
+        bench(peers=True), capacity=4000, loops=16, samples=50, copied_bytes=2**20
+    )
+    first = check(
+        itertools.islice(rows, 2, 5),
+        [
+            "replay/in_process_loop",
+            "replay/in_process_loop_from_arrays",
+            "replay/in_process_loop_numpy",
+        ],
+    )
+    assert [row.peer for row in first] == ["cpprb 11", "cpprb 11", "NumPy sum tree"]
+
+
+def test_the_loop_works_a_full_memory():
+    agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
+    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
+    filled = replay_cases.FilledMemory(
+        agent.make_memory(replay_cases.HUMANOID, seed=0), 4000, [batch]
+    )
+    for loop in replay_cases.both_loops(filled, batch).values():
+        loop()
+    statistics = filled.memory.statistics()
+    assert statistics.items == 4000 and statistics.duplicates == 0 and statistics.missing == 0
+    assert statistics.inserted == 5 * 1000 + 2 * 50 and statistics.sampled == 2 * 256
+
+
+@pytest.mark.skipif(
+    not (cases.REVERB / ".installed").exists(), reason="`make peers` installs Reverb"
+)
+def test_reverb():
+    specs = bench().program.make_agent().step_specs(replay_cases.HUMANOID)
+    with replay_cases.reverb(bench(), specs, capacity=1000, loops=20) as speed:
+        assert speed() > 0 and speed() > 0
+
+
+def test_image_replay(monkeypatch):
+    """All but the role, which `test_replay` starts."""
+    calls = []
+
+    def through_service(bench, name, environment, specs, capacity, batches, *_):
+        calls.append((environment, capacity))
+        assert specs.observation_t.dtype == tf.string
+        assert batches[0].steps.observation_t.dtype == object
+        return Row(name, 1.0, "loops/s")
+
+    monkeypatch.setattr(replay_cases, "through_service", through_service)
+    rows = check(
+        replay_cases.image_replay(
+            bench(ApexDQN, "apex_dqn"),
+            capacity=1200,
+            loops=2,
+            service_loops=8,
+            transitions=1000,
+            games=4,
+        ),
+        [
+            "image_replay/bytes_per_transition",
+            "image_replay/in_process_loop",
+            "image_replay/in_process_loop_raw",
+            "image_replay/in_process_loop_raw_from_arrays",
+            "image_replay/encode",
+            "image_replay/decode",
+            "image_replay/service_loop",
+        ],
+    )
+    assert rows[0].peer_value > 2 * 84 * 84 * 4 > 10 * rows[0].value
+    assert calls == [("atari:pong", 1200)]
+
+
+def test_the_transition_has_628_bytes():
+    agent = bench().program.make_agent()
+    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 10)
+    assert sum(column.nbytes for column in batch.steps) == 6280
+
+
+def test_learner():
+    tiny = bench(updates_per_call=4, **TINY_NETS)
+    check(
+        learner_cases.learner(tiny, items=2000, updates=8, actor_seconds=2.0),
+        [
+            "learner/d4pg_batch16",
+            "learner/d4pg_updates_per_call_1",
+            "learner/d4pg_batch16_limit",
+            "learner/d4pg_batch16_with_actors",
+            "learner/d4pg_batch16_with_actors_acting",
+        ],
+    )
+
+
+def test_image_learner():
+    apex = bench(ApexDQN, "apex_dqn", batch_size=8, prefetch=2)
+    rows = learner_cases.item_learner(apex, items=40, games=2, updates=2)
+    check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
+
+
+def test_sequence_learner():
+    rows = learner_cases.item_learner(
+        reactor(sequence_length=5), items=20, games=2, updates=2, precisions=("float32",), atoms=51
+    )
+    rows = check(rows, ["learner/reactor_batch4", "learner/reactor_batch4_retrace"])
+    assert rows[1].peer_value == pytest.approx(1000 / rows[0].peer_value)
+
+
+def test_random_actions_of_a_game():
+    spec = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
+    actions = actor_cases.random_actions(5, spec)
+    first, second = next(actions), next(actions)
+    assert first.shape == (5,) and first.dtype == "int32" and any(first != second)
+
+
+def test_operations_of_the_update_are_those_of_the_equations():
+    agent = bench().program.make_agent()
+    learner = agent.make_learner(learner_cases.WALKER, seed=0)
+    policy = 24 * 300 + 300 * 200 + 200 * 6
+    critic = 30 * 400 + 400 * 300 + 300 * 51
+    # Target: both forward. Critic: forward, and back to all weights and hidden layers. Policy: both
+    # forward, through the critic back to its input, and back to the policy's weights and layers.
+    products = policy + critic + 3 * critic - 30 * 400 + policy + 2 * critic + 2 * policy - 24 * 300
+    counted = learner_cases.update_operations(agent, learner)
+    assert counted == 2 * 256 * products
+    assert int(learner.steps) == 0
+
+
+def test_actor_sends_what_it_makes(capsys):
+    rows = actor_cases.actor(
+        bench(send_batch=10), "control:cartpole:swingup", actors=2, batch_steps=60, turns=1
+    )
+    name = "actor/cartpole_swingup"
+    rows = check(rows, [name, f"{name}_wall", f"{name}_mujoco"])
+    assert rows[2].ratio < rows[0].ratio < 1
+    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
+    got, steps = map(int, counts.groups())
+    # 120 batch steps; open elements and an unsent rest of a batch stay behind.
+    assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
+
+
+def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
+    sizes = dict(environment="atari:pong", actors=1, batch_steps=30, turns=1, in_worker=True)
+    rows = actor_cases.actor(reactor(sequence_length=5), **sizes)
+    check(rows, ["actor/pong_in_worker", "actor/pong_in_worker_wall"])
+    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
+    # The last step is not complete yet, and the four before it begin no whole sequence.
+    assert [int(count) for count in counts.groups()] == [2 * 30 - 5, 2 * 30]
+
+
+def test_parameter_server(capsys):
+    rows = run_cases.parameter_server(reactor(), workers=3, rounds=2)
+    check(rows, ["parameter_server/rounds_of_3_workers"])
+    assert "908,235 parameters" in capsys.readouterr().err
+
+
+def test_two_workers_that_cannot_start_are_an_error_with_their_words():
+    with pytest.raises(RuntimeError, match="exit code 2.*min_replay_size"):
+        next(run_cases.workers(reactor(), min_replay_size=30_000))
+
+
+def test_a_role_that_cannot_start_is_an_error_with_its_words():
+    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
+    config = {"replay_capacity": 0}
+    with (
+        started_role(
+            bench().program,
+            "replay",
+            topology,
+            "a token of the tests",
+            "control:cartpole:swingup",
+            config,
+        ) as role,
+        pytest.raises(RuntimeError, match="the replay role ended with .*replay_capacity"),
+    ):
+        role.wait(60)
+        role.check()
+
+
+def test_a_program_answers_until_it_fails():
+    script = "import sys; print(input() * 2, flush=True); sys.exit('error: no more')"
+    with ChildProcess("echo", [sys.executable, "-c", script], answers=True) as process:
+        assert process.ask("ab") == "abab"
+        with pytest.raises(RuntimeError, match="the echo ended with exit code 1: error: no more"):
+            process.ask("cd")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_sizes_for_quick_are_smaller(case):
+    assert case.agent in AGENTS and case.measures
+    parameters = inspect.signature(case.imported()).parameters
+    full = {name: parameter.default for name, parameter in parameters.items()} | dict(case.sizes)
+    assert set(full) == set(parameters) and set(case.quick) < set(full)
+    assert all(np.max(quick) < np.max(full[name]) for name, quick in case.quick.items())
+
+
+def aql():
+    sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
+    return bench(UncompiledAQL, "aql", **sizes)
+
+
+def test_unroll_actor():
+    rows = check(
+        actor_cases.unroll_actor(aql(), actors=2, searches=1, batch_steps=32),
+        [
+            "search/3528_actions",
+            "search/exact_q_3528_time_over_aql",
+            "actor/humanoid_stand_with_search",
+            "actor/humanoid_stand_with_search_mujoco",
+            "actor/cartpole_swingup_with_search",
+            "actor/cartpole_swingup_with_search_mujoco",
+        ],
+    )
+    assert rows[0].ratio == rows[1].value
+
+
+def test_unroll_learner():
+    check(learner_cases.unroll_learner(aql(), updates=2), ["learner/unrolls_batch32"])
+
+
+@pytest.mark.parametrize("name", ["control:cheetah:run", "gym:HalfCheetah-v4"])
+def test_mj_step_moves_the_bodies_as_the_task_does(name):
+    environment = environments.make(name, seed=0)
+    first, second = environment.reset().observation, environment.step(np.full(6, 0.5)).observation
+    step = actor_cases.mj_steps(name, 2)
+    one, other = step(np.array([[0.5] * 6, [-0.5] * 6]))
+    # An observation is all positions but the first, then velocities.
+    np.testing.assert_allclose(second, np.concatenate([one.qpos[1:], one.qvel]), atol=1e-5)
+    assert np.abs(second - first).max() > 0.1
+    assert np.abs(one.qvel - other.qvel).max() > 0.1
