@@ -35,7 +35,7 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
 
 @functools.cache
 def ops():
-    """Returns the module of replay ops: generated wrappers, documented in `cc/*ops.cc`."""
+    """Returns the module of replay ops: generated wrappers, declared in `cc/*ops.cc`."""
     library = find(pathlib.Path(__file__).parent, tf.__version__)
     try:
         return tf.load_op_library(str(library))

@@ -1,213 +1,351 @@
-// Registration and documentation of the ops on `EpisodeMemory`.
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
+// The ops on `EpisodeMemory`: they check the arguments and call the memory. Its
+// Python face (episodes.py) says what they are for.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "arguments.h"
+#include "episode_memory.h"
+#include "kernel_arguments.h"
+#include "op.h"
 
 namespace replay {
+namespace {
 
+using absl::Span;
+using tensorflow::OpKernelContext;
+using tensorflow::TensorShape;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::NoOutputs;
-using tensorflow::shape_inference::ScalarShape;
 using tensorflow::shape_inference::UnknownShape;
+using Resource = MemoryResource<EpisodeMemory>;
 
-// Every output has the shape of the keys.
-absl::Status ShapeOfKeys(InferenceContext* c) {
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(1));
+// Returns the input `name`, n finite floats that are not below `least`.
+absl::StatusOr<const float*> Values(
+    OpKernelContext* c, const char* name, int64_t n,
+    float least = std::numeric_limits<float>::lowest()) {
+  TF_ASSIGN_OR_RETURN(const auto values, Vector<float>(c, name, n));
+  TF_RETURN_IF_ERROR(Checked(CheckValues(name, values.data(), n, least)));
+  return values.data();
+}
+
+absl::StatusOr<float> CMax(OpKernelContext* c) {
+  TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
+  if (c_max >= 1) return c_max;
+  return InvalidArgument("c_max must be at least 1, is ", c_max);
+}
+
+absl::Status TooFew(int64_t batch_size, int64_t count) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the memory holds ", count, " steps, fewer than a batch of ",
+                   batch_size));
+}
+
+// Makes a memory; the attributes of its columns are those of ReplayMemory.
+absl::Status MakeMemory(OpKernelContext* c) {
+  const std::map<std::string, EpisodeMemory::Removal> removals = {
+      {"oldest", EpisodeMemory::Removal::kOldest},
+      {"far_policy", EpisodeMemory::Removal::kFarPolicy},
+      {"divergence", EpisodeMemory::Removal::kDivergence}};
+  TF_ASSIGN_OR_RETURN(const auto capacity, Attribute(c, "capacity"));
+  TF_ASSIGN_OR_RETURN(const auto discount, Attribute<float>(c, "discount"));
+  TF_ASSIGN_OR_RETURN(const auto columns, GetColumns(c));
+  TF_ASSIGN_OR_RETURN(const auto kind, Attribute<std::string>(c, "kind"));
+  TF_ASSIGN_OR_RETURN(const auto exponent, Attribute<float>(c, "exponent"));
+  TF_ASSIGN_OR_RETURN(const auto period, Attribute(c, "period"));
+  TF_ASSIGN_OR_RETURN(const auto removal, Attribute<std::string>(c, "removal"));
+  TF_ASSIGN_OR_RETURN(const auto seed, Attribute(c, "seed"));
+  if (capacity > (1 << 29)) {
+    return InvalidArgument("capacity must be at most 2^29, is ", capacity);
+  }
+  const DistributionSpec sampling = {kind, exponent, 0.0, period};
+  return OutputMemory<EpisodeMemory>(c, columns, capacity, capacity, discount,
+                                     ColumnBytes(columns), sampling,
+                                     removals.at(removal), seed);
+}
+
+OP("EpisodeMemory", MakeMemory)
+    .Output("memory: resource")
+    .Attr("capacity: int >= 1").Attr("discount: float")
+    .Attr("names: list(string) >= 1").Attr("dtypes: list(type) >= 1")
+    .Attr("shapes: list(shape) >= 1").Attr("max_bytes: list(int) >= 1")
+    .Attr("prefixes: list(string) >= 1").Attr("suffixes: list(string) >= 1")
+    .Attr("kind: {'uniform', 'rank_based'}")
+    .Attr("exponent: float").Attr("period: int >= 1")
+    .Attr("removal: {'oldest', 'far_policy', 'divergence'}")
+    .Attr("seed: int = 0")
+    .SetShapeFn(Scalars);
+
+// Adds an episode of T steps: `rewards` [T] and `values` [T + 1], finite, and
+// `columns` [T + 1, ...].
+absl::Status Add(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto rewards, Vector<float>(c, "rewards"));
+  const size_t num_steps = rewards.size();
+  const size_t capacity = resource.memory->capacity();
+  if (num_steps < 1) {
+    return InvalidArgument("rewards: an episode must have at least 1 step, "
+                           "has 0");
+  }
+  if (num_steps > capacity) {
+    return InvalidArgument("rewards: an episode of ", num_steps, " steps does "
+                           "not fit a capacity of ", capacity);
+  }
+  EpisodeMemory::NewEpisode added;
+  added.num_steps = num_steps;
+  TF_ASSIGN_OR_RETURN(added.rewards, Values(c, "rewards", num_steps));
+  TF_ASSIGN_OR_RETURN(added.values, Values(c, "values", num_steps + 1));
+  TF_ASSIGN_OR_RETURN(added.terminated, Scalar<bool>(c, "terminated"));
+  TF_ASSIGN_OR_RETURN(added.columns,
+                      InputColumns(c, resource.columns, num_steps + 1));
+  TF_ASSIGN_OR_RETURN(auto* key, Output<int64_t>(c, "key"));
+  if (resource.memory->Add(added, key) != EpisodeMemory::Outcome::kOk) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the memory of ", capacity, " steps has no room: too many "
+                     "calls are in flight"));
+  }
   return absl::OkStatus();
 }
 
-REGISTER_OP("EpisodeMemory")
-    .Output("memory: resource")
-    .Attr("capacity: int >= 1")
-    .Attr("discount: float")
-    .Attr("names: list(string) >= 1")
-    .Attr("dtypes: list(type) >= 1")
-    .Attr("shapes: list(shape) >= 1")
-    .Attr("max_bytes: list(int) >= 1")
-    .Attr("prefixes: list(string) >= 1")
-    .Attr("suffixes: list(string) >= 1")
-    .Attr("kind: {'uniform', 'rank_based'}")
-    .Attr("exponent: float")
-    .Attr("period: int >= 1")
-    .Attr("removal: {'oldest', 'far_policy', 'divergence'}")
-    .Attr("seed: int = 0")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShape)
-    .Doc(R"doc(
-Makes a memory of episodes; it lives as long as a handle to it does.
-
-capacity: Steps that the memory never exceeds.
-discount: In Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1)).
-names: The columns' names, for error messages; these and the next five
-  attributes are those of ReplayMemory.
-kind: The distribution over the steps.
-exponent: The power of 1 / rank in "rank_based".
-period: Updates from one ranking to the next in "rank_based".
-removal: The episode that leaves a full memory: the oldest, the one with the
-  largest part of far-policy steps, or the one with the largest mean divergence.
-seed: Seed of sampling; 0 takes one from the system.
-)doc");
-
-REGISTER_OP("EpisodeAdd")
+OP("EpisodeAdd", Add)
     .Input("memory: resource")
-    .Input("rewards: float")
-    .Input("values: float")
-    .Input("terminated: bool")
-    .Input("columns: dtypes")
+    .Input("rewards: float").Input("values: float")
+    .Input("terminated: bool").Input("columns: dtypes")
     .Output("key: int64")
     .Attr("dtypes: list(type) >= 1")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShape)
-    .Doc(R"doc(
-Adds a finished episode; removes whole episodes until it fits.
+    .SetShapeFn(Scalars);
 
-rewards: [T], finite.
-values: [T + 1], finite; the last one counts 0 if terminated.
-terminated: Scalar: the last state is a true end, not where the time was up.
-columns: [T + 1, ...] each.
-key: Step t has key + t.
-)doc");
+// Draws N = num_batches * batch_size steps. `columns`, [N, ...], are those of
+// the states, then those of the next states; `dtypes` has both.
+absl::Status Sample(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
+  if (num_batches > (1 << 30)) {
+    return InvalidArgument("num_batches must be at most 2^30, is ",
+                           num_batches);
+  }
+  TF_ASSIGN_OR_RETURN(const auto batch_size, Scalar<int32_t>(c, "batch_size"));
+  TF_ASSIGN_OR_RETURN(const auto seed, Scalar<int64_t>(c, "seed"));
+  if (batch_size < 1) {
+    return InvalidArgument("batch_size must be at least 1, is ", batch_size);
+  }
+  // Before memory is allocated for a batch that cannot be drawn.
+  if (batch_size > static_cast<int64_t>(resource.memory->capacity())) {
+    return TooFew(batch_size, resource.memory->statistics().steps);
+  }
+  TensorShape n;
+  TF_RETURN_IF_ERROR(n.AddDimWithStatus(batch_size * num_batches));
+  EpisodeMemory::Drawn drawn;
+  TF_ASSIGN_OR_RETURN(drawn.keys, Output<int64_t>(c, "keys", n));
+  TF_ASSIGN_OR_RETURN(drawn.probabilities,
+                      Output<double>(c, "probabilities", n));
+  TF_ASSIGN_OR_RETURN(drawn.rewards, Output<float>(c, "rewards", n));
+  TF_ASSIGN_OR_RETURN(drawn.discounts, Output<float>(c, "discounts", n));
+  TF_ASSIGN_OR_RETURN(drawn.bootstraps, Output<bool>(c, "bootstraps", n));
+  TF_ASSIGN_OR_RETURN(drawn.q_ret, Output<float>(c, "q_ret", n));
+  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
+  TF_ASSIGN_OR_RETURN(drawn.columns,
+                      OutputColumns(c, resource.columns, n, 0, 2));
+  TF_ASSIGN_OR_RETURN(drawn.next_columns,
+                      OutputColumns(c, resource.columns, n, 1, 2));
+  if (resource.memory->Sample(batch_size, num_batches,
+                              static_cast<uint64_t>(seed), drawn,
+                              count) != EpisodeMemory::Outcome::kOk) {
+    return TooFew(batch_size, *count);
+  }
+  return absl::OkStatus();
+}
 
-REGISTER_OP("EpisodeSample")
-    .Input("memory: resource")
-    .Input("batch_size: int32")
-    .Input("seed: int64")
-    .Output("keys: int64")
-    .Output("probabilities: double")
-    .Output("rewards: float")
-    .Output("discounts: float")
-    .Output("bootstraps: bool")
-    .Output("q_ret: float")
-    .Output("count: int64")
-    .Output("columns: dtypes")
-    .Attr("dtypes: list(type) >= 2")
-    .Attr("num_batches: int >= 1 = 1")
-    .SetIsStateful()
-    .SetShapeFn(UnknownShape)
-    .Doc(R"doc(
-Draws batches of steps, N = num_batches * batch_size in all.
+OP("EpisodeSample", Sample)
+    .Input("memory: resource").Input("batch_size: int32").Input("seed: int64")
+    .Output("keys: int64").Output("probabilities: double")
+    .Output("rewards: float").Output("discounts: float")
+    .Output("bootstraps: bool").Output("q_ret: float")
+    .Output("count: int64").Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 2").Attr("num_batches: int >= 1 = 1")
+    .SetShapeFn(UnknownShape);
 
-batch_size: Steps in a batch, none of them twice.
-seed: Determines the draw, together with the memory's contents; 0 draws with
-  the memory's own generator.
-keys: [N].
-probabilities: [N].
-rewards: [N], scaled.
-discounts: [N], 0 before a true end.
-bootstraps: [N], the next state is where the time was up.
-q_ret: [N].
-count: Steps in the memory.
-columns: [N, ...], those of the states, then those of the next states; dtypes
-  has both.
-)doc");
+// Stores what updates have computed for steps [N], all finite; rhos and errors
+// are not negative.
+absl::Status Refresh(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
+  TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
+  const int64_t n = keys.size();
+  if (n % num_batches != 0) {
+    return InvalidArgument("keys: ", n, " steps are not ", num_batches,
+                           " batches of one size");
+  }
+  EpisodeMemory::Refreshed refreshed;
+  refreshed.n = n;
+  refreshed.keys = keys.data();
+  TF_ASSIGN_OR_RETURN(refreshed.values, Values(c, "values", n));
+  TF_ASSIGN_OR_RETURN(refreshed.rhos, Values(c, "rhos", n, 0.0f));
+  TF_ASSIGN_OR_RETURN(refreshed.divergences, Values(c, "divergences", n));
+  TF_ASSIGN_OR_RETURN(refreshed.errors, Values(c, "errors", n, 0.0f));
+  TF_ASSIGN_OR_RETURN(refreshed.next_values, Values(c, "next_values", n));
+  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
+  TF_ASSIGN_OR_RETURN(auto* missing, Output<int64_t>(c, "missing"));
+  *missing = resource.memory->Refresh(refreshed, c_max, num_batches);
+  return absl::OkStatus();
+}
 
-REGISTER_OP("EpisodeRefresh")
-    .Input("memory: resource")
-    .Input("keys: int64")
-    .Input("values: float")
-    .Input("rhos: float")
-    .Input("divergences: float")
-    .Input("errors: float")
-    .Input("next_values: float")
-    .Input("c_max: float")
+OP("EpisodeRefresh", Refresh)
+    .Input("memory: resource").Input("keys: int64")
+    .Input("values: float").Input("rhos: float").Input("divergences: float")
+    .Input("errors: float").Input("next_values: float").Input("c_max: float")
     .Output("missing: int64")
     .Attr("num_batches: int >= 1 = 1")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShape)
-    .Doc(R"doc(
-Stores what updates have computed, then Q of these steps and those before.
+    .SetShapeFn(Scalars);
 
-keys: [N], of num_batches updates, one behind the other. Of equal keys the last
-  one counts.
-values: [N], finite, as are the next four.
-rhos: [N], not negative.
-divergences: [N].
-errors: [N], not negative.
-next_values: [N]; they count where the next state is where the time was up.
-c_max: Scalar, at least 1.
-missing: Keys skipped because the step is gone.
-)doc");
+absl::Status Stored(OpKernelContext* c, Resource& resource) {
+  EpisodeMemory::Stored stored;
+  TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
+  const TensorShape n({static_cast<int64_t>(keys.size())});
+  TF_ASSIGN_OR_RETURN(stored.values, Output<float>(c, "values", n));
+  TF_ASSIGN_OR_RETURN(stored.rhos, Output<float>(c, "rhos", n));
+  TF_ASSIGN_OR_RETURN(stored.divergences, Output<float>(c, "divergences", n));
+  TF_ASSIGN_OR_RETURN(stored.errors, Output<float>(c, "errors", n));
+  TF_ASSIGN_OR_RETURN(stored.q_ret, Output<float>(c, "q_ret", n));
+  resource.memory->Read(keys.data(), keys.size(), stored);
+  return absl::OkStatus();
+}
 
-REGISTER_OP("EpisodeStored")
-    .Input("memory: resource")
-    .Input("keys: int64")
-    .Output("values: float")
-    .Output("rhos: float")
-    .Output("divergences: float")
-    .Output("errors: float")
+OP("EpisodeStored", Stored)
+    .Input("memory: resource").Input("keys: int64")
+    .Output("values: float").Output("rhos: float")
+    .Output("divergences: float").Output("errors: float")
     .Output("q_ret: float")
-    .SetIsStateful()
-    .SetShapeFn(ShapeOfKeys)
-    .Doc("Reads what is stored of steps [B]; NaN where a step is gone.");
+    .SetShapeFn(ShapeOfKeys);
 
-REGISTER_OP("EpisodeContains")
-    .Input("memory: resource")
-    .Input("keys: int64")
+absl::Status Contains(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
+  const TensorShape n({static_cast<int64_t>(keys.size())});
+  TF_ASSIGN_OR_RETURN(auto* contains, Output<bool>(c, "contains", n));
+  resource.memory->Contains(keys.data(), keys.size(), contains);
+  return absl::OkStatus();
+}
+
+OP("EpisodeContains", Contains)
+    .Input("memory: resource").Input("keys: int64")
     .Output("contains: bool")
-    .SetIsStateful()
-    .SetShapeFn(ShapeOfKeys)
-    .Doc("Returns which of the steps [B] are stored.");
+    .SetShapeFn(ShapeOfKeys);
 
-REGISTER_OP("EpisodeRewardScale")
+absl::Status RewardScale(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(auto* scale, Output<double>(c, "scale"));
+  *scale = resource.memory->RewardScale();
+  return absl::OkStatus();
+}
+
+OP("EpisodeRewardScale", RewardScale)
     .Input("memory: resource")
     .Output("scale: double")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShape)
-    .Doc("Returns the root of the mean squared reward; 0 if there is none.");
+    .SetShapeFn(Scalars);
 
-REGISTER_OP("EpisodeSetRewardScale")
-    .Input("memory: resource")
-    .Input("scale: double")
+absl::Status SetRewardScale(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto scale, Scalar<double>(c, "scale"));
+  TF_ASSIGN_OR_RETURN(const auto recompute, Attribute<bool>(c, "recompute"));
+  if (!(std::isfinite(scale) && scale >= 0)) {
+    return InvalidArgument("scale must be finite and not negative, is ", scale);
+  }
+  resource.memory->SetRewardScale(scale, recompute);
+  return absl::OkStatus();
+}
+
+OP("EpisodeSetRewardScale", SetRewardScale)
+    .Input("memory: resource").Input("scale: double")
     .Attr("recompute: bool")
-    .SetIsStateful()
-    .SetShapeFn(NoOutputs)
-    .Doc(R"doc(
-Divides rewards by scale + 1e-7 from now on.
+    .SetShapeFn(NoOutputs);
 
-scale: Scalar, finite and not negative.
-recompute: Whether to compute all Q anew now.
-)doc");
+absl::Status CountFarPolicy(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
+  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
+  *count = resource.memory->CountFarPolicy(c_max);
+  return absl::OkStatus();
+}
 
-REGISTER_OP("EpisodeCountFarPolicy")
-    .Input("memory: resource")
-    .Input("c_max: float")
+OP("EpisodeCountFarPolicy", CountFarPolicy)
+    .Input("memory: resource").Input("c_max: float")
     .Output("count: int64")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShape)
-    .Doc("Counts the steps with rho <= 1 / c_max or rho >= c_max.");
+    .SetShapeFn(Scalars);
 
-REGISTER_OP("EpisodeMoments")
+absl::Status Moments(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto name, Attribute<std::string>(c, "column"));
+  const std::vector<Column>& columns = resource.columns;
+  const auto column =
+      std::find_if(columns.begin(), columns.end(),
+                   [&](const Column& known) { return known.name == name; });
+  if (column == columns.end()) {
+    std::string names;
+    for (const Column& known : columns) {
+      absl::StrAppend(&names, " ", known.name);
+    }
+    return InvalidArgument("column \"", name, "\" is none of:", names);
+  }
+  if (column->dtype != tensorflow::DT_FLOAT) {
+    return InvalidArgument("column ", name, " must be float, is ",
+                           tensorflow::DataTypeString(column->dtype));
+  }
+  TF_ASSIGN_OR_RETURN(auto* mean, Output<double>(c, "mean", column->shape));
+  TF_ASSIGN_OR_RETURN(auto* deviation,
+                      Output<double>(c, "deviation", column->shape));
+  resource.memory->Moments(column - columns.begin(),
+                           column->shape.num_elements(), mean, deviation);
+  return absl::OkStatus();
+}
+
+OP("EpisodeMoments", Moments)
     .Input("memory: resource")
-    .Output("mean: double")
-    .Output("deviation: double")
+    .Output("mean: double").Output("deviation: double")
     .Attr("column: string")
-    .SetIsStateful()
-    .SetShapeFn(UnknownShape)
-    .Doc("Returns mean and standard deviation of a column over all states.");
+    .SetShapeFn(UnknownShape);
 
-REGISTER_OP("EpisodeCountSteps")
-    .Input("memory: resource")
-    .Input("n: int64")
-    .SetIsStateful()
-    .SetShapeFn(NoOutputs)
-    .Doc("Adds n to the number of executed steps.");
+absl::Status CountSteps(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto n, Scalar<int64_t>(c, "n"));
+  if (n < 0) return InvalidArgument("n must not be negative, is ", n);
+  resource.memory->CountSteps(n);
+  return absl::OkStatus();
+}
 
-REGISTER_OP("EpisodeStatistics")
+OP("EpisodeCountSteps", CountSteps)
+    .Input("memory: resource").Input("n: int64")
+    .SetShapeFn(NoOutputs);
+
+// Outputs EpisodeMemory::Statistics in their order.
+absl::Status Statistics(OpKernelContext* c, Resource& resource) {
+  const EpisodeMemory::Statistics s = resource.memory->statistics();
+  const int64_t counts[] = {
+      s.steps,   s.episodes, s.held_bytes, s.executed,  s.removed,
+      s.sampled, s.updated,  s.missing,    s.far_policy};
+  TF_ASSIGN_OR_RETURN(
+      auto* counters, Output<int64_t>(c, "counters", {std::size(counts)}));
+  TF_ASSIGN_OR_RETURN(auto* mean_divergence,
+                      Output<double>(c, "mean_divergence"));
+  std::copy(std::begin(counts), std::end(counts), counters);
+  *mean_divergence = s.mean_divergence;
+  return absl::OkStatus();
+}
+
+OP("EpisodeStatistics", Statistics)
     .Input("memory: resource")
-    .Output("counters: int64")
-    .Output("mean_divergence: double")
-    .SetIsStateful()
+    .Output("counters: int64").Output("mean_divergence: double")
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Vector(9));
       c->set_output(1, c->Scalar());
       return absl::OkStatus();
-    })
-    .Doc("Returns EpisodeMemory::Statistics in their order.");
+    });
 
-REGISTER_OP("EpisodeCheck")
-    .Input("memory: resource")
-    .SetIsStateful()
-    .SetShapeFn(NoOutputs)
-    .Doc("Checks all invariants; an Internal error names a broken one.");
+absl::Status Check(OpKernelContext*, Resource& resource) {
+  const std::string wrong = resource.memory->CheckInvariants();
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("episode memory: ", wrong));
+}
 
+OP("EpisodeCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
+
+}  // namespace
 }  // namespace replay

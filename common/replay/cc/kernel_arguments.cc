@@ -11,8 +11,8 @@ namespace {
 using tensorflow::DataType;
 using tensorflow::DataTypeString;
 using tensorflow::OpInputList;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
+using tensorflow::OpOutputList;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
@@ -132,6 +132,19 @@ absl::Status Check(const Column& column) {
                          DataTypeString(column.dtype), " has no fixed size");
 }
 
+// Checks the number of the inputs or outputs "columns", or of a part of them.
+absl::Status SameNumber(double given, size_t expected) {
+  if (given == expected) return absl::OkStatus();
+  return InvalidArgument("columns: the memory has ", expected, ", not ", given);
+}
+
+absl::Status SameDtype(DataType given, const Column& column) {
+  if (given == column.dtype) return absl::OkStatus();
+  return InvalidArgument("column ", column.name, " must be ",
+                         DataTypeString(column.dtype), ", is ",
+                         DataTypeString(given));
+}
+
 }  // namespace
 
 size_t Column::bytes() const {
@@ -139,30 +152,30 @@ size_t Column::bytes() const {
   return shape.num_elements() * tensorflow::DataTypeSize(dtype);
 }
 
-absl::Status GetColumns(OpKernelConstruction* c,
-                        std::vector<Column>* columns) {
-  std::vector<std::string> names, prefixes, suffixes;
-  std::vector<DataType> dtypes;
-  std::vector<TensorShape> shapes;
-  std::vector<int64_t> max_bytes;
-  TF_RETURN_IF_ERROR(c->GetAttr("names", &names));
-  TF_RETURN_IF_ERROR(c->GetAttr("dtypes", &dtypes));
-  TF_RETURN_IF_ERROR(c->GetAttr("shapes", &shapes));
-  TF_RETURN_IF_ERROR(c->GetAttr("max_bytes", &max_bytes));
-  TF_RETURN_IF_ERROR(c->GetAttr("prefixes", &prefixes));
-  TF_RETURN_IF_ERROR(c->GetAttr("suffixes", &suffixes));
+absl::StatusOr<std::vector<Column>> GetColumns(OpKernelContext* c) {
+  using Strings = std::vector<std::string>;
+  TF_ASSIGN_OR_RETURN(auto names, Attribute<Strings>(c, "names"));
+  TF_ASSIGN_OR_RETURN(auto dtypes,
+                      Attribute<std::vector<DataType>>(c, "dtypes"));
+  TF_ASSIGN_OR_RETURN(auto shapes,
+                      Attribute<std::vector<TensorShape>>(c, "shapes"));
+  TF_ASSIGN_OR_RETURN(auto max_bytes,
+                      Attribute<std::vector<int64_t>>(c, "max_bytes"));
+  TF_ASSIGN_OR_RETURN(auto prefixes, Attribute<Strings>(c, "prefixes"));
+  TF_ASSIGN_OR_RETURN(auto suffixes, Attribute<Strings>(c, "suffixes"));
   if (names.size() != dtypes.size() || names.size() != shapes.size() ||
       names.size() != max_bytes.size() || names.size() != prefixes.size() ||
       names.size() != suffixes.size()) {
     return InvalidArgument("names, dtypes, shapes, max_bytes, prefixes and "
                            "suffixes must be of one length");
   }
+  std::vector<Column> columns;
   for (size_t i = 0; i < names.size(); ++i) {
-    columns->push_back({names[i], dtypes[i], shapes[i], max_bytes[i],
-                        prefixes[i], suffixes[i]});
-    TF_RETURN_IF_ERROR(Check(columns->back()));
+    columns.push_back({names[i], dtypes[i], shapes[i], max_bytes[i],
+                       prefixes[i], suffixes[i]});
+    TF_RETURN_IF_ERROR(Check(columns.back()));
   }
-  return absl::OkStatus();
+  return columns;
 }
 
 std::vector<size_t> ColumnBytes(const std::vector<Column>& columns) {
@@ -171,11 +184,14 @@ std::vector<size_t> ColumnBytes(const std::vector<Column>& columns) {
   return bytes;
 }
 
-absl::Status GetSources(OpKernelContext* c, const std::vector<Column>& columns,
-                        int64_t num_rows, std::vector<ColumnSource>* sources) {
+absl::StatusOr<std::vector<ColumnSource>> InputColumns(
+    OpKernelContext* c, const std::vector<Column>& columns, int64_t num_rows) {
   OpInputList tensors;
   TF_RETURN_IF_ERROR(c->input_list("columns", &tensors));
+  TF_RETURN_IF_ERROR(SameNumber(tensors.size(), columns.size()));
+  std::vector<ColumnSource> sources(columns.size());
   for (size_t i = 0; i < columns.size(); ++i) {
+    TF_RETURN_IF_ERROR(SameDtype(tensors[i].dtype(), columns[i]));
     TensorShape expected({num_rows});
     expected.AppendShape(columns[i].shape);
     if (tensors[i].shape() != expected) {
@@ -183,61 +199,48 @@ absl::Status GetSources(OpKernelContext* c, const std::vector<Column>& columns,
                              expected.DebugString(), ", is ",
                              tensors[i].shape().DebugString());
     }
-    sources->emplace_back();
-    TF_RETURN_IF_ERROR(Source(columns[i], tensors[i], &sources->back()));
+    TF_RETURN_IF_ERROR(Source(columns[i], tensors[i], &sources[i]));
   }
-  return absl::OkStatus();
+  return sources;
 }
 
-absl::Status AllocateColumns(OpKernelContext* c,
-                                    const std::vector<Column>& columns,
-                                    const TensorShape& leading, int first,
-                                    std::vector<ColumnTarget>* targets) {
-  for (size_t i = 0; i < columns.size(); ++i) {
+absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
+    OpKernelContext* c, const std::vector<Column>& columns,
+    const TensorShape& leading, size_t part, size_t num_parts) {
+  OpOutputList tensors;
+  TF_RETURN_IF_ERROR(c->output_list("columns", &tensors));
+  TF_RETURN_IF_ERROR(
+      SameNumber(1.0 * tensors.size() / num_parts, columns.size()));
+  std::vector<ColumnTarget> targets;
+  for (const Column& column : columns) {
+    const int i = part * columns.size() + targets.size();
+    TF_RETURN_IF_ERROR(SameDtype(tensors.expected_output_dtype(i), column));
     TensorShape shape = leading;
-    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(columns[i].shape));
-    Tensor* output;
-    TF_RETURN_IF_ERROR(c->allocate_output(first + i, shape, &output));
-    targets->push_back(Target(columns[i], output));
+    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(column.shape));
+    Tensor* tensor;
+    TF_RETURN_IF_ERROR(tensors.allocate(i, shape, &tensor));
+    targets.push_back(Target(column, tensor));
   }
-  return absl::OkStatus();
+  return targets;
 }
 
-absl::Status SameDtypes(const std::vector<DataType>& dtypes,
-                               const std::vector<Column>& columns) {
-  if (dtypes.size() != columns.size()) {
-    return InvalidArgument("columns: the memory has ", columns.size(),
-                           ", not ", dtypes.size());
+absl::Status CheckVector(const char* name, const Tensor& tensor,
+                         int64_t expected) {
+  const TensorShape& shape = tensor.shape();
+  if (shape.dims() == 1 && (expected < 0 || shape.dim_size(0) == expected)) {
+    return absl::OkStatus();
   }
-  for (size_t i = 0; i < columns.size(); ++i) {
-    if (dtypes[i] != columns[i].dtype) {
-      return InvalidArgument("column ", columns[i].name, " must be ",
-                             DataTypeString(columns[i].dtype), ", is ",
-                             DataTypeString(dtypes[i]));
-    }
-  }
-  return absl::OkStatus();
+  const std::string wanted =
+      expected >= 0 ? absl::StrCat("[", expected, "]") : "a vector";
+  return InvalidArgument(name, " must be of shape ", wanted, ", is ",
+                         shape.DebugString());
 }
 
-absl::Status Vector(OpKernelContext* c, const char* name,
-                           const Tensor** tensor, int64_t expected) {
-  TF_RETURN_IF_ERROR(c->input(name, tensor));
-  const TensorShape& shape = (*tensor)->shape();
-  if (shape.dims() != 1 || (expected >= 0 && shape.dim_size(0) != expected)) {
-    const std::string wanted =
-        expected >= 0 ? absl::StrCat("[", expected, "]")
-                      : "a vector";
-    return InvalidArgument(name, " must be of shape ", wanted, ", is ",
-                           shape.DebugString());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Keys(OpKernelContext* c, const char* name,
-                  const Tensor** tensor) {
-  TF_RETURN_IF_ERROR(Vector(c, name, tensor));
-  return Checked(CheckKeys(name, (*tensor)->vec<int64_t>().data(),
-                           (*tensor)->NumElements()));
+absl::StatusOr<absl::Span<const int64_t>> Keys(OpKernelContext* c,
+                                               const char* name) {
+  TF_ASSIGN_OR_RETURN(const auto keys, Vector<int64_t>(c, name));
+  TF_RETURN_IF_ERROR(Checked(CheckKeys(name, keys.data(), keys.size())));
+  return keys;
 }
 
 absl::Status Checked(const std::string& wrong) {

@@ -1,17 +1,24 @@
-// What the kernels of all memories share: columns, and checks of arguments.
+// What the functions of ops share: columns, attributes, inputs and outputs.
 #ifndef COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
 #define COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
 
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "rows.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace replay {
 
@@ -20,11 +27,12 @@ absl::Status InvalidArgument(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// A column of a stored step. The last three fields are used by strings only:
-// the longest value allowed, and the bytes with which each value must begin and
-// end.
+// A column of a stored step: of strings, and then of shape [], or of a dtype
+// whose values are all of one size. The last three fields are used by strings
+// only: the longest value allowed, and the bytes with which each value must
+// begin and end.
 struct Column {
-  std::string name;
+  std::string name;  // For error messages.
   tensorflow::DataType dtype;
   tensorflow::TensorShape shape;
   int64_t max_bytes;
@@ -35,83 +43,108 @@ struct Column {
   size_t bytes() const;
 };
 
-// Gets the columns that the attributes of a memory's op describe.
-absl::Status GetColumns(tensorflow::OpKernelConstruction* c,
-                        std::vector<Column>* columns);
+// A memory; it lives as long as a handle to it does.
+template <typename Memory>
+struct MemoryResource : public tensorflow::ResourceBase {
+  MemoryResource(std::vector<Column> columns, std::unique_ptr<Memory> memory)
+      : columns(std::move(columns)), memory(std::move(memory)) {}
+  std::string DebugString() const override { return "replay memory"; }
 
-std::vector<size_t> ColumnBytes(const std::vector<Column>& columns);
+  const std::vector<Column> columns;
+  const std::unique_ptr<Memory> memory;
+};
 
-// Points `sources` at the values of the tensors of the input list "columns",
-// which must be of shape [num_rows, ...] and outlive them.
-absl::Status GetSources(tensorflow::OpKernelContext* c,
-                        const std::vector<Column>& columns, int64_t num_rows,
-                        std::vector<ColumnSource>* sources);
+// Returns an attribute of the op. It is in the range that the op declares.
+template <typename T = int64_t>
+absl::StatusOr<T> Attribute(tensorflow::OpKernelContext* c, const char* name) {
+  T value;
+  TF_RETURN_IF_ERROR(
+      tensorflow::GetNodeAttr(c->op_kernel().def(), name, &value));
+  return value;
+}
 
-// Allocates an output of shape [leading..., column...] for each column, from
-// output number `first` on.
-absl::Status AllocateColumns(tensorflow::OpKernelContext* c,
-                             const std::vector<Column>& columns,
-                             const tensorflow::TensorShape& leading, int first,
-                             std::vector<ColumnTarget>* targets);
-
-// Checks that the attribute `dtypes` of an op fits the memory's columns.
-absl::Status SameDtypes(const std::vector<tensorflow::DataType>& dtypes,
-                        const std::vector<Column>& columns);
-
-// Gets the input `name`, which must be a vector, of `expected` elements if that
-// is given.
-absl::Status Vector(tensorflow::OpKernelContext* c, const char* name,
-                    const tensorflow::Tensor** tensor, int64_t expected = -1);
-
-// Gets the input `name`, which must be a scalar.
+// Returns the input `name`, which must be a scalar.
 template <typename T>
-absl::Status Scalar(tensorflow::OpKernelContext* c, const char* name,
-                    T* value) {
+absl::StatusOr<T> Scalar(tensorflow::OpKernelContext* c, const char* name) {
   const tensorflow::Tensor* tensor;
   TF_RETURN_IF_ERROR(c->input(name, &tensor));
   if (tensor->dims() != 0) {
     return InvalidArgument(name, " must be a scalar, is of shape ",
                            tensor->shape().DebugString());
   }
-  *value = tensor->scalar<T>()();
-  return absl::OkStatus();
+  return tensor->scalar<T>()();
 }
 
-// Gets the input `name`, a vector of keys.
-absl::Status Keys(tensorflow::OpKernelContext* c, const char* name,
-                  const tensorflow::Tensor** tensor);
+// Checks that `tensor` is a vector, of `expected` elements if that is given.
+absl::Status CheckVector(const char* name, const tensorflow::Tensor& tensor,
+                         int64_t expected);
+
+// Returns the input `name`, which must be a vector, of `expected` elements if
+// that is given.
+template <typename T>
+absl::StatusOr<absl::Span<const T>> Vector(tensorflow::OpKernelContext* c,
+                                           const char* name,
+                                           int64_t expected = -1) {
+  const tensorflow::Tensor* tensor;
+  TF_RETURN_IF_ERROR(c->input(name, &tensor));
+  TF_RETURN_IF_ERROR(CheckVector(name, *tensor, expected));
+  return absl::MakeConstSpan(tensor->flat<T>().data(), tensor->NumElements());
+}
+
+// Returns the input `name`, a vector of keys, which are not negative.
+absl::StatusOr<absl::Span<const int64_t>> Keys(tensorflow::OpKernelContext* c,
+                                               const char* name);
 
 // Makes a status of what a check of arguments.h returns.
 absl::Status Checked(const std::string& wrong);
 
-// Outputs a handle that owns a new resource.
-template <typename Resource>
-void OutputHandle(tensorflow::OpKernelContext* c, Resource* resource) {
-  tensorflow::Tensor handle(tensorflow::DT_RESOURCE,
-                            tensorflow::TensorShape({}));
-  handle.scalar<tensorflow::ResourceHandle>()() =
-      tensorflow::ResourceHandle::MakeRefCountingHandle(resource,
-                                                        c->device()->name());
-  c->set_output(0, handle);
+// Allocates the output `name` and returns its elements.
+template <typename T>
+absl::StatusOr<T*> Output(tensorflow::OpKernelContext* c, const char* name,
+                          const tensorflow::TensorShape& shape = {}) {
+  tensorflow::Tensor* tensor;
+  TF_RETURN_IF_ERROR(c->allocate_output(name, shape, &tensor));
+  return tensor->flat<T>().data();
 }
 
-// Base of the ops on an existing memory.
-template <typename Resource>
-class ResourceUserOp : public tensorflow::OpKernel {
- public:
-  using OpKernel::OpKernel;
+// Returns the columns that the attributes of a memory's op describe.
+absl::StatusOr<std::vector<Column>> GetColumns(tensorflow::OpKernelContext* c);
 
-  void Compute(tensorflow::OpKernelContext* c) override {
-    tensorflow::core::RefCountPtr<Resource> resource;
-    OP_REQUIRES_OK(c, tensorflow::LookupResource(
-                          c, tensorflow::HandleFromInput(c, 0), &resource));
-    ComputeWith(c, *resource);
+std::vector<size_t> ColumnBytes(const std::vector<Column>& columns);
+
+// Returns the values of the input list "columns", which must be of shape
+// [num_rows, ...] each, and outlive them.
+absl::StatusOr<std::vector<ColumnSource>> InputColumns(
+    tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
+    int64_t num_rows);
+
+// Allocates the output list "columns", of shape [leading..., ...] each. If it
+// has all columns several times, one behind the other, allocates one part.
+absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
+    tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
+    const tensorflow::TensorShape& leading, size_t part = 0,
+    size_t num_parts = 1);
+
+// Outputs a handle to a new memory, of `num_steps` steps, that is constructed
+// from `arguments`.
+template <typename Memory, typename... Arguments>
+absl::Status OutputMemory(tensorflow::OpKernelContext* c,
+                          const std::vector<Column>& columns, int64_t num_steps,
+                          const Arguments&... arguments) {
+  std::unique_ptr<Memory> memory;
+  try {
+    memory = std::make_unique<Memory>(arguments...);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no address space for a memory of ", num_steps, " steps"));
   }
-
- protected:
-  virtual void ComputeWith(tensorflow::OpKernelContext* c,
-                           Resource& resource) = 0;
-};
+  TF_ASSIGN_OR_RETURN(auto* handle,
+                      Output<tensorflow::ResourceHandle>(c, "memory"));
+  *handle = tensorflow::ResourceHandle::MakeRefCountingHandle(
+      new MemoryResource<Memory>(columns, std::move(memory)),
+      c->device()->name());
+  return absl::OkStatus();
+}
 
 }  // namespace replay
 
