@@ -10,9 +10,6 @@ import re
 import numpy as np
 
 _PERIOD_SECONDS = 5.0
-_WARM_UP_SECONDS = 90.0
-"""Of a process: imports, compilation, the caches of allocators, and its replay, which has to be
-full by then."""
 _APART_SECONDS = 30.0
 """Between two samples that are compared: longer than from a checkpoint or evaluation to the next,
 so that both have as much of what these need for a moment."""
@@ -77,11 +74,14 @@ class Growth:
       keeper: role with whose end the run ends. Samples that come later do not count: an evaluator
         then loads the last checkpoint.
       quiet_seconds: after the first sample, in which every role makes the threads that it needs.
+      warm_up_seconds: of a process: imports, compilation, the caches of allocators, and its replay,
+        which has to be full by then.
     """
 
-    def __init__(self, keeper: str, quiet_seconds: float):
+    def __init__(self, keeper: str, quiet_seconds: float, warm_up_seconds: float):
         self._keeper = keeper
         self._quiet_seconds = quiet_seconds
+        self._warm_up_seconds = warm_up_seconds
         self._lives: dict[tuple[str, int], list[tuple[float, dict[str, float]]]] = {}
         self._begin: float | None = None
         self._due = 0.0
@@ -131,7 +131,9 @@ class Growth:
         path.write_text("\n".join(lines) + "\n")
 
     def _row(self, lives: Sequence[Sequence[tuple[float, dict[str, float]]]]) -> dict:
-        warm = [[one for one in life if one[0] - life[0][0] >= _WARM_UP_SECONDS] for life in lives]
+        warm = [
+            [one for one in life if one[0] - life[0][0] >= self._warm_up_seconds] for life in lives
+        ]
         seconds = sum(life[-1][0] - life[0][0] for life in warm if life)
         row = {"lives": len(lives), "minutes": round(seconds / 60, 1)}
         samples = [one for life in lives for one in life]

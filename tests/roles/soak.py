@@ -215,7 +215,7 @@ def main() -> None:
     disk, skipped, growth = (
         Disk(folder / "disk"),
         {},
-        Growth(layout.keeper.name, QUIET_BEGIN_SECONDS),
+        Growth(layout.keeper.name, QUIET_BEGIN_SECONDS, soak.warm_up_seconds),
     )
     with disk.mounted() as why_not:
         if why_not and soak.full_disks:

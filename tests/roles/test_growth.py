@@ -55,7 +55,7 @@ def test_samples_that_lie_close_have_no_slope():
 def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
     held = {}
     monkeypatch.setattr("growth.usage", lambda pid: held[pid])
-    growth = Growth("learner", quiet_seconds=30)
+    growth = Growth("learner", quiet_seconds=30, warm_up_seconds=90)
     for now in range(0, 600, 5):
         minute = now / 60
         # An actor that is restarted after five minutes, and fills its replay anew each time.
