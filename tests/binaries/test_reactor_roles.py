@@ -108,7 +108,8 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     # and then to act for 5 an update. Of the 9 timesteps of an episode 8 are actor steps.
     saved = run.saved()
     numbers = dict(zip(saved["updates/incarnations"], saved["updates/numbers"], strict=True))
-    assert accounts[returned] - 8 / 9 * 5 * (numbers[returned] - 1) > 40
+    # If its updates all came between the server's last save and its death, there is no number.
+    assert accounts[returned] - 8 / 9 * 5 * (numbers.get(returned, 1) - 1) > 40
     # A worker that ends in order says itself how far it acted.
     logs = "".join(path.read_text() for path in tmp_path.glob("worker-*.log"))
     said = [int(steps) for steps in re.findall(r"acted for (\d+) steps", logs)]

@@ -137,7 +137,9 @@ def _check(
     checks = {
         "files": run.check_files,
         "accounts": lambda: run.check_accounts(
-            is_apart * soak.actor_processes, unreported, faults.uncounted
+            is_apart * soak.actor_processes,
+            unreported,
+            faults.uncounted - (run.newest_incarnations() if is_apart else set()),
         ),
     }
     for name, check in checks.items():

@@ -200,7 +200,8 @@ class Faults:
     Attributes:
       launcher: the newest one.
       steps_at_last: learner's steps when the last fault began; what follows was learnt through all.
-      uncounted: incarnations of actors that died together with what counts their steps.
+      uncounted: incarnations of actors that may have died together with what counts their steps, or
+        less than a checkpoint before it, if no replay knows them.
     """
 
     def __init__(
@@ -269,6 +270,8 @@ class Faults:
             self.launcher.wait()
         if fault.role == "launcher" or fault.role == self._acting == self._keeper:
             self.uncounted |= self._run.newest_incarnations()
+        elif fault.role == self._keeper and not self._has_replay:
+            self.uncounted |= self._run.recent_incarnations(2 * CHECKPOINT_SECONDS)
         # The learner's process may act as well: it is then back when it learns.
         is_back = {
             "launcher": self._is_resumed,

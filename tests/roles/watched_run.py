@@ -95,6 +95,15 @@ class WatchedRun:
         rows = self.acting()
         return set() if rows is None else set(rows.groupby("actor")["incarnation"].last())
 
+    def recent_incarnations(self, seconds: float) -> set[int]:
+        """Those that have finished an episode within the last seconds of the run's clock."""
+        rows = self.acting()
+        if rows is None:
+            return set()
+        return set(
+            rows[rows["wall_seconds"] >= rows["wall_seconds"].max() - seconds]["incarnation"]
+        )
+
     def log(self, role: str, index: int = 0) -> str:
         """What a process, and its former lives, have logged."""
         path = self.workdir / "logs" / f"{role}-{index}.log"
