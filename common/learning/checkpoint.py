@@ -10,8 +10,9 @@ import shutil
 import tensorflow as tf
 
 _PREFIX = "ckpt"
-_PARTIAL = re.compile(rf"{_PREFIX}-\d+_temp(_[0-9a-f]+)?")
-_FILE = re.compile(rf"({_PREFIX}-\d+)\.(data-\d+-of-\d+|index\.tempstate\d+)")
+_SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")
+_PARTIAL = re.compile(rf"{_SAVE.pattern}_temp(_[0-9a-f]+)?")
+_FILE = re.compile(rf"({_SAVE.pattern})\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -221,7 +222,7 @@ def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _is_save(name: str) -> bool:
-    return re.fullmatch(rf"{_PREFIX}-[1-9][0-9]{{0,17}}", name) is not None
+    return _SAVE.fullmatch(name) is not None
 
 
 def _number(save: pathlib.Path) -> int:

@@ -232,6 +232,7 @@ def test_the_remains_of_killed_saves_go_at_the_next_save(tmp_path):
         path.write_bytes(b"half")
     names = ("mine_temp", "ckpt-notes.txt", "ckpt-1.index.old", "ckpt-2.txt", "ckpt-9_temp_mine/a")
     others = [*(tmp_path / name for name in names), tmp_path / "ckpt-x.data-1"]
+    others.append(tmp_path / "ckpt-007.data-00000-of-00001")  # no save has such a number
     (tmp_path / "ckpt-9_temp_mine").mkdir()
     for path in others:
         path.write_text("mine")
