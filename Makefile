@@ -1,10 +1,10 @@
-# make setup | make test | make train | make campaign | make results | make pages
+# make setup | make test | make train | make campaign | make results | make pages | make lines
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results pages soak sanitize minatar peers clean
+.PHONY: setup lint test train campaign results pages lines soak sanitize minatar peers clean
 
 setup: $(VENV)/.built
 
@@ -47,6 +47,10 @@ results: setup
 # Tables of hyperparameters in READMEs, and the kubernetes.yaml.
 pages: setup
 	$(RUN) -m binaries.pages
+
+# How long each room is, and how much of that is logic; needs no set-up.
+lines:
+	@$(PYTHON) tests/lines.py
 
 # Training through kills, freezes and a full disk, each agent after the other; SOAK=aql chooses one.
 SOAK ?= d4pg aql reactor refer

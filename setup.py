@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import runpy
 import shutil
 import sys
 
@@ -9,6 +10,7 @@ import setuptools
 from setuptools.command import build_ext
 
 CC = pathlib.Path("common/replay/cc")
+AGENTS = runpy.run_path("reproductions/__init__.py")["AGENTS"]
 
 
 class BuildOps(build_ext.build_ext):
@@ -68,6 +70,7 @@ setuptools.setup(
         "mujoco==3.17.0",
         "numpy>=2.0",
         "pandas>=2.2",
+        "pillow>=10",
         "rich>=13",
         "scipy>=1.13",
         "tabulate>=0.9",
@@ -89,6 +92,7 @@ setuptools.setup(
             "pre-commit",
         ],
     },
+    entry_points={"replay_rl.agents": [" = ".join(agent) for agent in AGENTS.items()]},
     ext_modules=[
         setuptools.Extension(
             "common.replay._ops",

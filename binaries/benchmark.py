@@ -21,20 +21,22 @@ import sys
 import tempfile
 
 from common.benchmarks import report
-from common.benchmarks.cases import CASES, Bench, Case
+from common.benchmarks.cases import Bench, Case
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
 from common.reporting.user_error import UserError
-from reproductions import AGENTS
+from reproductions import declared
 
-_CASES = {case.name: case for case in CASES}
-_MEASURED_AGENTS = tuple(dict.fromkeys(case.agent for case in CASES))
+_DECLARED, _BY_FOLDER = declared("declaration", "AGENT"), declared("benchmarks", "CASES")
+_CASES = {case.name: case for cases in _BY_FOLDER.values() for case in cases}
+_AGENTS = {case.name: _DECLARED[one] for one, cases in _BY_FOLDER.items() for case in cases}
+_MEASURED_AGENTS = tuple(dict.fromkeys(agent.name for agent in _AGENTS.values()))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     width = max(map(len, _CASES))
-    cases = "\n".join(f"  {case.name:{width}}  {case.measures}" for case in CASES)
+    cases = "\n".join(f"  {case.name:{width}}  {case.measures}" for case in _CASES.values())
     parser = Parser(
         prog="python -m binaries.benchmark", description=__doc__, epilog=f"benchmarks:\n{cases}"
     )
@@ -84,7 +86,8 @@ def _chosen(name: str | None) -> Sequence[Case]:
     """Returns the benchmarks that a request names."""
     if name in _CASES:
         return [_CASES[name]]
-    return [case for case in CASES if name in (None, case.agent) and not case.by_name_only]
+    chosen = [case for case in _CASES.values() if name in (None, _AGENTS[case.name].name)]
+    return [case for case in chosen if not case.by_name_only]
 
 
 def _measure(case: Case, arguments: argparse.Namespace) -> list[report.Row]:
@@ -100,15 +103,8 @@ def _measure(case: Case, arguments: argparse.Namespace) -> list[report.Row]:
         library.ops()
     except library.ReplayLibraryError as error:
         fail(str(error))
-    program = _program(case.agent)
-    return case.measure(Bench(program, arguments.repeats, arguments.peers), arguments.quick)
-
-
-def _program(agent: str):
-    from common.benchmarks.roles import BenchmarkedProgram
-    from common.program.layout import imported
-
-    return BenchmarkedProgram(f"binaries.{agent}", imported(AGENTS[agent]))
+    bench = Bench(_AGENTS[case.name], arguments.repeats, arguments.peers)
+    return case.measure(bench, arguments.quick)
 
 
 def _measure_all(cases: Sequence[Case], arguments: argparse.Namespace) -> list[report.Row]:

@@ -23,6 +23,7 @@ import os
 import pathlib
 import sys
 
+from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
 from common.reporting.command_line import (
     Parser,
@@ -32,7 +33,7 @@ from common.reporting.command_line import (
     native_output_only_on_failure,
 )
 from common.reporting.run_directory import RunDirectory
-from reproductions import agent_class
+from reproductions import agent_of
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -123,27 +124,27 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
     print(f"importing {path} for {environment}", file=sys.stderr, flush=True)
 
 
-def _trusted_agent(arguments: argparse.Namespace) -> str:
-    """Returns "module:class" of the agent that made the run, whose environment may be imported."""
+def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
+    """Returns the agent that made the run, whose environment may be imported."""
     config = RunDirectory(arguments.workdir).read_config()
     _check_trust(str(config.get("environment")), arguments)
-    return agent_class(arguments.workdir)
+    return agent_of(arguments.workdir)
 
 
-def _evaluate(arguments: argparse.Namespace, agent: str) -> None:
+def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from absl import logging
 
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
     from common.acting.proposals import ObservationRecorder, require_proposals
     from common.agents import trained
+    from common.cluster.layout import imported
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
-    from common.program.layout import imported
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
-    run = trained.load(arguments.workdir, imported(agent))
+    run = trained.load(arguments.workdir, imported(agent.agent_class))
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
@@ -185,7 +186,7 @@ def _evaluate(arguments: argparse.Namespace, agent: str) -> None:
         _draw_proposals(run, policy, recorder.observations, made[0].film(), arguments)
     if arguments.json:
         result = {
-            "paper": run.agent.paper,
+            "paper": run.agent.declaration.paper,
             "setting": run.agent.setting,
             "environment": run.environment,
             "learner_steps": run.learner_steps,

@@ -144,7 +144,7 @@ def _carry_out(plan: Plan) -> int:
     stop = StopRequest().install()
     runs = [run for run in plan.runs if run.status.state is not State.FINISHED]
     failures = execute(runs, stop, _Lines(len(plan.to_do)))
-    finished = sum(run.look().state is State.FINISHED for run in plan.runs)
+    finished = sum(run.read_status().state is State.FINISHED for run in plan.runs)
     _say(
         f"{finished} of {len(plan.runs)} runs are finished; with --keep the same command copies "
         "them to results/runs"

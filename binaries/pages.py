@@ -7,45 +7,22 @@ Prints the names of the files that it changes.
 
 import pathlib
 
-from binaries import apex_dpg, apex_dqn, aql, d4pg, reactor, refer
 from common.program import hyperparameters, kubernetes
 from common.reporting.command_line import Parser, exit_with
 from common.reporting.user_error import UserError
-from reproductions.apex import deployment as apex_deployment
-from reproductions.aql import deployment as aql_deployment
-from reproductions.d4pg import deployment as d4pg_deployment
-from reproductions.reactor import deployment as reactor_deployment
+from reproductions import declared
 
 REPRODUCTIONS = pathlib.Path(__file__).parents[1] / "reproductions"
-
-READMES = {
-    "apex/dpg": apex_dpg.PROGRAM,
-    "apex/dqn": apex_dqn.PROGRAM,
-    "aql": aql.PROGRAM,
-    "d4pg": d4pg.PROGRAM,
-    "reactor": reactor.PROGRAM,
-    "refer": refer.PROGRAM,
-}
-"""Programs whose hyperparameters stand in the README of a directory."""
-
-DEPLOYMENTS = {
-    "apex": (apex_dqn.PROGRAM, apex_deployment.DEPLOYMENT),
-    "aql": (aql.PROGRAM, aql_deployment.DEPLOYMENT),
-    "d4pg": (d4pg.PROGRAM, d4pg_deployment.DEPLOYMENT),
-    "reactor": (reactor.PROGRAM, reactor_deployment.DEPLOYMENT),
-}
-"""Programs with a kubernetes.yaml in a directory, and what it says."""
 
 
 def pages() -> dict[pathlib.Path, str]:
     """Returns the text that each of these files should have."""
     made = {}
-    for directory, program in READMES.items():
-        path = REPRODUCTIONS / directory / "README.md"
-        made[path] = hyperparameters.with_table(path, program)
-    for directory, (program, deployment) in DEPLOYMENTS.items():
-        path = REPRODUCTIONS / directory / "kubernetes.yaml"
-        made[path] = kubernetes.manifest(program, deployment)
+    for folder, agent in declared("declaration", "AGENT").items():
+        path = REPRODUCTIONS / folder / "README.md"
+        made[path] = hyperparameters.with_table(path, agent)
+    for folder, deployment in declared("deployment", "DEPLOYMENT").items():
+        made[REPRODUCTIONS / folder / "kubernetes.yaml"] = kubernetes.manifest(deployment)
     return made
 
 

@@ -1,59 +1,82 @@
 """Reproductions of papers, a directory each."""
 
 import importlib
+from importlib import metadata
 import os
-from typing import TYPE_CHECKING
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from common.agents.declaration import AgentDeclaration
     from common.agents.trained import TrainedPolicy
     from common.experiments.claims import Claim
     from common.experiments.paper import Paper
 
+_FOLDER = pathlib.Path(__file__).parent
+
+
+def _folders(module: str) -> list[str]:
+    """Returns the folders below this one that have a module of this name: "apex/dqn", "aql"."""
+    files = sorted(_FOLDER.rglob(f"{module}.py"))
+    return [file.parent.relative_to(_FOLDER).as_posix() for file in files]
+
+
+PAPERS = tuple(_folders("experiments"))
 AGENTS = {
-    "d4pg": "reproductions.d4pg.agent:D4PG",
-    "apex_dqn": "reproductions.apex.dqn.agent:ApexDQN",
-    "apex_dpg": "reproductions.apex.dpg.agent:ApexDPG",
-    "reactor": "reproductions.reactor.agent:Reactor",
-    "refer": "reproductions.refer.agent:Refer",
-    "aql": "reproductions.aql.agent:AQL",
+    folder.replace("/", "_"): f"reproductions.{folder.replace('/', '.')}.declaration:AGENT"
+    for folder in _folders("declaration")
 }
-"""Classes by the "agent" of a run's config.json, or its "paper" where a paper has one agent."""
-
-PAPERS = ("apex", "aql", "d4pg", "reactor", "refer")
+"""The declarations of the agents in this repository, by name."""
 
 
-def agent_class(directory: str | os.PathLike) -> str:
-    """Returns "module:class" of the agent that made a run, without importing it.
+def declared(module: str, name: str) -> dict[str, Any]:
+    """Returns what modules of the same name declare under `name`, by their folders."""
+    modules = {one: f"{__name__}.{one.replace('/', '.')}.{module}" for one in _folders(module)}
+    return {one: getattr(importlib.import_module(path), name) for one, path in modules.items()}
+
+
+def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":
+    """Returns the agent that made a run; an entry point may declare it in another distribution.
 
     Args:
       directory: the run's --workdir.
 
     Raises:
-      RunDirectoryError: there is no run, or its agent is not here.
+      RunDirectoryError: there is no run, or its agent is not installed or cannot be imported.
       JsonError: its config.json is malformed.
     """
+    from common.cluster.layout import imported
     from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
     config = RunDirectory(directory).read_config()
-    name = config.get("agent", config.get("paper"))
-    if name not in AGENTS:
+    name = str(config.get("agent", config.get("paper")))
+    points = metadata.entry_points(group="replay_rl.agents")
+    found = AGENTS | {point.name: point.value for point in points if point.name not in AGENTS}
+    if name not in found:
         raise RunDirectoryError(
             f'{directory} holds a run of the agent "{name}", which is not here: there are '
-            f"{', '.join(AGENTS)}"
+            f"{', '.join(found)}"
         )
-    return AGENTS[name]
+    try:
+        return imported(found[name])
+    except (ImportError, AttributeError) as error:
+        raise RunDirectoryError(
+            f'{directory} holds a run of the agent "{name}", whose declaration {found[name]} '
+            f"cannot be imported: {error}"
+        ) from None
 
 
 def load_policy(directory: str | os.PathLike) -> "TrainedPolicy":
     """Returns the policy of a run's newest checkpoint, without exploration.
 
     Raises:
-      As `agent_class` and `common.agents.trained.load`.
+      As `agent_of` and `common.agents.trained.load`.
     """
     from common.agents import trained
-    from common.program.layout import imported
+    from common.cluster.layout import imported
 
-    return trained.TrainedPolicy(trained.load(directory, imported(agent_class(directory))))
+    agent_class = imported(agent_of(directory).agent_class)
+    return trained.TrainedPolicy(trained.load(directory, agent_class))
 
 
 def papers(name: str | None = None) -> tuple["Paper", ...]:

@@ -3,8 +3,11 @@
 import ast
 import collections
 import pathlib
+import re
 
 import pytest
+
+import reproductions
 
 ROOT = pathlib.Path(__file__).parents[1]
 ROOMS = (
@@ -16,6 +19,7 @@ ROOMS = (
     "cluster",
     "networks",
     "replay",
+    "remote",
     "acting",
     "learning",
     "agents",
@@ -90,6 +94,55 @@ def test_the_shared_library_knows_no_paper_and_no_paper_another():
             if not own:
                 found.append(f"{path}:{line} {name}")
     assert not found
+
+
+def test_only_a_papers_directory_and_its_program_name_an_agent():
+    """In code, that is: docstrings and help may say which paper something is from."""
+    names = "|".join({*reproductions.AGENTS, *reproductions.PAPERS})
+    named = re.compile(rf"(?<![\w ])({names})(?![\w ])")  # "d4pg", "runs/d4pg", not "they refer to"
+    found = []
+    for path, tree in TREES.items():
+        own = path.parts[0] == "binaries" and path.stem in reproductions.AGENTS
+        if own or (path.parts[0] == "reproductions" and path.name != "__init__.py"):
+            continue
+        words = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and id(node) not in words:
+                if named.search(str(node.value)):
+                    found.append(f"{path}:{node.lineno} {node.value}")
+    assert not found
+
+
+def test_roles_know_no_kind_of_agent_and_no_kind_of_data():
+    """They ask the agent and its data, so that a new kind of either needs no other role."""
+    known = {f"common.agents.{name}" for name in ("agent", "data", "trained")}
+    found = []
+    for path, tree in TREES.items():
+        if path.parts[:2] != ("common", "roles"):
+            continue
+        for line, name in imports(tree):
+            if name.startswith("common.agents") and name.rpartition(".")[0] not in known:
+                found.append(f"{path}:{line} {name}")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in ("isinstance", "issubclass", "type"):
+                found.append(f"{path}:{node.lineno} {node.id}")
+    assert not found
+
+
+def test_calls_between_processes_are_made_in_two_rooms():
+    """The others have stores, which may be in another process, and clients of parameters."""
+    others = {
+        "common/roles/run_context.py",  # makes each role's server and clients
+        "common/roles/keeper.py",  # passes the server on
+        "common/program/task.py",  # asks a role's partners whether they refuse it
+    }
+    found = {
+        str(path)
+        for path, tree in TREES.items()
+        if room_of(path) not in ("cluster", "remote", "benchmarks")  # which measure them
+        and any(name.startswith("common.cluster.rpc") for _, name in imports(tree))
+    }
+    assert found == others
 
 
 @pytest.mark.parametrize("kind", ["class", "module"])

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise
 from common.acting.policy import ExploringPolicy, Policy
-from common.agents.n_step_agent import NStepAgent
-from common.environments import requirements
+from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
 from common.learning.learner import Learner
@@ -220,10 +219,10 @@ class ActorCriticActor(ExploringPolicy):
         return action, state, {"taken": taken, "bootstrap": bootstrap}
 
 
-class ActorCriticAgent(NStepAgent):
+class ActorCriticAgent(Agent):
     """Base of agents for flat observations and continuous actions.
 
-    A paper's agent inherits it and adds its learner, its actor and its memory's distributions.
+    A paper's agent inherits it and adds its learner, its actor and its data.
     """
 
     metrics = (
@@ -252,10 +251,6 @@ class ActorCriticAgent(NStepAgent):
         self.updates_per_call = config.updates_per_call
         self._make_networks = make_networks
 
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError unless observations are flat and actions are continuous."""
-        requirements.require_control(self._config, spec)
-
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition: observations [D], actions [A], float32."""
         return StoredTransition(
@@ -270,5 +265,5 @@ class ActorCriticAgent(NStepAgent):
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""
         del num_environments  # NumPy twins take any batch size
         return ActorCriticEvaluator(
-            self._make_networks(self._config, spec.observation_size, spec.action_size)
+            self._make_networks(self.config, spec.observation_size, spec.action_size)
         )

@@ -1,55 +1,64 @@
-"""Contract of a paper's agent, which learns from a replay memory."""
+"""Contract of a paper's agent, which learns from a store."""
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+import functools
 from typing import Any, Self
 
 from common.acting.loop import ActingLoop
-from common.acting.policy import Adder, Policy
-from common.config import Settings, from_values
+from common.acting.policy import Policy
+from common.agents.data import Data
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import imported
+from common.config import from_values
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
+from common.learning.fused import FusedUpdates
 from common.learning.learner import Learner
+from common.learning.trainer import Trainer, Updates
 from common.learning.update_loop import UpdateLoop
-from common.learning.updates import Updates
+from common.remote.outbox import Writer
+from common.replay.rate_limiter import RateLimiter
+from common.replay.store import Store, Wire
 from common.types import Nest
 
 
 class Agent(abc.ABC):
-    """A paper's agent with a configuration, whose actors add to what its learner samples from.
+    """A paper's agent with a configuration, whose actors add to what its learner draws from.
 
-    It tells the roles in what agents differ: the networks, the adder, the columns of a stored step,
-    the memory, and the updates from it. Its kinds are beside it, in the other modules
-    `common.agents.*_agent`.
+    It tells the roles in what agents differ: the networks, the columns of a stored step, and the
+    kind of its data, from which adder, store and writer follow.
 
     Attributes:
-      paper: name of the paper's directory.
-      settings: of the paper; an agent is built as `class(config, setting)` of one of them.
+      declaration: of the agent, which is built as `class(config, setting)`.
+      config: the paper's dataclass of hyperparameters.
       setting: name of the configuration, for CSV files.
+      data: kind of the data.
       metrics: names of the metrics that the learner's updates report.
-      num_frames: images stacked in an observation; None if observations are not stacked images.
       jit_compile: whether XLA compiles the updates.
       updates_per_call: updates per graph call.
-      num_copies: items that the replay gets for an actor step.
+      prefetch: number of calls that the learner draws ahead from a store in another process.
+      trim_period: learner steps between removals of items above the capacity, which is then a soft
+        limit (Ape-X section 4.1). None if a store never holds more than its capacity.
+      decodes: whether drawn steps have to be decoded, which is worth a background thread.
       publish_period: learner steps between published snapshots; actors pull far less often.
-      pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
-      discount: gamma, per step.
+      target_period: learner steps between a parameter server's snapshots of the target networks.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
-      replay_capacity: steps in the replay.
       min_replay_size: items inserted before the first update.
-      samples_per_insert: ratio to which schedules hold actors and learner; None for no limit.
+      samples_per_insert: ratio to which actors and learner are held; None for no limit.
     """
 
-    paper: str
-    settings: Settings
+    declaration: AgentDeclaration
+    data: Data
     metrics: Sequence[str]
-    num_frames: int | None = None
     jit_compile: bool
     updates_per_call: int = 1
-    num_copies: int = 1
+    prefetch: int = 1
+    trim_period: int | None = None
+    decodes: bool = False
     publish_period: int = 16
-    pull_timestep: int = 0
+    target_period: int = 1
 
     def __init__(self, config: Any, setting: str):
         """Copies the fields that all agents' configurations have in common.
@@ -58,19 +67,12 @@ class Agent(abc.ABC):
           config: a paper's dataclass of hyperparameters.
           setting: name of the configuration, for CSV files.
         """
-        self._config = config
+        self.config = config
         self.setting = setting
-        self.discount: float = config.discount
         self.batch_size: int = config.batch_size
         self.actor_period: int = config.actor_period
-        self.replay_capacity: int = config.replay_capacity
         self.min_replay_size: int = config.min_replay_size
         self.samples_per_insert: float | None = config.samples_per_insert or None
-
-    @classmethod
-    def with_fields(cls, **fields: Any) -> Self:
-        """Returns the agent of the default configuration but for these fields."""
-        return cls(cls.settings.config_class(**fields), cls.settings.default)
 
     @classmethod
     def of_run(cls, values: Mapping[str, Any]) -> Self:
@@ -79,16 +81,23 @@ class Agent(abc.ABC):
         Raises:
           KeyError, TypeError or ValueError: that is no configuration of the agent.
         """
-        return cls(from_values(cls.settings.config_class, values["config"]), values["setting"])
+        return cls(
+            from_values(cls.declaration.settings.config_class, values["config"]), values["setting"]
+        )
 
     @property
     def samples_per_update(self) -> int:
         """Items per update; timesteps, where the items are unrolls."""
-        return self.batch_size
+        return self.batch_size * self.data.steps_per_item
 
-    @abc.abstractmethod
+    @property
+    def num_frames(self) -> int | None:
+        """Images stacked in an observation; None if observations are not stacked images."""
+        return self.declaration.num_frames
+
     def require(self, spec: EnvironmentSpec) -> None:
         """Raises ValueError, with a message of one line, if the agent cannot act in `spec`."""
+        imported(self.declaration.require)(self.config, spec)
 
     @abc.abstractmethod
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
@@ -100,7 +109,7 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
-        """Returns the columns of the replay, each a `tf.TensorSpec` or a `replay.memory.Bytes`."""
+        """Returns the columns of the store, each a `tf.TensorSpec` or a `signature.Bytes`."""
 
     @abc.abstractmethod
     def make_actor(
@@ -119,9 +128,18 @@ class Agent(abc.ABC):
         """Converts observations [K, ...] to the form in which they are sent and stored."""
         return observation
 
-    @abc.abstractmethod
-    def make_adder(self, num_environments: int) -> Adder:
-        """Builds the adder for a batch of environments."""
+    def decode(self, steps: Nest, spec: EnvironmentSpec) -> Nest:
+        """Reverses `encode` in drawn steps; called only if `decodes` is true.
+
+        Args:
+          steps: [B, ...], or [B, T, ...] for sequences.
+          spec: of the environment.
+
+        Raises:
+          tf.errors.InvalidArgumentError: a step cannot be decoded.
+        """
+        del spec  # nothing is encoded
+        return steps
 
     def acting_loop(
         self,
@@ -131,42 +149,77 @@ class Agent(abc.ABC):
         on_episode: Callable[[int, float, int], None],
     ) -> ActingLoop:
         """Builds the loop of an actor of this agent; arguments as for `ActingLoop`."""
-        adder = self.make_adder(environments.num_environments)
+        adder = self.data.make_adder(environments.num_environments)
         return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
 
-    @abc.abstractmethod
-    def count_steps(self, added: Nest) -> int:
-        """Returns the number of actor steps that an adder's result accounts for."""
+    def make_store(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Store:
+        """Builds the store, or one of `num_shards` shards of it."""
+        return self.data.make_store(self.step_specs(spec), seed, num_shards)
 
-    @abc.abstractmethod
-    def make_memory(self, spec: EnvironmentSpec, seed: int) -> Any:
-        """Builds the memory of a process that acts and learns."""
+    def wire(self, spec: EnvironmentSpec) -> Wire:
+        """Returns how the rows of the store travel."""
+        return self.data.wire(self.step_specs(spec))
 
-    @abc.abstractmethod
-    def insert(self, memory: Any, actor: Any, actors: range, added: Nest, incarnation: int) -> None:
-        """Inserts what the adder gave into the memory of this process.
+    def make_writer(
+        self,
+        policy: Policy,
+        actors: range,
+        spec: EnvironmentSpec,
+        seed: int,
+        shard: int = 0,
+        in_batches: bool = False,
+    ) -> Writer:
+        """Builds the writer of some actors; arguments as for `Data.make_writer`."""
+        return self.data.make_writer(
+            policy=policy,
+            actors=actors,
+            specs=self.step_specs(spec),
+            seed=seed,
+            shard=shard,
+            in_batches=in_batches,
+        )
+
+    def rate_limiter(self, in_turns: bool = False) -> RateLimiter:
+        """Returns the limit on how far actors and learner may run ahead of each other.
 
         Args:
-          memory: from `make_memory`.
-          actor: the policy that acted, from `make_actor`.
-          actors: index of the actor in each row of the batch of environments.
-          added: what the adder of `make_adder` gave.
-          incarnation: number of this start of the actors.
+          in_turns: whether one process acts and learns in turns, without prefetching or sending.
         """
+        num_samples = self.batch_size * self.updates_per_call
+        return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
-    @abc.abstractmethod
-    def updates_in_turns(
-        self, learner: Learner, memory: Any, spec: EnvironmentSpec, seed: int
-    ) -> Updates:
-        """Builds the updates of a process that acts and learns in turns.
+    def updates(self, learner: Learner, store: Store, seed: int) -> UpdateLoop | FusedUpdates:
+        """Builds the updates of a call that this process makes.
 
         Args:
           learner: from `make_learner`.
-          memory: from `make_memory`.
-          spec: of the environment.
-          seed: of the draws, not negative.
+          store: from `make_store`, or a client of it.
+          seed: of draws, not negative.
         """
-
-    def update_loop(self, learner: Learner) -> UpdateLoop:
-        """Builds the updates of a call that this process makes."""
+        del store, seed
         return UpdateLoop(learner.update, self.updates_per_call, self.batch_size, self.jit_compile)
+
+    def make_trainer(
+        self,
+        learner: Learner,
+        store: Store,
+        spec: EnvironmentSpec,
+        seed: int,
+        limiter: RateLimiter,
+        prefetch: int = 0,
+        updates: Updates | None = None,
+    ) -> Trainer:
+        """Builds the learner's loop; arguments as for `Trainer`.
+
+        Without `updates` they are made here.
+        """
+        return Trainer(
+            store,
+            updates or self.updates(learner, store, seed),
+            learner.steps,
+            limiter,
+            seed=seed,
+            prefetch=prefetch,
+            decode=functools.partial(self.decode, spec=spec) if self.decodes else None,
+            trim_period=self.trim_period,
+        )

@@ -19,7 +19,6 @@ import numpy as np
 
 from common import environments
 from common.acting.noise import GaussianNoise
-from common.acting.sender import Sender
 from common.agents.agent import Agent
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, say
@@ -27,7 +26,8 @@ from common.benchmarks.roles import replay_role
 from common.cluster.processes import StopRequest
 from common.environments import rendering
 from common.environments.spec import EnvironmentSpec
-from common.replay.service import RemoteMemory
+from common.remote.outbox import Outbox
+from common.remote.remote_store import RemoteStore
 from common.types import Nest
 
 _NOISE = 0.3
@@ -207,19 +207,19 @@ def _served_memory(
 ) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
     """Yields functions that send what an adder gave, in a thread, and count what has arrived."""
     with replay_role(bench.program, environment, _CAPACITY) as client:
-        memory = RemoteMemory(client, agent.step_specs(spec))
-        to_items = functools.partial(agent.items, policy, actors, 0)
-        sender = Sender(memory, to_items, agent.schedule(), agent.send_batch, StopRequest())
-        sender.start()
+        store = RemoteStore(client, agent.wire(spec))
+        writer = agent.make_writer(policy, actors, spec, seed=0, in_batches=True)
+        outbox = Outbox(store, writer, agent.rate_limiter(), StopRequest())
+        outbox.start()
 
         def add(added: Nest) -> None:
-            if not sender.has_credit():
+            if not outbox.has_credit():
                 raise RuntimeError("the actor is held back: its config limits samples_per_insert")
-            sender.add(added)
+            outbox.add(added)
 
         def finish() -> int:
-            sender.close()
-            return memory.statistics().inserted
+            outbox.close()
+            return store.counters().inserted
 
         yield add, finish
 
@@ -230,12 +230,14 @@ def _own_memory(
 ) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
     """Yields functions that add what an adder gave to a memory of this process, and count it."""
     del bench, environment
-    memory = agent.make_memory(spec, seed=0)
+    store = agent.make_store(spec, seed=0)
+    writer = agent.make_writer(policy, actors, spec, seed=0)
 
     def add(added: Nest) -> None:
-        agent.insert(memory, policy, actors, added, 0)
+        for delivery in writer.add(added):
+            store.put(delivery.rows)
 
-    yield add, lambda: memory.statistics().inserted
+    yield add, lambda: store.counters().inserted
 
 
 def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
@@ -255,10 +257,12 @@ def _searching_actor(
     batch = environments.make_batch(environment, range(actors))
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_actor(spec, range(actors), actors, seed=0)
-    memory = agent.make_memory(spec, seed=0)
+    store = agent.make_store(spec, seed=0)
+    writer = agent.make_writer(policy, range(actors), spec, seed=0)
 
     def add(added: Any) -> None:
-        agent.insert(memory, policy, range(actors), added, incarnation=1)
-        memory.queue.take(memory.queue.size())
+        for delivery in writer.add(added):
+            store.put(delivery.rows)
+            store.draw(store.counters().items)
 
     return spec, agent.acting_loop(policy, batch, add, lambda *episode: None).step

@@ -15,7 +15,6 @@ import tree
 
 from common import environments
 from common.agents.agent import Agent
-from common.agents.episode_agent import batch_of
 from common.benchmarks.actor_cases import MUJOCO, simulators
 from common.benchmarks.cases import Bench
 from common.benchmarks.replay_cases import random_steps
@@ -23,27 +22,25 @@ from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import started_role
 from common.cluster import rpc
 from common.cluster import token as token_lib
-from common.cluster.parameters import ParameterService
 from common.cluster.topology import Topology
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
-from common.learning.queue_learner import QueueLearner
-from common.learning.replay_learner import ReplayLearner
+from common.learning.trainer import Trainer
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.program import layouts
+from common.remote.parameters import ParameterService
+from common.remote.service import StoreService
 from common.replay.memory import Memory
-from common.replay.schedule import Schedule
-from common.replay.service import ReplayService
-from common.replay.unroll_queue import UnrollQueue
-from common.roles.acting_beside import ActingBeside
+from common.replay.rate_limiter import RateLimiter
+from common.roles.acting import ActingBeside
 from common.types import Batch, Episode, Episodes, Nest, StoredState
 from common.values import categorical, retrace
 
 WALKER, _WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PONG, _CHEETAH = "atari:pong", "gym:HalfCheetah-v4"
-_UNLIMITED = Schedule(min_size=1, samples_per_insert=None, tolerance=0.0)
+_ANY = RateLimiter(min_size=1)
 _ALONE = "TensorFlow alone, one fixed batch"
 
 
@@ -65,16 +62,17 @@ def learner(
       actor_seconds: time of each repeat with actors.
     """
     agent = bench.program.make_agent(min_replay_size=1)
-    trained, memory = agent.make_learner(WALKER, seed=0), agent.make_memory(WALKER, seed=0)
+    trained, memory = agent.make_learner(WALKER, seed=0), agent.make_store(WALKER, seed=0)
     memory.insert(np.arange(items), *random_steps(agent.step_specs(WALKER), items))
     n = agent.updates_per_call
 
-    def from_memory(updates_per_call: int) -> ReplayLearner:
+    def from_memory(updates_per_call: int) -> Trainer:
         loop = UpdateLoop(trained.update, updates_per_call, agent.batch_size, agent.jit_compile)
-        return ReplayLearner(memory, loop, trained.steps, agent.schedule())
+        return Trainer(memory, loop, trained.steps, agent.rate_limiter())
 
     together, single, fixed = from_memory(n), from_memory(1), _fixed_loop(agent, trained, memory)
-    calls, peer, name = max(1, updates // n), "XLA loop on one fixed batch", "learner/d4pg"
+    calls, peer = max(1, updates // n), "XLA loop on one fixed batch"
+    name = f"learner/{bench.program.name}"
     say("tracing and compiling")
     speeds = bench.in_turns(
         name,
@@ -128,7 +126,7 @@ def item_learner(
         agent = bench.program.make_agent(**fields)
         prefetch = agent.prefetch if agent.decodes else 0
         trained = agent.make_learner(spec, seed=0)
-        learners.append(agent.replay_learner(trained, memory, spec, 0, _UNLIMITED, prefetch))
+        learners.append(agent.make_trainer(trained, memory, spec, 0, _ANY, prefetch))
         steps[precision] = learners[-1].step
         steps[f"{precision} alone"] = _fixed_step(agent, memory, spec)
     if atoms:
@@ -159,16 +157,13 @@ def unroll_learner(bench: Bench, updates: int = 60) -> Iterator[Row]:
     """
     agent = bench.program.make_agent()
     trained, specs = agent.make_learner(WALKER, seed=0), agent.step_specs(WALKER)
-    queue = UnrollQueue(specs, agent.queue_capacity)
-    loop = QueueLearner(queue, agent.update_loop(trained))
-    offer = _random_unrolls(specs, 3)
-    number = 0
+    queue = agent.make_store(WALKER, seed=0)
+    trainer = agent.make_trainer(trained, queue, WALKER, 0, agent.rate_limiter())
+    unrolls = _random_unrolls(specs, 3)
 
     def from_queue() -> None:
-        nonlocal number
-        while (metrics := loop.step()) is None:
-            number += 1
-            queue.offer(1, number, offer)
+        while (metrics := trainer.step()) is None:
+            queue.put(unrolls)
         metrics["value_loss"].numpy()
 
     fixed = Batch(
@@ -291,7 +286,7 @@ def _with_actors(
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1})
     token = token_lib.new_token()
     server = rpc.Server(topology.bind_address, token)
-    ReplayService(server, memory)
+    StoreService(server, memory)
     variables = tuple(trained.actor_variables)
     parameters = ParameterService(server, sum(v.shape.num_elements() for v in variables))
     server.start()
@@ -329,10 +324,14 @@ def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, En
     games = environments.make_batch(_PONG, range(num_games), frames=agent.num_frames)
     spec, actors = EnvironmentSpec.of(games), range(num_games)
     policy = agent.make_actor(spec, actors, num_games, seed=0)
-    memory = agent.make_memory(spec, seed=0)
-    loop = agent.acting_loop(
-        policy, games, lambda added: agent.insert(memory, policy, actors, added, 0), lambda *_: None
-    )
+    memory = agent.make_store(spec, seed=0)
+    writer = agent.make_writer(policy, actors, spec, seed=0)
+
+    def add(added: Nest) -> None:
+        for delivery in writer.add(added):
+            memory.put(delivery.rows)
+
+    loop = agent.acting_loop(policy, games, add, lambda *_: None)
     while memory.statistics().items < items:
         loop.step()
     games.close()
@@ -340,15 +339,16 @@ def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, En
 
 
 def _fixed_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable[[], np.ndarray]:
-    sample = memory.sample(agent.batch_size, max_length=agent.sequence_length)
-    batch = sample.batch()._replace(steps=agent.decode(sample.steps, spec))
+    batch = memory.draw(agent.batch_size).batch()
+    if agent.decodes:
+        batch = batch._replace(steps=agent.decode(batch.steps, spec))
     update = tf.function(agent.make_learner(spec, seed=0).update)
     return lambda: update(batch)[0].numpy()
 
 
 def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[], np.ndarray]:
     """Returns a call of distributional Retrace on random values of the size of an update."""
-    shape = [agent.sequence_length - 1, agent.batch_size, spec.action_size]
+    shape = [agent.data.sequence_length - 1, agent.batch_size, spec.action_size]
     random = tf.random.Generator.from_seed(0)
     q_t = tf.nn.softmax(random.normal([*shape, atoms]))
     pi_t, mu_t = tf.nn.softmax(random.normal(shape)), tf.nn.softmax(random.normal(shape))
@@ -384,7 +384,7 @@ class _Pairs:
       agent: the agent.
       spec: the environment's.
       memory: the agent's, of episodes whose actions are the untrained policy's.
-      num_added: steps added.
+      num_steps: steps added.
       step: advances the environment by a timestep, whose episodes `insert` adds.
       act: advances it likewise; nothing is stored.
       update: makes the updates of a call, always of the same sample.
@@ -399,25 +399,26 @@ class _Pairs:
         spec = self.spec = EnvironmentSpec.of(batch)
         self._learner = agent.make_learner(spec, 0)
         self._policy = agent.make_actor(spec, range(1), 1, 0)
-        self.memory = agent.make_memory(spec, 0)
+        self.memory = agent.make_store(spec, 0)
         self._added: list[Episodes] = []
         self._fill(capacity)
-        self.num_added = capacity
+        self.num_steps = capacity
         self.step = agent.acting_loop(self._policy, batch, self._add, lambda *episode: None).step
         ignore = agent.acting_loop(self._policy, batch, lambda _: None, lambda *episode: None)
         self.act = ignore.step
-        self._updates = agent.updates_in_turns(self._learner, self.memory, spec, 0)
-        self._updates.beside = ActingBeside(
-            self._updates.schedule, self._updates.num_samples, lambda: self
-        )
+        limiter = agent.rate_limiter(in_turns=True)
+        self._trainer = agent.make_trainer(self._learner, self.memory, spec, 0, limiter)
+        self._trainer.beside = ActingBeside(limiter, self._trainer.num_samples, 1, self)
         self.pair()
-        loop = agent.update_loop(self._learner)
-        sample = batch_of(self.memory.sample(agent.batch_size, 1, agent.updates_per_call))
-        self.update: Callable[[], object] = lambda: loop(sample)
+        loop = UpdateLoop(
+            self._learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile
+        )
+        batch = self.memory.draw(self._trainer.num_samples, 1).batch()
+        self.update: Callable[[], object] = lambda: loop(batch)
 
     def pair(self) -> None:
         """Draws, updates and writes back, and acts beside the updates until a call is due."""
-        while self._updates.step() is None:
+        while self._trainer.step() is None:
             self.step()
             self.insert()
 
@@ -426,17 +427,17 @@ class _Pairs:
 
     def insert(self) -> None:
         for added in self._added:
-            self.agent.insert(self.memory, self._policy, range(1), added, 0)
+            self.memory.put(added)
         self._added.clear()
 
     def _add(self, added: Episodes) -> None:
         self._added.append(added)
-        self.num_added += added.num_steps
+        self.num_steps += added.num_steps
 
     def _fill(self, capacity: int) -> None:
         """Adds episodes until another one would not fit, and counts as many steps as fit."""
         rng, steps = np.random.default_rng(0), min(1000, capacity)
-        self.num_added = 0
+        self.num_steps = 0
         for _ in range(capacity // steps):
             observation = rng.normal(size=(steps + 1, self.spec.observation_size))
             observation = observation.astype(np.float32)

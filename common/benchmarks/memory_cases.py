@@ -92,12 +92,12 @@ def _pairs(items: int, sample: Distribution) -> Callable[[], None]:
 def _memory_of_frames(bench: Bench, capacity: int, frames: int) -> Memory:
     agent = bench.program.make_agent(replay_capacity=capacity, min_replay_size=1)
     spec = EnvironmentSpec(84 * 84, 18, (84, 84, 1), is_discrete=True)
-    memory, overlap = agent.make_memory(spec, seed=0), agent.sequence_length - 1
+    memory, overlap = agent.make_store(spec, seed=0), agent.data.sequence_length - 1
     steps = tree.map_structure(
         lambda column: np.ones((_FILL + overlap, *column.shape), column.dtype.as_numpy_dtype),
         agent.step_specs(spec),
     )
-    lengths = np.full(_FILL, agent.sequence_length, np.int32)
+    lengths = np.full(_FILL, agent.data.sequence_length, np.int32)
     unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)
     for begin in range(0, frames, _FILL):
         keys = np.arange(begin + overlap * bool(begin), begin + _FILL + overlap)

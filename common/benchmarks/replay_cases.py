@@ -23,16 +23,17 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.agents.item_agent import ItemAgent
+from common.agents.agent import Agent
 from common.benchmarks import peers
 from common.benchmarks.cases import REVERB, Bench
 from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import ChildProcess, replay_role
 from common.cluster import rpc
 from common.environments.spec import EnvironmentSpec
-from common.replay.memory import Bytes, Memory, Signature
-from common.replay.service import RemoteMemory
-from common.types import StoredTransition
+from common.remote.remote_store import RemoteStore
+from common.replay.memory import ItemWire, Memory
+from common.replay.signature import Bytes, Signature
+from common.types import Items, StoredTransition
 
 HUMANOID = EnvironmentSpec(67, 21)
 _CARTPOLE = EnvironmentSpec(5, 1)
@@ -72,7 +73,7 @@ class FilledMemory:
         # Each call of `keys` may take more of them than a batch has.
         self._begins = itertools.count(0, max(size, _IN_FLIGHT * _INSERTED))
         for batch in itertools.islice(itertools.cycle(batches), capacity // size + 1):
-            memory.insert(self.keys(size), *batch)
+            memory.put(Items(self.keys(size), *batch))
 
     def keys(self, count: int) -> np.ndarray:
         """Returns keys that it has not returned before."""
@@ -150,7 +151,7 @@ def replay(
         specs = agent.step_specs(spec)
         row_bytes = Signature(specs).bytes_per_step
         batch = random_steps(specs, _FILL)
-        make = functools.partial(agent.make_memory, spec, seed=0)
+        make = functools.partial(agent.make_store, spec, seed=0)
         filled, taken = filled_memory(make, capacity, [batch])
         say(f"filled a memory with {capacity} transitions of {row_bytes} B")
         yield Row(f"replay/bytes_per_raw_byte{suffix}", taken / (capacity * row_bytes), "B/B")
@@ -211,9 +212,9 @@ def image_replay(
     raw = _transitions(agent, spec, stacks)
 
     def filled(specs: Any, batches: Sequence[AddedBatch]) -> tuple[FilledMemory, float]:
-        distributions, removal = agent.distributions()
+        distributions = agent.data.distributions
         memory, taken = filled_memory(
-            lambda: Memory(specs, capacity, distributions, removal, seed=1), capacity, batches
+            lambda: Memory(specs, capacity, distributions, "remove", seed=1), capacity, batches
         )
         return memory, taken / capacity
 
@@ -250,8 +251,8 @@ def _priorities(count: int) -> np.ndarray:
     return np.random.default_rng(2).uniform(0.1, 1.0, count).astype(np.float32)
 
 
-def _exponent(agent: ItemAgent) -> float:
-    return agent.distributions()[0]["sample"].exponent
+def _exponent(agent: Agent) -> float:
+    return agent.data.distributions["sample"].exponent
 
 
 def _bytes_copied_per_second(bench: Bench, size: int) -> float:
@@ -270,7 +271,7 @@ def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[]
 
 
 def _peer_loop(
-    make: Callable[..., Any], agent: ItemAgent, capacity: int, batches: Sequence[AddedBatch]
+    make: Callable[..., Any], agent: Agent, capacity: int, batches: Sequence[AddedBatch]
 ) -> Callable[[], None]:
     """Fills one of `common.benchmarks.peers` and returns its loop."""
     size = len(batches[0].priorities)
@@ -358,22 +359,20 @@ def _repeating(function: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def _play(agent: ItemAgent, games: int, transitions: int) -> tuple[EnvironmentSpec, np.ndarray]:
+def _play(agent: Agent, games: int, transitions: int) -> tuple[EnvironmentSpec, np.ndarray]:
     """Returns Pong's spec, and stacks of frames [T + n, K, 84, 84, 4] of K games."""
     batch = environments.make_batch(_PONG, range(games))
     spec, rng = EnvironmentSpec.of(batch), np.random.default_rng(0)
     stacks = [batch.reset().observation.copy()]
-    for _ in range(transitions // games + agent.n_step - 1):
+    for _ in range(transitions // games + agent.config.n_step - 1):
         actions = rng.integers(spec.action_size, size=games, dtype=np.int32)
         stacks.append(batch.step(actions).observation.copy())
     return spec, np.stack(stacks)
 
 
-def _transitions(
-    agent: ItemAgent, spec: EnvironmentSpec, observations: np.ndarray
-) -> list[AddedBatch]:
+def _transitions(agent: Agent, spec: EnvironmentSpec, observations: np.ndarray) -> list[AddedBatch]:
     """Returns batches of transitions with observations [T + n, K, ...]."""
-    rng, n = np.random.default_rng(1), agent.n_step
+    rng, n = np.random.default_rng(1), agent.config.n_step
     before, after = (
         column.reshape(-1, *observations.shape[2:])
         for column in (observations[:-n], observations[n:])
@@ -381,7 +380,7 @@ def _transitions(
     count = len(before)
     actions = rng.integers(spec.action_size, size=count, dtype=np.int32)
     rewards = rng.integers(-1, 2, count).astype(np.float32)
-    discounts = np.full(count, agent.discount**n, np.float32)
+    discounts = np.full(count, agent.config.discount**n, np.float32)
     steps = StoredTransition(before, actions, rewards, discounts, after)
     batch = AddedBatch(steps, _priorities(count))
     return [
@@ -408,7 +407,7 @@ def through_service(
     """
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(replay_role(bench.program, environment, capacity))
-        filled = FilledMemory(RemoteMemory(client, specs), capacity, batches)
+        filled = FilledMemory(RemoteStore(client, ItemWire(specs)), capacity, batches)
         say("filled the replay role")
         candidates = {"ours": _remote_loops(client, filled, batches[0], loops)}
         if with_reverb:
@@ -424,9 +423,8 @@ def _remote_loops(
 
     In a graph a call waits for another only if it needs its reply, so loops overlap by themselves.
     """
-    memory, batch = filled.memory, batch.first(_INSERTED, tf.constant)
-    columns = memory.signature.flatten(batch.steps)
-    nobody, no_count = tf.zeros([], tf.int64), tf.zeros([], tf.int64)
+    store, batch = filled.memory, batch.first(_INSERTED, tf.constant)
+    nobody = [tf.zeros([], tf.int64)] * 3  # no incarnation, delivery and actor steps
     priorities = tf.constant(_priorities(_SAMPLED))
 
     @tf.function
@@ -434,12 +432,13 @@ def _remote_loops(
         samples = []
         for i in range(_IN_FLIGHT):
             new = first_key + np.arange(i * _INSERTED, (i + 1) * _INSERTED)
-            client.call("replay_insert", [nobody, no_count, new, batch.priorities, *columns])
-            samples.append(memory.sample(_SAMPLED))
-            memory.update_priorities(drawn[i], priorities)
+            columns = store.wire.columns(Items(new, *batch))
+            client.call("store_put", [*nobody, *columns])
+            samples.append(store.draw(_SAMPLED))
+            store.write_back(drawn[i], priorities)
         return tf.stack([sample.keys for sample in samples])
 
-    drawn = tf.stack([memory.sample(_SAMPLED).keys for _ in range(_IN_FLIGHT)])
+    drawn = tf.stack([store.draw(_SAMPLED).keys for _ in range(_IN_FLIGHT)])
 
     def run() -> None:
         nonlocal drawn

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
-import dataclasses
 import functools
 import os
 import signal
@@ -14,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.agents.agent import Agent
+from common.agents.declaration import AgentDeclaration
 from common.cluster import rpc
 from common.cluster import token as token_lib
 from common.cluster.errors import ServiceUnavailableError
@@ -27,35 +26,14 @@ READ, SEND = "read", "send"
 _START_SECONDS = 120.0
 
 
-@dataclasses.dataclass(frozen=True)
-class BenchmarkedProgram:
-    """A paper's program.
-
-    Attributes:
-      module: name of the binary whose roles are started.
-      agent_class: of its agent.
-      config: fields that differ from the defaults, for agents and roles alike.
-    """
-
-    module: str
-    agent_class: type[Agent]
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The binary's name without its package, for names of rows."""
-        return self.module.rpartition(".")[2]
-
-    def make_agent(self, **fields: Any) -> Agent:
-        """Builds the agent, with more fields of the config."""
-        return self.agent_class.with_fields(**{**self.config, **fields})
-
-    def command(self, role: str, config: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
-        """Returns the command of a role, with more fields of the config and other flags."""
-        flags = {"role": role, **flags}
-        for name, value in {**self.config, **config}.items():
-            flags[f"config.{name}"] = repr(value) if isinstance(value, tuple) else value
-        return [sys.executable, "-m", self.module, *(f"--{k}={v}" for k, v in flags.items())]
+def command_of(
+    agent: AgentDeclaration, role: str, config: Mapping[str, Any], flags: Mapping[str, Any]
+) -> list[str]:
+    """Returns the command of a role with the agent's default setting but for these fields."""
+    flags = {"role": role, **flags}
+    for name, value in {**agent.settings.overrides[agent.settings.default], **config}.items():
+        flags[f"config.{name}"] = repr(value) if isinstance(value, tuple) else value
+    return [sys.executable, "-m", agent.module, *(f"--{k}={v}" for k, v in flags.items())]
 
 
 class ChildProcess:
@@ -149,7 +127,7 @@ class ChildProcess:
 
 @contextlib.contextmanager
 def started_role(
-    program: BenchmarkedProgram,
+    agent: AgentDeclaration,
     role: str,
     topology: Topology,
     token: str,
@@ -157,23 +135,21 @@ def started_role(
     config: Mapping[str, Any] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Iterator[ChildProcess]:
-    """Runs a role of a program, with more fields of the config and other flags."""
+    """Runs a role of an agent, with more fields of the config and other flags."""
     variables = {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         flags = {"environment": environment, "workdir": f"{directory}/run", **(flags or {})}
-        command = program.command(role, config or {}, flags)
+        command = command_of(agent, role, config or {}, flags)
         with ChildProcess(f"{role} role", command, variables) as process:
             yield process
 
 
 @contextlib.contextmanager
-def replay_role(
-    program: BenchmarkedProgram, environment: str, capacity: int
-) -> Iterator[rpc.Client]:
+def replay_role(agent: AgentDeclaration, environment: str, capacity: int) -> Iterator[rpc.Client]:
     """Runs the replay role and yields a client of it."""
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
     token, config = token_lib.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
-    with started_role(program, "replay", topology, token, environment, config) as role:
+    with started_role(agent, "replay", topology, token, environment, config) as role:
         client = rpc.Client(topology.address("replay"), token)
         role.wait_until_available(client)
         yield client

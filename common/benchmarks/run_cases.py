@@ -10,18 +10,18 @@ import tensorflow as tf
 
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, rate, say
-from common.benchmarks.roles import READ, SEND, ChildProcess, idle_server, started_role
+from common.benchmarks.roles import READ, SEND, ChildProcess, command_of, idle_server, started_role
 from common.cluster import rpc
 from common.cluster import token as token_lib
-from common.cluster.parameters import SLICE_SIZE, TARGET, ParameterClient
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.learning.update_client import UpdateClient
 from common.program import layouts
-from common.replay.memory import Statistics
+from common.remote.gradients import GradientSender
+from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient
+from common.replay.store import Counters
 from common.reporting.csv_rows import read_rows
 
-_NO_ACTING = 0, Statistics(*[0] * len(Statistics._fields))
+_NO_ACTING = 0, Counters()
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second")
 _END_SECONDS = 180.0
 
@@ -82,7 +82,7 @@ class _SimulatedWorker:
 
     def __init__(self, client: rpc.Client, worker: int, gradients: tf.Tensor, num_metrics: int):
         self._online, self._target = ParameterClient(client), ParameterClient(client, TARGET)
-        self._updates = UpdateClient(client, worker, lambda: _NO_ACTING, StopRequest())
+        self._updates = GradientSender(client, worker, lambda: _NO_ACTING, StopRequest())
         self._updates.join()
         self._gradients = gradients
         self._metrics = tf.zeros([num_metrics])
@@ -156,7 +156,7 @@ def workers(
     def run(num_workers: int) -> tuple[float, ...]:
         with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
             own = {"num_workers": num_workers, "workdir": f"{directory}/run"}
-            command = bench.program.command("local", config, {**flags, **own})
+            command = command_of(bench.program, "local", config, {**flags, **own})
             with ChildProcess("run", command) as process:
                 process.wait(seconds + _END_SECONDS)
                 process.check(0)

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from common.cluster.errors import OtherRunError
-from common.reporting.differences import differences
+from common.reporting.differences import differences, listed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +56,7 @@ class Credentials:
         """
         there = json.loads(description)
         found = differences(there["run"], self.run)
-        said = ", ".join(
-            f"{key} is {here} here and {other} there" for key, (other, here) in found.items()
-        )
+        said = listed(found, "{name} is {here} here and {there} there")
         return OtherRunError(
             f"this {self.role} and the {there['role']} at {address} belong to different runs: "
             f"{said}; start every role with the same flags and the same cluster in TF_CONFIG"

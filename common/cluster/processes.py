@@ -13,6 +13,8 @@ from common.cluster.errors import ClusterError
 
 READY_VARIABLE = "REPLAY_RL_READY"
 """Environment variable with the descriptor on which a process reports to its launcher."""
+UNLEARNT_SECONDS = 10.0
+"""Longest end of a role that has made no update: it has nothing that must be saved."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

@@ -519,10 +519,16 @@ def _first_line(text: str) -> str:
     return text.rsplit("}} ", 1)[-1]  # without the name of the client's graph node
 
 
-def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
+def size_of(tensors: Sequence[tf.Tensor]) -> int:
+    """Returns the bytes that arguments take in a message; if they fit, an upper bound of them."""
     size = sum(_bound_on_size(tensor) for tensor in tensors)
     if size > MAX_ARGUMENT_BYTES:
         size = sum(_exact_size(tensor) for tensor in tensors)
+    return size
+
+
+def _check_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
+    size = size_of(tensors)
     if size > MAX_ARGUMENT_BYTES:
         raise MessageTooLargeError(
             f"the arguments of {method!r} for {address} take {size} bytes, but a message holds "

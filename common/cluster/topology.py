@@ -117,8 +117,8 @@ class Job:
       name: its name in `TF_CONFIG` and in `--role=NAME`.
       calls: names of the jobs whose services it calls.
       is_called: whether other jobs call it, so that the cluster has to list its tasks.
-      host: name of the job that offers this job's service in its own process if the cluster lists
-        no task of this job; "" if the cluster has to list one.
+      host: the job whose process serves this job when the cluster lists no task of it, as the
+        learner does without a replay. "": the cluster must list a task.
       max_tasks: largest number of tasks; None for no limit.
     """
 

@@ -23,7 +23,7 @@ class WatchedBatch:
       environments: the batch to watch.
       name: of the environment, for messages.
       on_stall: called once, with a message, from a thread, if a call takes `stall_seconds`.
-      stall_seconds: see there.
+      stall_seconds: longest duration of a call before `on_stall`.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Interval:
     Attributes:
       value: the contrast.
       low: lower end, the lower of the bootstrap's and of Student's, which is wider for few seeds.
-      high: upper end, likewise.
+      high: upper end, the higher of the two.
       resampled: the bootstrap's contrasts.
       error: Student's standard error.
       freedom: Student's degrees of freedom.
@@ -60,11 +60,12 @@ def contrast(
 ) -> Interval:
     """Returns the weighted sum over settings of `over_tasks` of their means over seeds.
 
-    The tasks are those of the claim: only seeds are drawn, by setting and task (percentiles). The
-    bootstrap would call two equal methods of two seeds each different once in three times. Hence
-    Student's interval beside it: each setting has a variance of its own on each task (Welch), and
-    the degrees of freedom are Satterthwaite's. For a median over tasks the standard error is the
-    bootstrap's, enlarged by what drawing from n seeds makes it too small.
+    Resamples seeds within each (task, setting), never tasks: the claim names its tasks. Percentile
+    intervals. With two seeds each, this bootstrap calls equal methods different once in three
+    times. The interval therefore also covers Student's, in which each setting has a variance of its
+    own on each task (Welch) and the degrees of freedom are Satterthwaite's. For a median over tasks
+    the standard error is the bootstrap's times sqrt(n / (n - 1)), with the fewest seeds n, because
+    resampling n seeds makes it too small by that.
 
     Args:
       samples: [task][setting][seed], a number for each run.

@@ -274,7 +274,7 @@ class Campaign(LiveLine, Observer):
 def _progress(run: PlannedRun) -> Progress:
     try:
         return read_progress(run.directory)
-    except UserError:  # `look` names the error when the run has ended
+    except UserError:  # `read_status` names the error when the run has ended
         return Progress()
 
 
@@ -288,7 +288,7 @@ def _remove(planned: PlannedRun) -> None:
 
 
 def table(lines: Sequence[ListedRuns]) -> list[str]:
-    """Returns the lines of a table of what there is: a line each, and one for all."""
+    """Returns the status table: a line for each entry of the list, then the totals."""
     rows = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "claims")]
     seen: dict[pathlib.Path, PlannedRun] = {}
     for listed in lines:

@@ -151,9 +151,9 @@ def _changes(
         kept = drawn[planned.setting, planned.environment]
         if not kept:
             continue
-        of_agent = made.setdefault(planned.program.title, {})
-        curves[planned.program.title] += 1
-        for change in listed.changes_of(planned.program.module, planned.choices):
+        of_agent = made.setdefault(planned.agent.title, {})
+        curves[planned.agent.title] += 1
+        for change in listed.changes_of(planned.agent, planned.choices):
             by_all = all(change.matches(run.value_of(change.name)) for run in kept)
             of_agent.setdefault(change.text, []).append(by_all)
     return {

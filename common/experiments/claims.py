@@ -85,7 +85,7 @@ class Evidence:
     """What was read of runs, since many claims are about the same ones."""
 
     def line(self, run: KeptRun, x: str, y: str, returns: Returns) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the positions and values of `KeptRun.points`, which see."""
+        """Returns a run's x and y values as arrays; cached. Arguments as for `KeptRun.points`."""
 
         def read() -> tuple[np.ndarray, np.ndarray]:
             points = run.points(x, y, returns)

@@ -123,8 +123,8 @@ class CompactFolder:
         rows = self._numbers[key]
         return rows.loc[rows["seed"] == seed, list(names)]
 
-    def look(self, seed: int, budget: Budget, identity: Mapping[str, str]) -> Status:
-        """Returns the status of a run, missing if it is not kept; see `status.look`.
+    def read_status(self, seed: int, budget: Budget, identity: Mapping[str, str]) -> Status:
+        """Returns the status of a run, missing if it is not kept; see `status.read_status`.
 
         A kept run of a smaller budget is missing, too: it has no checkpoint to go on from.
         """

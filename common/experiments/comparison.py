@@ -163,7 +163,7 @@ class _Judgement:
                 if test.is_decided_by(experiment, scale, evidence.budget(run)):
                     runs.setdefault((run.setting, run.environment), []).append(run)
         is_declared = scale in (PAPER.name, *experiment.substitutes)
-        declared = planned_budget(paper, experiment, scale) if is_declared else Budget()
+        max_budget = planned_budget(paper, experiment, scale) if is_declared else Budget()
 
         self._pairs = [
             Pair(
@@ -173,7 +173,7 @@ class _Judgement:
                         task,
                         [runs.get((setting, task), []) for setting in contrast.weights],
                         experiment,
-                        declared,
+                        max_budget,
                         self._needed,
                         test.clock,
                         test.measure,

@@ -1,4 +1,4 @@
-"""Settings compared on a task: what is compared, in which unit, and up to which budget."""
+"""Contrasts of settings and their samples on a task, in a unit and up to a common budget."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
@@ -215,16 +215,17 @@ class TaskSamples:
 
 
 def common_budget(
-    budgets: Sequence[Sequence[Budget]], declared: Budget, needed: int
+    budgets: Sequence[Sequence[Budget]], max_budget: Budget, needed: int
 ) -> Budget | None:
     """Returns the largest budget that enough runs of each setting reach, or None.
 
     Args:
       budgets: [setting][run].
-      declared: the experiment's, up to which longer runs count; no limits if it has none.
-      needed: seeds; where no budget has as many, the one with most of them counts.
+      max_budget: the experiment's budget. Longer runs are cut there. No limits if the experiment
+        has no budget.
+      needed: number of seeds. If no budget has as many, the one with most seeds is returned.
     """
-    capped = [[declared if one.covers(declared) else one for one in side] for side in budgets]
+    capped = [[max_budget if one.covers(max_budget) else one for one in side] for side in budgets]
 
     def reaching(budget: Budget) -> int:
         return min(sum(one.covers(budget) for one in side) for side in capped)
@@ -244,7 +245,7 @@ def compare(
     environment: str,
     runs: Sequence[Sequence[KeptRun]],
     experiment: Experiment,
-    declared: Budget,
+    max_budget: Budget,
     needed: int,
     clock: str,
     measure: Measure,
@@ -257,15 +258,15 @@ def compare(
       environment: the task.
       runs: [setting][seed], ended.
       experiment: has the quantity.
-      declared: as of `common_budget`, as `needed` is.
-      needed: seeds.
+      max_budget: the same argument of `common_budget`.
+      needed: number of seeds.
       clock: column along which runs are followed; "": that of their budget.
       measure: of a run.
       evidence: reads runs.
       human: as of `Unit.of`.
     """
     budgets = [[evidence.budget(run) for run in side] for side in runs]
-    budget = common_budget(budgets, declared, needed)
+    budget = common_budget(budgets, max_budget, needed)
     if budget is None:
         return None
     x = clock or selection.clock(experiment, budget)

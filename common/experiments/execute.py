@@ -24,7 +24,7 @@ class Slot:
 
     Attributes:
       cores: that its programs may use; None: those of this process.
-      niceness: that is added to the programs'.
+      niceness: added to that of this process for its programs; 19 is the most polite.
       is_quiet: whether output goes to `log_of` the run instead of this process's.
     """
 
@@ -173,7 +173,7 @@ class _Execution:
         return one
 
     def _begin(self, one: _Waiting) -> None:
-        before = one.planned.look()  # hours may have passed since the plan
+        before = one.planned.read_status()  # hours may have passed since the plan
         if before.state in (State.UNUSABLE, State.RUNNING):
             self._fail(one, before.note)
         elif before.state is State.FINISHED:
@@ -189,7 +189,7 @@ class _Execution:
 
     def _collect(self, running: _Running) -> None:
         planned, code = running.one.planned, running.process.returncode
-        after = planned.look()
+        after = planned.read_status()
         if after.state is State.FINISHED:
             self._observer.ends(planned)
         elif not self._stop.requested:

@@ -81,7 +81,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     def planned(run: KeptRun) -> Run:
         if (curve := (run.setting, run.environment)) in listed:
             return listed[curve]
-        model = models.get(run.setting, Run(paper.programs[0], run.setting, "", ()))
+        model = models.get(run.setting, Run(paper.agents[0], run.setting, "", ()))
         return dataclasses.replace(model, environment=run.environment)
 
     return Experiment(
@@ -93,11 +93,11 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
 
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
-    """Returns what is worth drawing of a scale, so that each run is in a picture.
+    """Returns the figures to draw at a scale. Every run appears in at least one of them.
 
-    These are the figures that compare settings, the sections that do so with runs that are in no
-    figure, and everything that was run, unless all its curves are in others of these pictures. A
-    figure that compares nothing is drawn only if its runs are not in everything that was run, as
+    These are the figures that compare settings, then the sections that compare settings and have
+    runs that no figure has. A figure of all runs stands before them if any run is still missing. A
+    figure without a comparison is drawn only if the figure of all runs lacks its runs, as it does
     those of a speed.
     """
     everything = all_runs(paper, scale, runs)

@@ -17,7 +17,7 @@ from common.experiments.scales import EARLIER
 from common.experiments.status import Progress, State
 from common.reporting.columns import EVALUATOR
 from common.reporting.csv_rows import numbered_rows, read_numbers
-from common.reporting.differences import differences
+from common.reporting.differences import differences, listed
 from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
@@ -131,16 +131,15 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
         write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
     kept = folder.read_config(seed)
     if newer := config.get("config", {}).keys() - kept.setdefault("config", {}).keys():
-        defaults = planned.run.program.defaults  # which the runs there had
+        defaults = vars(planned.run.agent.settings.config_class())  # which the runs there had
         kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
     if found := differences(kept, config):
-        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in found.items())
         raise RunDirectoryError(
-            f"{folder.path} has runs of another config than {files.path} ({changes}): move one of "
-            "them away"
+            f"{folder.path} has runs of another config than {files.path} ({listed(found)}): move "
+            "one of them away"
         )
     folder.read_rows()  # an error of a file there is not to be copied
-    row = cells_of(seed, files.read_starts(), planned.look().progress)
+    row = cells_of(seed, files.read_starts(), planned.read_status().progress)
     for cells in _rows(folder.runs_csv, RUNS):
         if cells["seed"] == str(seed):
             _check_is_same_run(planned, folder.path, cells, row)

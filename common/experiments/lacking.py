@@ -59,12 +59,12 @@ def lacking(
         }
         wanted = {(setting, task) for setting in settings for task in tasks}
         if wanted and wanted <= there | set(others):
-            programs = {
-                (run.setting, run.environment): run.program
+            agents = {
+                (run.setting, run.environment): run.agent
                 for one in (*paper.experiments, experiment)
                 for run in one.at(scale).runs
             }
-            if absent := not_implemented(programs[one] for one in sorted(wanted)):
+            if absent := not_implemented(agents[one] for one in sorted(wanted)):
                 missing = missing or absent
             else:
                 found.append((scale, wanted, there, others))

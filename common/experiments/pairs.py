@@ -1,4 +1,4 @@
-"""Two settings of a claim, or another contrast, on its tasks: p-values and numbers in words."""
+"""The relation that a claim states of its contrasts, and its test: p-values and evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses

@@ -9,13 +9,12 @@ import abc
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import enum
-import functools
-import importlib.util
 import pathlib
 from typing import Any
 
 import pandas
 
+from common.agents.declaration import AgentDeclaration
 from common.experiments.scales import Scale
 from common.figures.palette import Look
 from common.reporting import reported
@@ -62,28 +61,13 @@ class OverTasks(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """An agent's program.
-
-    Attributes:
-      title: of the agent.
-      module: in `binaries`.
-    """
+class AbsentAgent:
+    """An agent that is not implemented, so its runs are left out."""
 
     title: str
-    module: str
 
-    @functools.cached_property
-    def exists(self) -> bool:
-        """True if the agent is implemented."""
-        return importlib.util.find_spec(self.module) is not None
 
-    @functools.cached_property
-    def defaults(self) -> dict[str, Any]:
-        """The agent's hyperparameters where a run says nothing of them."""
-        return dataclasses.asdict(
-            importlib.import_module(self.module).PROGRAM.settings.config_class()
-        )
+AnyAgent = AgentDeclaration | AbsentAgent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +75,7 @@ class Run:
     """A curve on one environment; with a scale and a seed it is a run directory.
 
     Attributes:
-      program: of the agent.
+      agent: the one that is run.
       setting: name of the curve and of its directory, unique for what `flags` say.
       environment: as given to `common.environments.make`.
       flags: arguments of the program that make the setting. They win over those of a scale, and
@@ -101,7 +85,7 @@ class Run:
         for the comparison's sake: a scale leaves them alone.
     """
 
-    program: Program
+    agent: AnyAgent
     setting: str
     environment: str
     flags: tuple[str, ...]
@@ -143,8 +127,8 @@ class Part:
 
     Attributes:
       name: "left", "right", "row N = 1", for the text below the figure.
-      settings: of the figure's runs the part shows those; empty: all.
-      environments: likewise.
+      settings: the settings that this part shows; empty shows all.
+      environments: the tasks that this part shows; empty shows all.
       overrides: fields of `Experiment` to replace in this part.
     """
 
@@ -242,7 +226,7 @@ class Experiment:
         to run.
       budget: the paper's for a run.
       states_budget: whether the budget is in the paper; else it is ours.
-      returns: whose episodes.
+      returns: which episodes it shows: the evaluator's, the greediest actor's or all actors'.
       x: column of evaluator.csv on the horizontal axis; "" for a table or final values.
       sizes: a number of each setting, called `size_name`, which is then on the horizontal axis of
         final values.
@@ -354,7 +338,7 @@ class Paper:
         results/reported.
       title: of the agent.
       citation: "Author et al. 2018".
-      programs: all that its runs use.
+      agents: all that its runs use.
       experiments: figures, tables and sections, in the paper's order.
       scales: that its runs can have, the paper's own first.
       looks: of its settings in figures, by name.
@@ -363,7 +347,7 @@ class Paper:
     name: str
     title: str
     citation: str
-    programs: tuple[Program, ...]
+    agents: tuple[AnyAgent, ...]
     experiments: tuple[Experiment, ...]
     scales: tuple[Scale, ...]
     looks: Mapping[str, Look]
@@ -394,14 +378,15 @@ class Paper:
 
     def obstacle(self, experiment: Experiment) -> str:
         """Returns why no run of `experiment` can be made, or ""."""
-        used = [run.program for run in experiment.runs] or self.programs
-        missing = "" if any(program.exists for program in used) else not_implemented(used)
+        used = [run.agent for run in experiment.runs] or self.agents
+        is_possible = any(isinstance(agent, AgentDeclaration) for agent in used)
+        missing = "" if is_possible else not_implemented(used)
         return "; ".join(one for one in (missing, experiment.unavailable) if one)
 
 
-def not_implemented(programs: Iterable[Program]) -> str:
-    """Returns which of these programs are not there yet, or ""."""
-    missing = dict.fromkeys(program.title for program in programs if not program.exists)
+def not_implemented(agents: Iterable[AnyAgent]) -> str:
+    """Returns which of these agents are not there yet, or ""."""
+    missing = dict.fromkeys(agent.title for agent in agents if isinstance(agent, AbsentAgent))
     return f"not yet implemented: {', '.join(missing)}" if missing else ""
 
 

@@ -7,6 +7,7 @@ import operator
 import pathlib
 import sys
 
+from common.agents.declaration import AgentDeclaration
 from common.experiments import status
 from common.experiments.compact import CompactFolder
 from common.experiments.paper import (
@@ -106,7 +107,7 @@ class PlannedRun:
         return [
             *as_typed([sys.executable]),
             "-m",
-            self.run.program.module,
+            self.run.agent.module,
             *self.flags,
             *self.budget.flags,
             f"--scale={self.scale.name}",
@@ -114,9 +115,9 @@ class PlannedRun:
             f"--workdir={self.directory}",
         ]
 
-    def look(self) -> Status:
-        """Returns how far it is now."""
-        return _look(self.directory, self.seed, self.scale, self.budget, self.flags)
+    def read_status(self) -> Status:
+        """Returns the status of the run at this moment."""
+        return _read_status(self.directory, self.seed, self.scale, self.budget, self.flags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Plan:
       scale: with the budget that it has for the experiment.
       runs: in order.
       speeds: by which minutes are estimated.
-      missing: the programs whose runs are left out since they are not implemented yet, or "".
+      missing: the agents whose runs are left out since they are not implemented yet, or "".
     """
 
     paper: Paper
@@ -194,8 +195,8 @@ def make_plan(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
     )
-    missing = not_implemented(run.program for run in runs)
-    runs = [run for run in runs if run.program.exists]
+    missing = not_implemented(run.agent for run in runs)
+    runs = [run for run in runs if isinstance(run.agent, AgentDeclaration)]
     if missing and not runs:
         raise UnknownError(f"{missing} ({experiment.name} of {paper.title})")
     speeds = Speeds([root / paper.name / scale.name for root in roots])
@@ -218,35 +219,34 @@ def _plan_run(
 ) -> PlannedRun:
     reported = experiment.budget_of(run)
     budget = scale.budget_of(reported)
-    module, choices = run.program.module, run.choices
     flags = (
         f"--environment={run.environment}",
         f"--seed={seed}",
         *run.flags,
-        *(change.flag for change in scale.changes_of(module, choices)),
+        *(change.flag for change in scale.changes_of(run.agent, run.choices)),
     )
     path = run_path(paper.name, scale.name, run.setting, run.environment, seed)
-    found = [(root / path, _look(root / path, seed, scale, budget, flags)) for root in roots]
+    found = [(root / path, _read_status(root / path, seed, scale, budget, flags)) for root in roots]
     decisive = (
         (State.FINISHED, State.UNUSABLE)
         if found[0][1].state is State.MISSING
         else (State.FINISHED,)
     )
     directory, seen = next((one for one in found if one[1].state in decisive), found[0])
-    changes = tuple(scale.differences(reported, module, choices, experiment.states_budget))
+    changes = tuple(scale.differences(reported, run.agent, run.choices, experiment.states_budget))
     speed = speeds.of(run.setting, run.environment)
     minutes = minutes_left(budget, seen.progress, speed, scale)
     return PlannedRun(run, seed, directory, scale, budget, flags, changes, seen, minutes)
 
 
-def _look(
+def _read_status(
     directory: pathlib.Path, seed: int, scale: Scale, budget: Budget, flags: Sequence[str]
 ) -> Status:
     """Returns the status of the run that is in a directory, or in the compact folder around it."""
     identity = status.identity_of(flags)
-    seen = status.look(directory, budget, identity, needs_evaluation=scale.is_compact)
+    seen = status.read_status(directory, budget, identity, needs_evaluation=scale.is_compact)
     if scale.is_compact and seen.state is State.MISSING:
-        return CompactFolder(directory.parent).look(seed, budget, identity)
+        return CompactFolder(directory.parent).read_status(seed, budget, identity)
     return seen
 
 

@@ -21,8 +21,8 @@ def probability_of_improvement(
     """Returns the probability that a run of ours is better than one of theirs, mean over tasks.
 
     Args:
-      ours: [task][run].
-      theirs: likewise. Equal scores count half.
+      ours: [task][run]. Equal scores count half.
+      theirs: [task][run].
     """
     ranks = (
         np.sign(np.subtract.outer(np.asarray(a, float), np.asarray(b, float))).mean()

@@ -17,7 +17,7 @@ from common.experiments.paper import EPISODE_RETURN, Returns, run_path
 from common.experiments.status import IN_ORDER, Progress
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import read_numbers
-from common.reporting.differences import differences
+from common.reporting.differences import differences, listed
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 STRETCHES = 50
@@ -107,7 +107,7 @@ class KeptRun:
         Args:
           x: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
           y: `EPISODE_RETURN`, or a column of learner.csv.
-          returns: whose episodes, if y is a return.
+          returns: which episodes, if y is a return.
 
         Returns:
           columns x and y, float64, sorted by x; empty if the run has nothing to show yet. Returns
@@ -268,10 +268,7 @@ def _check_same_config(runs: list[KeptRun]) -> None:
             raise RunDirectoryError(f"{run.path}: seed {run.seed} is kept twice: remove one")
         found = differences(runs[0].config | {"seed": run.seed}, run.config)
         if found:
-            changes = ", ".join(
-                f"{name} is {here}, {there} in {runs[0].path.name}"
-                for name, (there, here) in found.items()
-            )
+            changes = listed(found, f"{{name}} is {{here}}, {{there}} in {runs[0].path.name}")
             raise RunDirectoryError(
                 f"{RunDirectory(run.path).config_json}: another config than the seeds beside it "
                 f"({changes}): move the run away"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from common.agents.declaration import AgentDeclaration
 from common.reporting.budget import Budget
 
 SMOKE = "smoke"
@@ -22,12 +23,12 @@ class Change:
     Attributes:
       flag: "--num_actors=8".
       text: what that is and what the paper has, "8 actors instead of 32".
-      program: the module of the program whose runs change; "": of all that the paper has.
+      agent: whose runs change; None: those of all that the paper has.
     """
 
     flag: str
     text: str
-    program: str = ""
+    agent: AgentDeclaration | None = None
 
     @property
     def name(self) -> str:
@@ -64,30 +65,30 @@ class Scale:
         """Returns the budget of a run whose paper gives it `reported`."""
         return reported if self.budget is None else self.budget
 
-    def changes_of(self, program: str, run_flags: Sequence[str]) -> tuple[Change, ...]:
-        """Returns the changes that apply to a run of `program` with these flags of its own."""
+    def changes_of(self, agent: object, run_flags: Sequence[str]) -> tuple[Change, ...]:
+        """Returns the changes that apply to a run of `agent` with these flags of its own."""
         own = {flag_name(flag) for flag in run_flags}
         return tuple(
             change
             for change in self.changes
-            if change.program in ("", program) and change.name not in own
+            if change.agent in (None, agent) and change.name not in own
         )
 
     def differences(
-        self, reported: Budget, program: str, run_flags: Sequence[str], is_stated: bool = True
+        self, reported: Budget, agent: object, run_flags: Sequence[str], is_stated: bool = True
     ) -> list[str]:
         """Returns what differs from the paper's run, a phrase each; none at the paper's scale.
 
         Args:
           reported: the paper's budget.
-          program: module of the run's program.
+          agent: of the run.
           run_flags: of the run's own.
           is_stated: whether `reported` is in the paper.
         """
         budget = self.budget_of(reported)
         whose = "" if is_stated else " (not in the paper)"
         words = [] if budget == reported else [f"{budget} instead of {reported}{whose}"]
-        return words + [change.text for change in self.changes_of(program, run_flags)]
+        return words + [change.text for change in self.changes_of(agent, run_flags)]
 
 
 PAPER = Scale("paper", "the paper's actors and hours")

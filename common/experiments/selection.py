@@ -42,11 +42,13 @@ def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, .
 
 
 def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Returns the tasks that a figure shows: where it combines them, those that all settings have.
+    """Returns the tasks to show, in the order of the figure.
+
+    A figure that averages over tasks shows only tasks that every setting has.
 
     Args:
       experiment: the figure, or a part of it.
-      curves: that there are, as (setting, environment).
+      curves: the (setting, environment) of each curve that has runs.
     """
     there, shown = set(curves), set()
     for part in experiment.divided():

@@ -50,7 +50,7 @@ class Status:
     note: str = ""
 
 
-def look(
+def read_status(
     directory: pathlib.Path,
     budget: Budget,
     identity: Mapping[str, str],

@@ -9,14 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import LearnerStatus, ParameterService
+from common.learning.applied_gradients import AppliedGradients
 from common.learning.checkpoint import Checkpoints
-from common.learning.counters import Counters, SavedCounters
+from common.learning.counters import RunCounters, SavedCounters
 from common.learning.learner import Learner
 from common.learning.log import LearnerLog
-from common.learning.updates import Updates
+from common.learning.trainer import Trainer
 from common.networks import packing
-from common.replay.replay_memory import AnyStatistics
+from common.remote.parameters import LearnerStatus, ParameterService
+from common.replay.store import Counters
+from common.replay.store_file import StoreFile
 from common.reporting import csv_rows
 from common.reporting.disk import disk_full
 from common.reporting.run_directory import RunDirectory
@@ -36,7 +38,7 @@ class BookkeepingOptions:
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
-      poll_seconds: time between requests to the replay for the numbers of accepted items.
+      poll_seconds: time between requests for the numbers of accepted actor steps.
       quiet_seconds: time without a transition after which the actors have ended; the roles ask
         every second whether the run has. 0 if there are no other roles.
     """
@@ -59,13 +61,14 @@ class Bookkeeping:
       counters: of the run.
       steps: learner steps done, as of the last call.
       version: version of the newest snapshot, 0 before the first.
+      store_file: of the store in this process, if there is one; saved with each checkpoint.
     """
 
     def __init__(
         self,
         run: RunDirectory,
         learner: Learner,
-        updates: Updates,
+        trainer: Trainer | AppliedGradients,
         parameters: ParameterService,
         accepted: Callable[[], Mapping[int, int]],
         options: BookkeepingOptions,
@@ -75,9 +78,9 @@ class Bookkeeping:
         Args:
           run: the run's directory.
           learner: the networks and optimisers to save and to publish.
-          updates: makes the learner's updates.
+          trainer: makes the learner's updates.
           parameters: publishes the snapshots.
-          accepted: asks the replay for the number of items accepted from each incarnation.
+          accepted: asks for the number of actor steps accepted from each incarnation.
           options: periods and sizes.
 
         Raises:
@@ -85,7 +88,7 @@ class Bookkeeping:
         """
         saved = SavedCounters()
         self._checkpoints = Checkpoints(
-            run.checkpoints, {"learner": learner, "progress": saved, **updates.state}
+            run.checkpoints, {"learner": learner, "progress": saved, **trainer.state}
         )
         is_resumed = self._checkpoints.restore()
         self.steps = int(learner.steps)
@@ -93,12 +96,13 @@ class Bookkeeping:
             logging.info("resumed at learner step %d", self.steps)
         last = csv_rows.last_row(run.learner_csv, ("wall_seconds", "actor_steps"))
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
-        self.counters = Counters(saved, *known)
+        self.counters = RunCounters(saved, *known)
         self._learner = learner
-        self._updates = updates
+        self._trainer = trainer
         self._parameters = parameters
         self._accepted = accepted
         self._options = options
+        self.store_file: StoreFile | None = None
         self._log = LearnerLog(
             run, options.metrics, options.samples_per_update, options.num_copies, self.counters
         )
@@ -136,7 +140,7 @@ class Bookkeeping:
 
     def save(self) -> None:
         """Writes a checkpoint, or logs a warning if that fails."""
-        self._updates.flush()
+        self._trainer.flush()
         self.counters.store()
         self._saved_at = time.monotonic()
         try:
@@ -144,6 +148,14 @@ class Bookkeeping:
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
             logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
+        if self.store_file is not None:
+            self.store_file.begin_to_save()
+
+    def close_store_file(self, is_over: bool) -> None:
+        """Closes the file of the store, see `StoreFile.close`; does nothing the second time."""
+        if self.store_file is not None:
+            self.store_file.close(is_over)
+            self.store_file = None
 
     def after_call(self, metrics: Metrics | None) -> None:
         """Polls the replay, writes a row, publishes and saves, each if it is due.
@@ -151,7 +163,7 @@ class Bookkeeping:
         Args:
           metrics: result of the learner's call, None if it made no update.
         """
-        statistics = self._updates.statistics  # the prefetching thread may replace it
+        counters = self._trainer.counters  # the prefetching thread may replace it
         if metrics is not None:
             self.steps = int(self._learner.steps)
             self._log.add(metrics)
@@ -159,17 +171,17 @@ class Bookkeeping:
         if row_is_due or time.monotonic() - self._polled_at >= self._options.poll_seconds:
             self._poll()
         if row_is_due:
-            self._write_row(self.counters.wall_seconds, statistics)
+            self._write_row(self.counters.wall_seconds, counters)
         if self.steps - self._published >= self._options.publish_period:
             self.publish()
         if time.monotonic() - self._saved_at >= self._options.checkpoint_seconds:
             self.save()
 
-    def settle(self, statistics: Callable[[], AnyStatistics]) -> None:
+    def settle(self, ask: Callable[[], Counters]) -> None:
         """Saves, waits for the last transitions of the ending actors, and writes the last row.
 
         Args:
-          statistics: asks the memory for its counters.
+          ask: asks the store for its counters.
         """
         wall_seconds = self.counters.wall_seconds
         self._poll()
@@ -185,7 +197,7 @@ class Bookkeeping:
         if before != saved:
             self.save()
         try:
-            last = statistics()
+            last = ask()
         except ServiceUnavailableError:
             last = None
         self._write_row(wall_seconds, last)
@@ -205,14 +217,13 @@ class Bookkeeping:
         """Updates the counters from the replay, and saves them if its counts were lost."""
         self._polled_at = time.monotonic()
         try:
-            items = self._accepted()
+            accepted = self._accepted()
         except ServiceUnavailableError:
-            items = {}  # it may be dead: save the counts that only this process has
-        copies = self._options.num_copies
-        if self.counters.update({start: count // copies for start, count in items.items()}):
+            accepted = {}  # it may be dead: save the counts that only this process has
+        if self.counters.update(accepted):
             self.save()
 
-    def _write_row(self, wall_seconds: float, statistics: AnyStatistics | None) -> None:
+    def _write_row(self, wall_seconds: float, counters: Counters | None) -> None:
         self._log.write(
-            wall_seconds, self.steps, self.version, statistics, self._updates.priority_lag
+            wall_seconds, self.steps, self.version, counters, self._trainer.priority_lag
         )

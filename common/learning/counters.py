@@ -27,7 +27,7 @@ class SavedCounters(tf.Module):
         self.accepted = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
 
 
-class Counters:
+class RunCounters:
     """Wall-clock time and actor steps of a run, continued from saved counters.
 
     An actor step counts once the replay has accepted the transition that begins with it. The replay

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from common.learning import metrics as metrics_lib
-from common.learning.counters import Counters
-from common.replay.replay_memory import AnyStatistics
+from common.learning.counters import RunCounters
+from common.replay.store import Counters
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -27,7 +27,7 @@ class LearnerLog:
         metrics: Sequence[str],
         samples_per_update: int,
         num_copies: int,
-        counters: Counters,
+        counters: RunCounters,
     ):
         """Opens the files.
 
@@ -60,7 +60,7 @@ class LearnerLog:
         wall_seconds: float,
         steps: int,
         version: int,
-        statistics: AnyStatistics | None,
+        stored: Counters | None,
         priority_lag: float,
     ) -> None:
         """Writes a row.
@@ -69,8 +69,8 @@ class LearnerLog:
           wall_seconds: since the run's first start.
           steps: learner steps done.
           version: version of the newest published parameters.
-          statistics: counters of the memory, None while it is gone.
-          priority_lag: see `ReplayLearner`.
+          stored: counters of the store, None while it is gone.
+          priority_lag: see `Trainer`.
         """
         actor_steps = self._counters.actor_steps
         before = self._before or (wall_seconds, steps, actor_steps)
@@ -88,7 +88,7 @@ class LearnerLog:
             "samples_per_insert": round(sampled / inserted, 3) if inserted else None,
             "parameter_version": version,
             "priority_lag_steps": priority_lag,
-            "replay_size": statistics.items if statistics else None,
+            "replay_size": stored.items if stored else None,
         }
         for name in self._metrics[0] if self._metrics else ():
             values = [float(metrics[name]) for metrics in self._metrics]

@@ -6,11 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import ParameterClient, Snapshot
 from common.cluster.processes import StopRequest
 from common.learning.learner import Learner
-from common.learning.update_client import UpdateClient
 from common.networks import packing
+from common.remote.gradients import GradientSender
+from common.remote.parameters import ParameterClient, Snapshot
 from common.types import Batch, Metrics, Nest
 
 _RETRY_SECONDS = 0.2
@@ -19,7 +19,7 @@ _RETRY_SECONDS = 0.2
 class RemoteStep:
     """Learner steps with the server's newest parameters (Reactor, section 3.4).
 
-    It takes the place of an `UpdateLoop` in a `ReplayLearner`, and is the source of the parameters
+    It takes the place of an `UpdateLoop` in a `Trainer`, and is the source of the parameters
     for the worker's actors.
 
     Attributes:
@@ -34,7 +34,7 @@ class RemoteStep:
         learner: Learner,
         online: ParameterClient,
         target: ParameterClient,
-        updates: UpdateClient,
+        updates: GradientSender,
         metrics: Sequence[str],
         batch_size: int,
         jit_compile: bool,

@@ -1,6 +1,7 @@
 """The flags that all agents' programs have. This module imports neither TensorFlow nor NumPy."""
 
 import math
+import sys
 from typing import Any
 
 from absl import flags
@@ -73,6 +74,13 @@ CHECKPOINT_SECONDS = flags.DEFINE_float(
     "Time from one checkpoint to the next: the most that a learner loses when it dies.",
     lower_bound=0,
 )
+CHECKPOINT_REPLAY = flags.DEFINE_boolean(
+    "checkpoint_replay",
+    None,
+    "Whether the replay survives a stop: its contents are saved beside the checkpoints, and "
+    "removed when the run is over. Default: where the disk has room for them twice. Not in the "
+    "paper, where a replay that was lost is filled again (Ape-X, appendix F).",
+)
 PATIENCE_MINUTES = flags.DEFINE_float(
     "patience_minutes",
     30.0,
@@ -95,6 +103,8 @@ IGNORE_RESOURCES = flags.DEFINE_boolean(
     "Starts also where the full replay would exceed the memory that this machine has left.",
 )
 
+_REQUIRED = (ENVIRONMENT.name, WORKDIR.name)
+_HYPERPARAMETERS = ("setting", "config")
 _RECORDED_ELSEWHERE = (
     ENVIRONMENT,
     WORKDIR,
@@ -114,7 +124,7 @@ class UsageError(UserError):
 
 def check() -> None:
     """Raises UsageError if a flag that every run needs is missing, or is no finite number."""
-    for name in (ENVIRONMENT.name, WORKDIR.name):
+    for name in _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
     for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
@@ -129,9 +139,24 @@ def limits() -> Budget:
 
 def changed() -> dict[str, Any]:
     """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
-    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE} | {"setting", "config"}
+    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE} | {*_HYPERPARAMETERS}
     ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
     return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
+
+
+def help_text() -> str:
+    """Returns what the program does and its flags: those that every run needs come first."""
+    ours = {flag.name: flag for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])}
+    optional = ours.keys() - {*_REQUIRED, *_HYPERPARAMETERS}
+    groups = {"required": _REQUIRED, "optional": optional, "hyperparameters": _HYPERPARAMETERS}
+    parts = [sys.modules["__main__"].__doc__ or ""]
+    for title, names in groups.items():
+        group = flags.FlagValues()
+        for name in names:
+            group[name] = ours[name]
+            group.register_key_flag_for_module(title, ours[name])
+        parts.append(group.module_help(title))
+    return "\n\n".join(map(str.strip, [*parts, "Try --helpfull to get a list of all flags."]))
 
 
 def _is_ours(name: str) -> bool:

@@ -5,8 +5,8 @@ import json
 import pathlib
 import re
 
+from common.agents.declaration import AgentDeclaration
 from common.config import allowed_values
-from common.program.agent_program import AgentProgram
 from common.reporting.user_error import UserError
 
 _BEGIN = "<!-- hyperparameters: written by make pages -->\n"
@@ -14,12 +14,12 @@ _END = "<!-- end of hyperparameters -->\n"
 _HEAD = "| `--config.` | Default | Allowed | Meaning and source |\n|---|---|---|---|\n"
 
 
-def with_table(page: pathlib.Path, program: AgentProgram) -> str:
+def with_table(page: pathlib.Path, agent: AgentDeclaration) -> str:
     """Returns a README's text with a new table between its two markers.
 
     Args:
       page: the README.
-      program: of the agent whose hyperparameters and number of actors are listed.
+      agent: whose hyperparameters and number of actors are listed.
 
     Raises:
       UserError: the markers are missing, or there are several.
@@ -31,18 +31,18 @@ def with_table(page: pathlib.Path, program: AgentProgram) -> str:
             f'below, one "{_END.strip()}"'
         )
     before, begin, _, end, after = found
-    return f"{before}{begin}\n{table(program)}\n{end}{after}"
+    return f"{before}{begin}\n{table(agent)}\n{end}{after}"
 
 
-def table(program: AgentProgram) -> str:
+def table(agent: AgentDeclaration) -> str:
     """Returns the table in Markdown: name, default, allowed values, meaning and source."""
-    settings = program.settings
+    settings = agent.settings
     rows = [
         (each.name, each.default, allowed_values(each), each.metadata["help"])
         for each in dataclasses.fields(settings.config_class)
     ]
-    actors = program.num_actors(settings.configuration(settings.default), settings.default)
-    rows.append((f"--{program.num_actors_flag}", actors, "at least 1", program.num_actors_help))
+    actors = agent.num_actors(settings.configuration(settings.default), settings.default)
+    rows.append((f"--{agent.num_actors_flag}", actors, "at least 1", agent.num_actors_help))
     lines = []
     for name, default, allowed, text in rows:
         text = text.replace("|", r"\|")

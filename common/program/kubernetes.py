@@ -9,8 +9,8 @@ import re
 import string
 import textwrap
 
-from common.program.agent_program import AgentProgram
-from common.program.layout import Layout, Role
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import Layout, Role
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +39,14 @@ class Deployment:
     """A run of an agent on Kubernetes.
 
     Attributes:
+      agent: the one that is run.
       title: of the run.
       environment: its name.
       limits: lines of the flag file that end the run, with comments.
       pods: of each role of the layout.
     """
 
+    agent: AgentDeclaration
     title: str
     environment: str
     limits: tuple[str, ...]
@@ -57,33 +59,34 @@ class _Template(string.Template):
     delimiter = "@"
 
 
-def manifest(program: AgentProgram, deployment: Deployment) -> str:
-    """Returns the text of a kubernetes.yaml for the program's default setting.
+def manifest(deployment: Deployment) -> str:
+    """Returns the text of a kubernetes.yaml for the agent's default setting.
 
     The setting's layout has a flag for the number of acting tasks.
 
     Raises:
       LayoutError: the layout cannot have these numbers of pods.
     """
-    config = program.settings.configuration(program.settings.default)
-    layout = program.layout(config)
+    agent = deployment.agent
+    config = agent.settings.configuration(agent.settings.default)
+    layout = agent.layout(config)
     pods = {role: deployment.pods[role.name] for role in layout.roles}
     layout.check({role.name: each.replicas for role, each in pods.items()})
     hosts = {
-        role.name: [f"{_pod(role)}-{index}.{program.paper}" for index in range(each.replicas)]
+        role.name: [f"{_pod(role)}-{index}.{agent.paper}" for index in range(each.replicas)]
         for role, each in pods.items()
         if role.is_called
     }
-    actors = f"--{program.num_actors_flag}={program.num_actors(config, program.settings.default)}"
+    actors = f"--{agent.num_actors_flag}={agent.num_actors(config, agent.settings.default)}"
     values = {
         "title": deployment.title,
         "summary": ", ".join(f"{each.replicas} x {_pod(role)}" for role, each in pods.items()),
-        "name": program.paper,
-        "module": program.module,
+        "name": agent.paper,
+        "module": agent.module,
         "environment": deployment.environment,
         "run": deployment.environment.partition(":")[2].replace(":", "_"),
         "limits": f"\n{6 * ' '}".join(deployment.limits),
-        "actors": actors if program.num_actors_flag != layout.acting_flag else "",
+        "actors": actors if agent.num_actors_flag != layout.acting_flag else "",
         "acting_flag": layout.acting_flag,
         "acting_tasks": pods[layout.acting_role].replicas,
         "acting": _pod(layout.acting_role),

@@ -5,7 +5,7 @@ import dataclasses
 
 from absl import flags
 
-from common.program.layout import FlagValues, Layout, LayoutError, Role
+from common.cluster.layout import FlagValues, Layout, LayoutError, Role
 from common.replay.key_layout import MAX_SHARDS
 
 flags.DEFINE_integer(
@@ -111,7 +111,7 @@ DISTRIBUTED = Layout(
             calls=("replay",),
             is_called=True,
             max_tasks=1,
-            run="common.roles.learner:run",
+            run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
             replay_share=lambda topology, actors: float(topology.hosts("replay")),
@@ -139,6 +139,7 @@ DISTRIBUTED = Layout(
     acting_flag="actor_processes",
     local_values=_local_values,
     check=_check_shards,
+    store="replay",
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
 
@@ -149,14 +150,14 @@ ACTORS_WITH_REPLAY = Layout(
             "learner",
             is_called=True,
             max_tasks=1,
-            run="common.roles.unroll_learner:run",
+            run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
         ),
         Role(
             "actor",
             calls=("learner",),
-            run="common.roles.unroll_actor:run",
+            run="common.roles.actor:run",
             local_tasks=lambda values: values["actor_processes"],
             acts=True,
             replay_share=lambda topology, actors: float(actors),
@@ -166,6 +167,7 @@ ACTORS_WITH_REPLAY = Layout(
     flags=("actor_processes", "learner_threads"),
     acting_flag="actor_processes",
     local_values=_share_cores,
+    store="learner",
     num_memories=lambda values: values["num_actors"],
 )
 """Layout with actors that keep replays and a learner with a queue (AQL section 4, appendix A.1)."""
@@ -177,7 +179,7 @@ WORKERS = Layout(
             "parameter_server",
             is_called=True,
             max_tasks=1,
-            run="common.roles.parameter_server:run",
+            run="common.roles.keeper:run",
             threads=lambda values, cores: min(2, cores),
         ),
         Role(
@@ -197,6 +199,7 @@ WORKERS = Layout(
         "worker_threads": values["worker_threads"] or max(1, cores // actors)
     },
     num_memories=lambda values: values["num_workers"],
+    applies_gradients=True,
 )
 """Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
 
@@ -210,7 +213,7 @@ ONE_PROCESS = Layout(
             "learner",
             is_called=True,
             max_tasks=1,
-            run="common.roles.in_process:run",
+            run="common.roles.keeper:run",
             threads=_learner_threads,
             acts=True,
             uses_gpu=True,

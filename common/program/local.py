@@ -7,9 +7,9 @@ import time
 
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster, ProcessState
+from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.program import available
-from common.program.layout import Layout
 from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
@@ -21,7 +21,8 @@ _NEWS_SECONDS = 15.0
 """Age at which the last row is out of date. Rows come every five seconds unless the learner is down
 or busy with something else."""
 _IDLE_SECONDS = 30.0
-"""Actors that wait for the learner's credit still act more often."""
+"""No actor step for this long is reported. Actors that the rate limiter holds back still step more
+often than this."""
 _LAST_EVALUATION_SECONDS = 1800.0
 """Longest wait for roles that outlive the role that keeps the run."""
 _FULL_DISK_BYTES = 10**6

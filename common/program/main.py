@@ -11,18 +11,19 @@ import sys
 
 from absl import app, flags, logging
 
+from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import GIVE_UP_CODE, LocalCluster, Process
+from common.cluster.layout import FlagValues
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
 from common.program import flags as flags_lib
 from common.program import layouts, resources
-from common.program.agent_program import AgentProgram, ProgramRun
 from common.program.flags import UsageError
-from common.program.layout import FlagValues
+from common.program.program_run import ProgramRun
 from common.program.setting_flags import define_config
 from common.program.task import START_VARIABLE, run_task
 from common.program.temporary import temporary_directory
@@ -32,14 +33,14 @@ from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
 
-def start(program: AgentProgram) -> None:
+def start(agent: AgentDeclaration) -> None:
     """Runs the program of an agent with the flags of the command line, and ends the process."""
     logging.use_absl_handler()
-    num_actors = flags.DEFINE_integer(program.num_actors_flag, None, program.num_actors_help)
-    config = define_config(program.settings)
+    num_actors = flags.DEFINE_integer(agent.num_actors_flag, None, agent.num_actors_help)
+    config = define_config(agent.settings)
     ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
-    ours += [name for layout in program.layouts for name in layout.flags]
-    for name in (*ours, program.num_actors_flag, "setting", "config"):
+    ours += [name for layout in agent.layouts for name in layout.flags]
+    for name in (*ours, agent.num_actors_flag, "setting", "config"):
         # --help shows those of the main module, which absl calls by its file.
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
@@ -47,7 +48,7 @@ def start(program: AgentProgram) -> None:
         if len(argv) > 1:
             fail(f'unknown argument "{argv[1]}": flags start with --')
         try:
-            run = _make_run(program, config.value, num_actors.value)
+            run = _make_run(agent, config.value, num_actors.value)
             _ROLES.get(flags_lib.ROLE.value, run_task)(run)
         except ClusterError as error:
             fail(str(error), code=1 if error.is_transient else GIVE_UP_CODE)
@@ -58,13 +59,18 @@ def start(program: AgentProgram) -> None:
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
+    if {"-h", "--help"}.intersection(argv):
+        print(flags_lib.help_text())
+        sys.exit()
     try:
         return flags.FLAGS(argv)
+    except SystemExit:
+        sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
     except flags.Error as error:
         fail(f"{str(error).removeprefix('flag ')} (--help explains each flag)")
 
 
-def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> ProgramRun:
+def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -> ProgramRun:
     flags_lib.check()
     try:
         config.validate()
@@ -72,12 +78,10 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
         raise UsageError(str(error)) from None
     setting = flags.FLAGS.setting
     if num_actors is None:
-        num_actors = program.num_actors(config, setting)
+        num_actors = agent.num_actors(config, setting)
     if not 1 <= num_actors <= MAX_ACTORS:
-        raise UsageError(
-            f"--{program.num_actors_flag} must be in [1, {MAX_ACTORS}], is {num_actors}"
-        )
-    layout = program.layout(config)
+        raise UsageError(f"--{agent.num_actors_flag} must be in [1, {MAX_ACTORS}], is {num_actors}")
+    layout = agent.layout(config)
     if flags_lib.ROLE.value not in _ROLES:
         layout.role(flags_lib.ROLE.value)
     others = [flag.name for flag in flags.FLAGS.get_flags_for_module(layouts.__name__)]
@@ -87,18 +91,18 @@ def _make_run(program: AgentProgram, config: Config, num_actors: int | None) -> 
                 f"--{name} has no meaning in this setting's layout, {layout.name}: leave it out"
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
-    values[program.num_actors_flag] = num_actors
+    values[agent.num_actors_flag] = num_actors
     acting_tasks = values.get(layout.acting_flag) or 1
     if acting_tasks > num_actors:
         raise UsageError(
-            f"--{layout.acting_flag} must be at most --{program.num_actors_flag} "
+            f"--{layout.acting_flag} must be at most --{agent.num_actors_flag} "
             f"({num_actors}), is {acting_tasks}"
         )
-    name = program.settings.name_of(setting, config)
+    name = agent.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
     assert environment and workdir  # checked above
     directory = RunDirectory(workdir)
-    return ProgramRun(program, config, name, num_actors, layout, values, environment, directory)
+    return ProgramRun(agent, config, name, num_actors, layout, values, environment, directory)
 
 
 def _run_local(run: ProgramRun) -> None:
@@ -117,8 +121,14 @@ def _run_local(run: ProgramRun) -> None:
     run.layout.check(counts)
     directory.open(run.record)
     with directory.hold():
-        line = resources.check(replay_bytes, directory.path, flags_lib.IGNORE_RESOURCES.value)
+        line, saves_replay = resources.check(
+            replay_bytes,
+            directory.path,
+            flags_lib.IGNORE_RESOURCES.value,
+            flags_lib.CHECKPOINT_REPLAY.value,
+        )
         print(line, file=sys.stderr, flush=True)
+        values["checkpoint_replay"] = saves_replay
         local_run = LocalRun(
             directory,
             run.layout,
@@ -165,7 +175,7 @@ def _processes(
     for job, addresses in topology.cluster.items():
         for index in range(len(addresses)):
             command = [
-                *(sys.executable, "-m", run.program.module, *sys.argv[1:], *resolved),
+                *(sys.executable, "-m", run.agent.module, *sys.argv[1:], *resolved),
                 *(f"--role={job}", f"--workdir={run.directory.path}", "--ignore_resources"),
             ]
             environment = {
@@ -184,7 +194,7 @@ def _run_slurm(run: ProgramRun) -> None:
 
     task = slurm.topology(run.layout, run.values)
     os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)
-    command = [sys.executable, "-m", run.program.module, *sys.argv[1:], f"--role={task.job}"]
+    command = [sys.executable, "-m", run.agent.module, *sys.argv[1:], f"--role={task.job}"]
     os.execv(sys.executable, command)
 
 

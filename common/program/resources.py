@@ -17,22 +17,32 @@ class NotEnoughError(ClusterError):
     """A machine that cannot hold the run; the message is one line that says what to do."""
 
 
-def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:
-    """Returns a line that says what the replay needs and what this machine has left.
+def check(
+    replay_bytes: int, directory: pathlib.Path, ignore: bool, saves: bool | None
+) -> tuple[str, bool]:
+    """Returns a line that says what the replay needs and what is left, and whether it is saved.
 
     Args:
       replay_bytes: bytes of the full replay, or of the part of it that this machine keeps.
       directory: the run's directory, which need not exist yet.
       ignore: whether to start anyway if that is not enough.
+      saves: whether the replay's contents are saved; None: if the disk has room for them.
 
     Raises:
       NotEnoughError: memory or disk do not suffice.
     """
     memory, disk = available.memory(), available.disk(directory)
-    line = "no replay here"
+    needed = 2 * replay_bytes  # a file is written before the last one goes
+    fits = disk is None or needed + _MIN_DISK <= disk
+    line, is_saved = "no replay here", fits if saves is None else saves
     if replay_bytes:
         there = "" if memory is None else f" of {size(memory)} of memory available"
         line = f"replay needs about {size(replay_bytes)}{there} when full"
+        kept = f"{size(needed)} of disk" + ("" if disk is None else f", of {size(disk)}")
+        if is_saved:
+            line += f", and {kept}, to survive a stop"
+        elif saves is None:
+            line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
     problem = ""
     if memory is not None and replay_bytes > memory:
         problem = (
@@ -41,9 +51,14 @@ def check(replay_bytes: int, directory: pathlib.Path, ignore: bool) -> str:
         )
     elif disk is not None and disk < _MIN_DISK:
         problem = f"not enough disk: {size(disk)} free at {directory}: give another --workdir"
+    elif saves and not fits and disk is not None:
+        problem = (
+            f"not enough disk: --checkpoint_replay needs {size(needed)}, {size(disk)} are free at "
+            f"{directory}: give another --workdir, or --nocheckpoint_replay"
+        )
     if problem and not ignore:
         raise NotEnoughError(f"{problem}, or start anyway with --ignore_resources")
-    return f"{problem} (ignored)" if problem else line
+    return f"{problem} (ignored)" if problem else line, is_saved
 
 
 def replay_steps(

@@ -9,8 +9,8 @@ cluster's token comes from the environment; see `common.cluster.token`.
 import os
 
 from common.cluster.errors import ClusterError
+from common.cluster.layout import FlagValues, Layout
 from common.cluster.topology import Topology
-from common.program.layout import FlagValues, Layout
 
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
 """Ports per Slurm job and their range. The job's number selects its ports, so that jobs on the same

@@ -17,17 +17,15 @@ from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.handshake import Credentials
 from common.cluster.launcher import FINAL_CODE
+from common.cluster.layout import imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.program import flags as flags_lib
 from common.program import resources
-from common.program.agent_program import ProgramRun
 from common.program.flags import UsageError
-from common.program.layout import imported
+from common.program.program_run import ProgramRun
 from common.reporting.command_line import fail
 
-_UNLEARNT_SECONDS = 10.0
-"""Longest end of a role that has made no update: it has nothing that must be saved."""
 START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
 
@@ -62,11 +60,15 @@ def run_task(run: ProgramRun) -> NoReturn:
     if role.acts:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
     spec, replay_bytes = run.inspect_environment(role.replay_share(topology, len(actors)))
+    saves_replay = False
     if replay_bytes:
-        logging.info(
-            "%s",
-            resources.check(replay_bytes, run.directory.path, flags_lib.IGNORE_RESOURCES.value),
+        line, saves_replay = resources.check(
+            replay_bytes,
+            run.directory.path,
+            flags_lib.IGNORE_RESOURCES.value,
+            flags_lib.CHECKPOINT_REPLAY.value,
         )
+        logging.info("%s", line)
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds
@@ -91,13 +93,14 @@ def run_task(run: ProgramRun) -> NoReturn:
         },
     }
     try:
-        agent = imported(run.program.agent_class)(run.config, run.setting)
+        agent = imported(run.agent.agent_class)(run.config, run.setting)
         credentials = Credentials(token, role.name, identity)
         _greet(partners, credentials)
         context = RunContext(
             agent,
             run.environment,
             spec,
+            layout,
             topology,
             credentials,
             run.directory,
@@ -109,6 +112,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            saves_replay,
             run.values,
             stop,
         )
@@ -147,7 +151,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             logging.info("stopped without a checkpoint: nothing has been learnt since the start")
             run.directory.close_run_record("stopped")
 
-        context.stop.end_within(_UNLEARNT_SECONDS, leave)
+        context.stop.end_within(processes.UNLEARNT_SECONDS, leave)
         outcome = "failed"
         try:
             function(context)

@@ -1,13 +1,20 @@
 """A replay memory of whole episodes: the Python interface of its ops."""
 
+from collections.abc import Sequence
+import os
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+import tree
 
-from common.replay import distributions, library
-from common.replay.memory import Signature, check_dtype
-from common.types import Nest
+from common.replay import distributions, library, memory_file
+from common.replay.signature import Signature, check_dtype
+from common.replay.store import Counters, Store, Wire
+from common.types import Batch, Episode, EpisodeBatch, Episodes, Nest
 
+_BYTES_BESIDE_STATE = 64
+"""The most that a step's key and numbers take in a message."""
 _REMOVALS = ("oldest", "far_policy", "divergence")
 
 
@@ -36,6 +43,20 @@ class EpisodeSample(NamedTuple):
     q_ret: tf.Tensor
     count: tf.Tensor
 
+    @property
+    def token(self) -> tf.Tensor:
+        """The keys."""
+        return self.keys
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from, with an `EpisodeBatch` as its steps."""
+        steps = EpisodeBatch(
+            self.steps, self.next_steps, self.rewards, self.discounts, self.bootstraps, self.q_ret
+        )
+        return Batch(
+            steps, tf.cast(self.probabilities, tf.float32), tf.cast(self.count, tf.float32)
+        )
+
 
 class StoredSteps(NamedTuple):
     """The numbers that a memory of episodes has stored of B steps; NaN where a step is gone.
@@ -56,42 +77,129 @@ class StoredSteps(NamedTuple):
 
 
 class EpisodeStatistics(NamedTuple):
-    """Counters of a memory of episodes; the first eleven are those of `memory.Statistics`.
+    """Counters of a memory of episodes.
 
     Attributes:
       steps: steps stored now; the last state of an episode is none.
-      items: the same, since each step can be drawn.
+      episodes: episodes stored now.
       held_bytes: bytes of all strings stored now.
       inserted: steps executed, as told to `EpisodeMemory.count_steps`.
-      duplicates: 0, as are the next two.
-      incomplete: 0.
-      unviewed: 0.
       removed: steps removed.
       sampled: steps drawn, counted each time.
       updated: steps refreshed, counted each time.
       missing: refreshed steps that were gone.
-      episodes: episodes stored now.
       far_policy: steps that are far from the policy by the c_max of the last `refresh`.
       mean_divergence: mean D_KL of the steps; 0 if there is none.
     """
 
     steps: int
-    items: int
+    episodes: int
     held_bytes: int
     inserted: int
-    duplicates: int
-    incomplete: int
-    unviewed: int
     removed: int
     sampled: int
     updated: int
     missing: int
-    episodes: int
     far_policy: int
     mean_divergence: float
 
 
-class EpisodeMemory:
+class EpisodeWire(Wire):
+    """The form in which `Episodes` and samples of their steps travel.
+
+    Attributes:
+      signature: the columns of a state.
+    """
+
+    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 5, tf.TensorSpec(None, tf.float32))
+
+    def __init__(self, specs: Nest, num_batches: int = 1):
+        """Computes sizes; the arguments are those of the memory."""
+        self.num_batches = num_batches
+        self.signature = Signature(specs)
+        state_bytes = self.signature.message_bytes
+        self.row_bytes = state_bytes + _BYTES_BESIDE_STATE
+        self.draw_bytes = 2 * state_bytes + _BYTES_BESIDE_STATE
+        self.put_specs = [
+            tf.TensorSpec([], tf.int64, "num_steps"),
+            tf.TensorSpec([None], tf.int64, "lengths"),
+            tf.TensorSpec([None], tf.bool, "terminated"),
+            tf.TensorSpec([None], tf.float32, "rewards"),
+            tf.TensorSpec([None], tf.float32, "values"),
+            *self.signature.column_specs,
+        ]
+
+    def columns(self, rows: Episodes) -> list:
+        """Returns executed steps, lengths, ends, rewards, values and states of all episodes."""
+        episodes = rows.episodes
+        if not episodes:
+            return [
+                np.int64(rows.num_steps),
+                *(np.zeros(0, spec.dtype.as_numpy_dtype) for spec in self.put_specs[1:]),
+            ]
+        states = [self.signature.flatten(episode.states) for episode in episodes]
+        return [
+            np.int64(rows.num_steps),
+            np.array([len(episode.rewards) for episode in episodes], np.int64),
+            np.array([episode.terminated for episode in episodes], bool),
+            np.concatenate([episode.rewards for episode in episodes]),
+            np.concatenate([episode.values for episode in episodes]),
+            *(np.concatenate(parts) for parts in zip(*states)),
+        ]
+
+    def rows(self, columns: Sequence) -> Episodes:
+        """Reverses `columns`; which environments the episodes came from is not told.
+
+        Raises:
+          ValueError: a column has not as many rows as the episodes together.
+        """
+        num_steps, lengths, terminated, rewards, values, *states = columns
+        ends, last_states = np.cumsum(lengths), np.cumsum(np.asarray(lengths) + 1)
+        num_rows = [len(lengths), sum(lengths), *[sum(lengths) + len(lengths)] * (1 + len(states))]
+        for spec, column, expected in zip(self.put_specs[2:], columns[2:], num_rows):
+            if len(column) != expected:
+                raise ValueError(
+                    f"{spec.name} of episodes must have {expected} rows, has {len(column)}"
+                )
+        episodes = tuple(
+            Episode(
+                0,
+                self.signature.unflatten([column[last - n - 1 : last] for column in states]),
+                rewards[end - n : end],
+                values[last - n - 1 : last],
+                bool(is_end),
+            )
+            for n, end, last, is_end in zip(lengths, ends, last_states, terminated)
+        )
+        return Episodes(int(num_steps), episodes)
+
+    def drawn_columns(self, drawn: EpisodeSample) -> list:
+        """Returns the fields of a sample, the states as columns."""
+        flatten = self.signature.flatten
+        states = flatten(drawn.steps) + flatten(drawn.next_steps)
+        return [*drawn[:2], *drawn[4:], *states]
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample:
+        """Joins samples of one memory, whose size may have changed between them.
+
+        A batch of the result consists of a batch of each part. These are drawn independently.
+        """
+        columns = [
+            self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
+        ]
+        keys, probabilities, rewards, discounts, bootstraps, q_ret, count, *states = columns
+        half = len(states) // 2
+        steps, next_steps = map(self.signature.unflatten, (states[:half], states[half:]))
+        return EpisodeSample(
+            keys, probabilities, steps, next_steps, rewards, discounts, bootstraps, q_ret, count
+        )
+
+    def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+        batches = [tf.split(part, self.num_batches) for part in parts]
+        return tf.concat([part for batch in zip(*batches) for part in batch], 0)
+
+
+class EpisodeMemory(Store):
     """A store of finished episodes, of which single steps are drawn (ReF-ER, section 3).
 
     An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
@@ -102,6 +210,8 @@ class EpisodeMemory:
     those that return tensors work inside a `tf.function`, too.
     """
 
+    in_graph = True
+
     def __init__(
         self,
         specs: Nest,
@@ -110,11 +220,12 @@ class EpisodeMemory:
         sampling: distributions.Uniform | distributions.RankBased,
         removal: str = "oldest",
         seed: int = 0,
+        num_batches: int = 1,
     ):
         """Makes an empty memory.
 
         Args:
-          specs: nest of `tf.TensorSpec` and `memory.Bytes`: the columns of a state.
+          specs: nest of `tf.TensorSpec` and `signature.Bytes`: the columns of a state.
           capacity: steps that the memory never exceeds.
           discount: gamma.
           sampling: the distribution over the steps; the errors are its priorities.
@@ -123,6 +234,7 @@ class EpisodeMemory:
             authors' code, not in the paper), or "divergence", the one with the largest mean D_KL.
             Of equal ones the oldest leaves.
           seed: seed of sampling; 0 takes one from the system.
+          num_batches: batches of a `draw`.
 
         Raises:
           ValueError: an argument is outside its range, or a column of strings is not specified by
@@ -137,8 +249,10 @@ class EpisodeMemory:
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
-        self.signature = Signature(specs)
+        self.wire = EpisodeWire(specs, num_batches)
+        self.signature = self.wire.signature
         self.capacity = capacity
+        self._num_batches = num_batches
         self._sampled_dtypes = 2 * self.signature.dtypes
         self._no_seed = tf.zeros([], tf.int64)
         self._handle = self._ops.episode_memory(
@@ -151,6 +265,32 @@ class EpisodeMemory:
             removal=removal,
             seed=seed,
         )
+
+    def put(self, rows: Episodes) -> bool:
+        """Adds finished episodes and counts all steps; errors are those of `add`.
+
+        After an error no step was counted; episodes before the one that was refused were added.
+        """
+        for episode in rows.episodes:
+            self.add(episode.states, episode.rewards, episode.values, episode.terminated)
+        self.count_steps(rows.num_steps)
+        return True
+
+    def draw(self, num_items, seed=None) -> EpisodeSample:
+        """Draws `num_items` steps in all, which the memory's number of batches divides."""
+        return self.sample(num_items // self._num_batches, seed, self._num_batches)
+
+    def write_back(self, token, outputs) -> tf.Tensor:
+        """Stores what updates have computed; see `refresh`.
+
+        Args:
+          token: keys of the steps.
+          outputs: the arguments of `refresh` from `values` to `c_max`, as a nest. `c_max` may also
+            be [N], as outputs of updates are; the last one counts.
+        """
+        *columns, c_max = tree.flatten(outputs)
+        c_max = tf.reshape(c_max, [-1])[-1]
+        return self.refresh(token, *columns, c_max, num_batches=self._num_batches)
 
     def add(self, steps: Nest, rewards, values, terminated) -> tf.Tensor:
         """Adds a finished episode with rho = 1 and D_KL = 0; removes episodes until it fits.
@@ -308,24 +448,34 @@ class EpisodeMemory:
     def statistics(self) -> EpisodeStatistics:
         """Returns the counters, eagerly."""
         counters, mean_divergence = self._ops.episode_statistics(self._handle)
-        steps, episodes, held_bytes, executed, *counts, far_policy = counters.numpy().tolist()
-        removed, sampled, updated, missing = counts
-        return EpisodeStatistics(
-            steps=steps,
-            items=steps,
-            held_bytes=held_bytes,
-            inserted=executed,
-            duplicates=0,
-            incomplete=0,
-            unviewed=0,
-            removed=removed,
-            sampled=sampled,
-            updated=updated,
-            missing=missing,
-            episodes=episodes,
-            far_policy=far_policy,
-            mean_divergence=float(mean_divergence),
-        )
+        return EpisodeStatistics(*counters.numpy().tolist(), float(mean_divergence))
+
+    def counters(self) -> Counters:
+        """Returns the counters; `statistics` returns more."""
+        counters, _ = self._ops.episode_statistics(self._handle)
+        steps, _, _, inserted, removed, sampled, _, missing, _ = counters.numpy().tolist()
+        return Counters(steps, inserted, sampled, removed=removed, missing=missing)
+
+    def __len__(self) -> int:
+        """Returns the number of steps."""
+        return self.statistics().steps
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all that the memory holds to a file, as `Memory.save` does.
+
+        Raises:
+          ReplayFileError: the file cannot be written; one of that name is as it was.
+        """
+        memory_file.check(self._ops.episode_save(self._handle, os.fsencode(path)))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Makes this memory, which must be empty, the one that was saved, as `Memory.load` does.
+
+        Raises:
+          ReplayFileError: the file cannot be read, is damaged, or is of a memory of other arguments
+            (the seed does not matter), or this memory is in use. It is unchanged.
+        """
+        memory_file.check(self._ops.episode_load(self._handle, os.fsencode(path)))
 
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""

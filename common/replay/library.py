@@ -1,7 +1,9 @@
 """Loading of the compiled replay ops."""
 
+from collections.abc import Callable
 import functools
 import pathlib
+import types
 
 import tensorflow as tf
 
@@ -34,12 +36,32 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
 
 
 @functools.cache
-def ops():
-    """Returns the module of replay ops: generated wrappers, declared in `cc/*ops.cc`."""
+def ops() -> types.SimpleNamespace:
+    """Returns the replay ops: generated wrappers, declared in `cc/*ops.cc`."""
     library = find(pathlib.Path(__file__).parent, tf.__version__)
     try:
-        return tf.load_op_library(str(library))
+        module = tf.load_op_library(str(library))
     except tf.errors.NotFoundError as error:
         raise ReplayLibraryError(
             f"{library.name} does not load with TensorFlow {tf.__version__}: {_REBUILD} ({error})"
         ) from error
+    functions = {
+        name: _readable(function)
+        for name, function in vars(module).items()
+        if name.startswith(("replay_", "episode_")) and callable(function)
+    }
+    return types.SimpleNamespace(**functions)
+
+
+def _readable(function: Callable) -> Callable:
+    """Returns an op whose eager errors say what is wrong, without the names of graph nodes."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except tf.errors.OpError as error:
+            message = error.message.rsplit("}} ", 1)[-1].partition(" [Op:")[0]
+            raise type(error)(None, None, message) from None
+
+    return call

@@ -1,15 +1,15 @@
 """Replays of unrolls in the process of the actors, one for each actor."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+import pathlib
 
 import numpy as np
 import tree
 
 from common.replay import seeds
 from common.replay.distributions import Fifo, Uniform
-from common.replay.memory import Memory, Statistics
-from common.replay.unroll_queue import UnrollQueue
+from common.replay.memory import Memory
+from common.replay.store import Counters
 from common.types import Nest
 
 
@@ -72,6 +72,22 @@ class LocalReplay:
                 part += [one, others.numpy()]
         return tree.unflatten_as(columns, [np.concatenate(part) for part in parts])
 
+    def counters(self) -> Counters:
+        """Returns the counters of all replays together."""
+        return Counters.total([Counters(), *(one.counters() for one in self._memories.values())])
+
+    def save(self, path: pathlib.Path) -> None:
+        """Writes a file for each actor beside `path`; see `Memory.save`."""
+        for actor, memory in list(self._memories.items()):
+            memory.save(path.with_name(f"{path.name}_{actor}"))
+        path.touch()
+
+    def load(self, path: pathlib.Path) -> None:
+        """Loads the files that were saved under `path`; see `Memory.load`."""
+        for file in path.parent.glob(f"{path.name}_*"):
+            self._memory(int(file.name.rpartition("_")[2])).load(file)
+        self._num_added = self.counters().inserted
+
     def _memory(self, actor: int) -> Memory:
         if actor not in self._memories:
             distributions = {"sample": Uniform(), "remove": Fifo()}
@@ -80,19 +96,3 @@ class LocalReplay:
                 self._specs, self._capacity, distributions, "remove", seed
             )
         return self._memories[actor]
-
-
-class UnrollMemory(NamedTuple):
-    """The memory of a process that acts and learns.
-
-    Attributes:
-      replay: of its actors.
-      queue: from which its learner takes.
-    """
-
-    replay: LocalReplay
-    queue: UnrollQueue
-
-    def statistics(self) -> Statistics:
-        """Returns the counters of the queue."""
-        return self.queue.statistics()

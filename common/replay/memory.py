@@ -1,45 +1,22 @@
 """A replay memory in this process: the Python interface of the replay ops."""
 
 from collections.abc import Mapping, Sequence
-import dataclasses
-import functools
-from typing import Any, NamedTuple
+import os
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from common.replay import distributions as distributions_lib
-from common.replay import library
-from common.types import Batch, Nest
+from common.replay import library, memory_file
+from common.replay.signature import Signature, check_dtype
+from common.replay.store import Counters, Store, Wire
+from common.types import Batch, Items, Nest
 
 HARD_CAPACITY = 2
 """The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Bytes:
-    """The spec of a column of byte strings, in the place of a `tf.TensorSpec` of shape [].
-
-    The memory stores each string at its own length, but RPC messages are sized for the longest one.
-    A NumPy column must be an object array of `bytes`: dtype "S" loses zeros at the end.
-
-    Attributes:
-      max_bytes: length of the longest string allowed.
-      prefix: bytes with which each string must begin.
-      suffix: bytes with which each string must end, after the prefix.
-    """
-
-    max_bytes: int
-    prefix: bytes = b""
-    suffix: bytes = b""
-    dtype = tf.string
-    shape = tf.TensorShape([])
-
-    def __post_init__(self):
-        least = max(1, len(self.prefix) + len(self.suffix))
-        if self.max_bytes < least:
-            raise ValueError(f"max_bytes must be at least {least}, is {self.max_bytes}")
+_BYTES_BESIDE_STEP = 40
+"""The most that a row's key, mass or priority, and length take in a message."""
 
 
 class Sample(NamedTuple):
@@ -60,6 +37,11 @@ class Sample(NamedTuple):
     count: tf.Tensor
     lengths: tf.Tensor
     steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """The keys."""
+        return self.keys
 
     def batch(self) -> Batch:
         """Returns what updates learn from."""
@@ -102,73 +84,96 @@ class Statistics(NamedTuple):
         return cls(*(int(n) for n in np.asarray(values)))
 
 
-class Signature:
-    """The columns of a stored step.
+_COUNTERS = [Statistics._fields.index(name) for name in Counters._fields]
+
+
+class ItemWire(Wire):
+    """The form in which `Items` and samples travel.
 
     Attributes:
-      specs: nest of `Bytes` and of `tf.TensorSpec` without batch dimension.
-      names: of the columns, in the nest's order, as are dtypes and shapes.
-      max_bytes: length of the longest string allowed in each column; 0 if it has no strings.
+      signature: the columns of a stored step.
     """
 
-    def __init__(self, specs: Nest):
-        """Flattens the nest of specs.
+    output_specs = (tf.TensorSpec([None], tf.float32),)
 
-        Raises:
-          ValueError: a column of strings is not specified by `Bytes`.
+    def __init__(self, specs: Nest, sequence_length: int = 0):
+        """Computes sizes.
+
+        Args:
+          specs: those of the memory.
+          sequence_length: T, steps of a drawn item; 0 if an item is a single step.
         """
-        self.specs = specs
-        flat = tree.flatten_with_path(specs)
-        self.names = ["/".join(str(part) for part in path) or "step" for path, _ in flat]
-        self.dtypes = [spec.dtype for _, spec in flat]
-        self.shapes = [spec.shape for _, spec in flat]
-        self.max_bytes = [getattr(spec, "max_bytes", 0) for _, spec in flat]
-        self.prefixes = [getattr(spec, "prefix", b"") for _, spec in flat]
-        self.suffixes = [getattr(spec, "suffix", b"") for _, spec in flat]
-        for name, dtype, max_bytes in zip(self.names, self.dtypes, self.max_bytes):
-            if dtype == tf.string and not max_bytes:
-                raise ValueError(f"column {name} is of strings: its spec must be Bytes(max_bytes)")
-        # A flat named tuple, the usual case, is handled without `tree`, which takes microseconds.
-        is_flat = hasattr(specs, "_make") and len(flat) == len(specs)
-        is_flat = is_flat and all(len(path) == 1 for path, _ in flat)
-        self._flat_type = type(specs) if is_flat else None
+        self.signature = Signature(specs)
+        step_bytes = self.signature.message_bytes
+        self.row_bytes = step_bytes + _BYTES_BESIDE_STEP
+        self.draw_bytes = max(1, sequence_length) * step_bytes + _BYTES_BESIDE_STEP
+        self.put_specs = [
+            tf.TensorSpec([None], tf.int64, "keys"),
+            tf.TensorSpec([None], tf.float32, "priorities"),
+            tf.TensorSpec([None], tf.int64, "item_keys"),
+            tf.TensorSpec([None], tf.int32, "item_lengths"),
+            *self.signature.column_specs,
+        ]
 
-    @property
-    def attributes(self) -> dict[str, list]:
-        """The attributes by which the op that makes a memory describes the columns."""
-        names = ("names", "dtypes", "shapes", "max_bytes", "prefixes", "suffixes")
-        return {name: getattr(self, name) for name in names}
+    def columns(self, rows: Items) -> list:
+        """Returns the keys and priorities, those of items, and the columns of the steps."""
+        return [
+            rows.keys,
+            rows.priorities,
+            np.zeros(0, np.int64) if rows.item_keys is None else rows.item_keys,
+            np.zeros(0, np.int32) if rows.item_lengths is None else rows.item_lengths,
+            *self.signature.flatten(rows.steps),
+        ]
 
-    def flatten(self, steps: Nest) -> list:
-        """Returns the columns of `steps` in order.
+    def rows(self, columns: Sequence) -> Items:
+        """Reverses `columns`."""
+        keys, priorities, item_keys, item_lengths, *steps = columns
+        return Items(keys, self.signature.unflatten(steps), priorities, item_keys, item_lengths)
 
-        Raises:
-          ValueError, TypeError: `steps` is a nest of another structure.
-        """
-        if type(steps) is self._flat_type:
-            return list(steps)
-        tree.assert_same_structure(self.specs, steps)
-        return tree.flatten(steps)
+    def cut(self, columns: list, num_rows: int) -> list[list]:
+        """Cuts steps that are items; those of sequences belong together."""
+        keys, priorities, item_keys, item_lengths, *steps = columns
+        if len(keys) <= num_rows or len(item_keys):
+            return [columns]
+        # The last part also has surplus rows of other columns, for the memory to refuse.
+        slices = [slice(begin, begin + num_rows) for begin in range(0, len(keys), num_rows)]
+        slices[-1] = slice(slices[-1].start, None)
+        return [
+            [keys[part], priorities[part], item_keys, item_lengths, *(c[part] for c in steps)]
+            for part in slices
+        ]
 
-    def unflatten(self, columns: Sequence) -> Nest:
-        """Returns columns as a nest of the signature's structure."""
-        if self._flat_type is not None:
-            return self._flat_type._make(columns)
-        return tree.unflatten_as(self.specs, columns)
+    def most_steps(self, columns: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Returns the number of steps: an actor step adds one at least."""
+        return tf.size(columns[0], tf.int64)
 
-    def set_shapes(self, leading: Sequence[int | None], columns: Sequence[tf.Tensor]) -> None:
-        """Sets the static shapes of columns in a graph to [leading..., ...]."""
-        for column, shape in zip(columns, self.shapes):
-            column.set_shape(tf.TensorShape(leading).concatenate(shape))
+    def drawn_columns(self, drawn: Sample) -> list:
+        """Returns the fields of a sample, the steps as columns."""
+        return [*drawn[:5], *self.signature.flatten(drawn.steps)]
 
-    @property
-    def bytes_per_step(self) -> int:
-        """The raw bytes of a step whose strings are as long as they may be."""
-        fixed = sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
-        return fixed + sum(self.max_bytes)
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Sample:
+        """Joins samples of one memory, whose total mass may have changed between them."""
+        samples = [Sample(*part[:5], self.signature.unflatten(list(part[5:]))) for part in parts]
+        if len(samples) == 1:
+            return samples[0]
+        total = samples[0].total_mass
+        keys, lengths = (
+            tf.concat([getattr(sample, name) for sample in samples], 0)
+            for name in ("keys", "lengths")
+        )
+        return Sample(
+            keys=keys,
+            masses=tf.concat([one.masses * (total / one.total_mass) for one in samples], 0),
+            total_mass=total,
+            count=samples[0].count,
+            lengths=lengths,
+            steps=tf.nest.map_structure(
+                lambda *columns: tf.concat(columns, 0), *[sample.steps for sample in samples]
+            ),
+        )
 
 
-class Memory:
+class Memory(Store):
     """A keyed store of steps, items that view them, and distributions over the items.
 
     An item views `length` steps with consecutive keys and is identified by the key of its first
@@ -177,8 +182,11 @@ class Memory:
     priorities. All methods are thread-safe and work eagerly or inside a `tf.function`.
 
     The capacity may be soft (Ape-X, section 4.1: adds are always permitted): below the hard
-    capacity only `remove_to_fit` removes items.
+    capacity only `trim` removes items.
     """
+
+    in_graph = True
+    keyed = True
 
     def __init__(
         self,
@@ -188,6 +196,7 @@ class Memory:
         removal: str,
         seed: int = 0,
         hard_capacity: int | None = None,
+        sequence_length: int = 0,
     ):
         """Makes an empty memory.
 
@@ -198,6 +207,7 @@ class Memory:
           removal: name of the distribution that picks the items to remove.
           seed: seed of sampling and removal; 0 takes one from the system.
           hard_capacity: steps above which `insert` removes items; None: the capacity.
+          sequence_length: T, steps that `draw` returns of each item; 0 for items of a single step.
 
         Raises:
           ValueError: `removal` names no distribution, or one that never draws an item of priority
@@ -220,7 +230,9 @@ class Memory:
                 f"hard_capacity must be at least the capacity, {capacity}, is {hard_capacity}"
             )
         self._ops = library.ops()
-        self.signature = Signature(specs)
+        self.wire = ItemWire(specs, sequence_length)
+        self.signature = self.wire.signature
+        self.sequence_length = sequence_length
         self.capacity = capacity
         self.hard_capacity = hard_capacity
         # Made once, since converting an empty array takes as long as converting a full one.
@@ -240,6 +252,34 @@ class Memory:
             removal=self._index[removal],
             seed=seed,
         )
+
+    def put(self, rows: Items) -> bool:
+        """Adds items; errors are those of `insert`."""
+        self.insert(*rows)
+        return True
+
+    def draw(self, num_items, seed=None) -> Sample:
+        """Draws from the distribution "sample"; see `sample`."""
+        return self.sample(num_items, max_length=self.sequence_length, seed=seed)
+
+    def write_back(self, token, outputs) -> tf.Tensor:
+        """Sets raw priorities, [B] float32; see `update_priorities`."""
+        return self.update_priorities(token, outputs)
+
+    def counters(self) -> Counters:
+        """Returns the counters; `statistics` returns more."""
+        return Counters.of(self.statistics_tensor().numpy()[_COUNTERS])
+
+    def counters_tensor(self) -> tf.Tensor:
+        """Returns the counters as int64 [6]."""
+        return tf.gather(self.statistics_tensor(), _COUNTERS)
+
+    def trim(self) -> tf.Tensor:
+        """Removes items until the stored steps fit the capacity; returns how many items (int64).
+
+        Other calls are served meanwhile; the steps that they add stay until the next removal.
+        """
+        return self._ops.replay_remove_to_fit(self._handle)
 
     def insert(self, keys, steps: Nest, priorities, item_keys=None, item_lengths=None) -> None:
         """Adds steps and the items that view them.
@@ -331,13 +371,6 @@ class Memory:
         check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
-    def remove_to_fit(self) -> tf.Tensor:
-        """Removes items until the stored steps fit the capacity; returns how many items (int64).
-
-        Other calls are served meanwhile; the steps that they add stay until the next removal.
-        """
-        return self._ops.replay_remove_to_fit(self._handle)
-
     def mass(self, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the sum of all items' masses (float64) and their number (int64).
 
@@ -371,6 +404,35 @@ class Memory:
         """Returns the counters."""
         return Statistics.of(self.statistics_tensor())
 
+    def __len__(self) -> int:
+        """Returns the number of items."""
+        return self.statistics().items
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all that the memory holds to a file, eagerly.
+
+        The file has the memory as it was at one moment: steps, items, priorities, the state of each
+        distribution and of the random generator, and counters. Other calls are served meanwhile,
+        but wait while the state of the distributions is copied, some 10 ms for a million steps. Of
+        steps that they remove, a copy is kept in RAM until it is written. The file replaces one of
+        that name when all of it is on the disk.
+
+        Raises:
+          ReplayFileError: the file cannot be written; one of that name is as it was.
+        """
+        memory_file.check(self._ops.replay_save(self._handle, os.fsencode(path)))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Makes this memory, which must be empty, the one that was saved to a file, eagerly.
+
+        From then on the same calls have the same results, those of draws included.
+
+        Raises:
+          ReplayFileError: the file cannot be read, is damaged, or is of a memory of other arguments
+            (the seed does not matter), or this memory is in use. It is unchanged.
+        """
+        memory_file.check(self._ops.replay_load(self._handle, os.fsencode(path)))
+
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
         self._ops.replay_check(self._handle)
@@ -379,20 +441,3 @@ class Memory:
         if distribution not in self._index:
             raise ValueError(f'distribution "{distribution}" is none of {list(self._index)}')
         return self._index[distribution]
-
-
-def check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
-    """Refuses a tensor of another dtype, and a NumPy array of another kind.
-
-    TensorFlow would name the argument by its number only, and silently round float NumPy keys.
-    """
-    given = getattr(value, "dtype", dtype)
-    if given is not dtype and not _converts(given, dtype):
-        raise tf.errors.InvalidArgumentError(
-            None, None, f"{name} must be {dtype.name}, is {tf.as_dtype(given).name}"
-        )
-
-
-@functools.cache
-def _converts(given: np.dtype | tf.DType, dtype: tf.DType) -> bool:
-    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, "same_kind")

@@ -3,99 +3,137 @@
 import collections
 from collections.abc import Sequence
 import threading
+from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from common.replay.memory import Signature, Statistics
-from common.types import Nest
+from common.replay.signature import Signature
+from common.replay.store import Counters, Store, Wire
+from common.types import Batch, Nest
 
 
-class UnrollQueue:
-    """A first in, first out queue of unrolls that actors offer (AQL section 4, appendix A.1).
+class UnrollBatch(NamedTuple):
+    """Unrolls taken from a queue.
 
-    An offer is taken whole or refused, and no call blocks, so that an actor may repeat an offer
-    whose answer was lost: the queue knows the number of the last offer that it took from each
-    incarnation. Thread-safe.
+    Attributes:
+      steps: nest of [B, T, ...].
+    """
+
+    steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """Nothing: the unrolls are gone."""
+        return tf.zeros([0], tf.int64)
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+        steps = tf.nest.map_structure(tf.convert_to_tensor, self.steps)
+        size = len(tf.nest.flatten(steps)[0])
+        return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
+
+
+class UnrollWire(Wire):
+    """The form in which unrolls travel.
 
     Attributes:
       signature: the columns of an unroll.
-      capacity: unrolls that the queue holds at most; None: any number.
     """
 
-    def __init__(self, specs: Nest, capacity: int | None = None):
+    consumes = True
+
+    def __init__(self, specs: Nest):
+        """Computes sizes; `specs` are those of the queue."""
+        self.signature = Signature(specs)
+        self.row_bytes = self.draw_bytes = self.signature.message_bytes
+        self.put_specs = self.signature.column_specs
+
+    def columns(self, rows: Nest) -> list:
+        """Returns the columns of unrolls."""
+        return self.signature.flatten(rows)
+
+    def rows(self, columns: Sequence) -> Nest:
+        """Reverses `columns`."""
+        return self.signature.unflatten(columns)
+
+    def drawn_columns(self, drawn: UnrollBatch) -> list:
+        """Returns the columns of the unrolls."""
+        return self.signature.flatten(drawn.steps)
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> UnrollBatch:
+        """Joins batches."""
+        columns = [tf.concat(column, 0) for column in zip(*parts)]
+        return UnrollBatch(self.signature.unflatten(columns))
+
+
+class UnrollQueue(Store):
+    """A first in, first out queue of unrolls, which are learnt from once (AQL section 4, A.1).
+
+    Attributes:
+      signature: the columns of an unroll.
+      capacity: unrolls that the queue holds at most.
+    """
+
+    def __init__(self, specs: Nest, capacity: int):
         """Makes an empty queue.
 
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
-          capacity: unrolls that it holds at most; None: any number.
+          capacity: unrolls that it holds at most.
 
         Raises:
           ValueError: `capacity` is less than 1.
         """
-        if capacity is not None and capacity < 1:
+        if capacity < 1:
             raise ValueError(f"capacity must be at least 1, is {capacity}")
-        self.signature = Signature(specs)
+        self.wire = UnrollWire(specs)
+        self.signature = self.wire.signature
         self.capacity = capacity
         self._lock = threading.Lock()
         self._rows: collections.deque[Sequence[np.ndarray]] = collections.deque()
-        self._last_offers: dict[int, int] = {}
-        self._inserted = self._duplicates = self._sampled = 0
+        self._inserted = self._sampled = 0
 
-    def offer(self, incarnation: int, number: int, unrolls: Nest) -> bool:
+    def put(self, rows: Nest) -> bool:
         """Adds unrolls, unless they do not fit now.
 
         Args:
-          incarnation: a number that this start of the actors has alone.
-          number: of the offer: 1, 2, ... in its incarnation.
-          unrolls: nest of [M, T, ...]; the queue keeps a copy.
+          rows: nest of [M, T, ...]; the queue keeps a copy.
 
         Returns:
-          False if the queue has no room for all M now. Otherwise True, also for an offer that was
-          taken before, which changes nothing.
+          False if the queue has no room for all M now.
 
         Raises:
-          ValueError, TypeError: `unrolls` is a nest of another structure.
-          ValueError: M exceeds the capacity, `number` skips one, or a column has another dtype or
-            shape, or values that are not finite. The message names the column, and the queue is as
-            it was.
+          ValueError, TypeError: `rows` is a nest of another structure.
+          ValueError: M exceeds the capacity, or a column has another dtype or shape, or values that
+            are not finite. The message names the column, and the queue is as it was.
         """
-        columns = self._columns(unrolls)
+        columns = self._columns(rows)
         num_rows = len(columns[0])
         with self._lock:
-            last = self._last_offers.get(incarnation)
-            if last is not None and number > last + 1:
-                raise ValueError(f"number must be at most {last + 1}, is {number}")
-            if number > (last or 0):
-                if self.capacity is not None and len(self._rows) + num_rows > self.capacity:
-                    return False
-                self._rows.extend(zip(*map(np.array, columns)))
-                self._last_offers[incarnation] = number
-                self._inserted += num_rows
-            else:
-                self._duplicates += num_rows
+            if len(self._rows) + num_rows > self.capacity:
+                return False
+            self._rows.extend(zip(*map(np.array, columns)))
+            self._inserted += num_rows
         return True
 
-    def take(self, count: int) -> Nest | None:
-        """Removes the oldest unrolls, nest of [count, T, ...]; None if there are fewer."""
+    def draw(self, num_items, seed=None) -> UnrollBatch | None:
+        """Removes and returns the oldest unrolls; None if there are fewer than `num_items`."""
+        del seed
+        count = int(num_items)
+        if count < 1:
+            raise ValueError(f"num_items must be at least 1, is {count}")
         with self._lock:
             if len(self._rows) < count:
                 return None
             rows = [self._rows.popleft() for _ in range(count)]
             self._sampled += count
-        return self.signature.unflatten([np.stack(column) for column in zip(*rows)])
+        return UnrollBatch(self.signature.unflatten([np.stack(column) for column in zip(*rows)]))
 
-    def size(self) -> int:
-        """Returns the number of unrolls in the queue."""
-        return len(self._rows)
-
-    def statistics(self) -> Statistics:
-        """Returns the counters; an item is an unroll, and one that was taken is a sampled one."""
+    def counters(self) -> Counters:
+        """Returns the counters; an item is an unroll, and one that was taken counts as sampled."""
         with self._lock:
-            size = len(self._rows)
-            return Statistics(
-                *(size, size, 0, self._inserted, self._duplicates, 0, 0),
-                *(self._sampled, self._sampled, 0, 0),
-            )
+            return Counters(len(self._rows), self._inserted, self._sampled)
 
     def _columns(self, unrolls: Nest) -> list[np.ndarray]:
         """Returns the columns in order, after a check of their dtypes and shapes."""
@@ -112,8 +150,6 @@ class UnrollQueue:
                 )
             if dtype.is_floating and not np.isfinite(column).all():
                 raise ValueError(f"column {name} must be finite, has NaN or infinite values")
-        if self.capacity is not None and num_rows[0] > self.capacity:
-            raise ValueError(
-                f"an offer of {num_rows[0]} unrolls exceeds the queue, which holds {self.capacity}"
-            )
+        if num_rows[0] > self.capacity:
+            raise ValueError(f"{num_rows[0]} unrolls exceed the queue, which holds {self.capacity}")
         return columns

@@ -1,9 +1,12 @@
 """Differences between two configurations."""
 
+from collections.abc import Mapping
 import json
 from typing import Any
 
 ABSENT = "(absent)"
+_MOST = 5
+_LONGEST = 80
 
 
 def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
@@ -11,7 +14,7 @@ def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
 
     Args:
       there: nested mappings, sequences and scalars that JSON can hold.
-      here: likewise.
+      here: the same.
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (_leaves(json.loads(json.dumps(config))) for config in (there, here))
@@ -20,6 +23,22 @@ def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
         for key in {**there, **here}
         if there.get(key) != here.get(key)
     }
+
+
+def listed(found: Mapping[str, tuple[str, str]], form: str = "{name} {there} -> {here}") -> str:
+    """Returns differences as text, those of values on both sides first, five at most.
+
+    Args:
+      found: what `differences` returns.
+      form: of one difference.
+    """
+    names = sorted(found, key=lambda name: ABSENT in found[name])
+    shown = [
+        form.format(name=name, there=found[name][0][:_LONGEST], here=found[name][1][:_LONGEST])
+        for name in names[:_MOST]
+    ]
+    more = [f"and {len(names) - _MOST} more"] if len(names) > _MOST else []
+    return ", ".join(shown + more)
 
 
 def _leaves(node: Any, prefix: str = "") -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from common.reporting import json_file, provenance
 from common.reporting.budget import Budget
-from common.reporting.differences import differences
+from common.reporting.differences import ABSENT, differences, listed
 from common.reporting.user_error import UserError
 
 _MOMENT_SECONDS = 5.0
@@ -66,6 +66,7 @@ class RunDirectory:
       evaluator_csv: the evaluations.
       evaluation_json: an evaluation by `binaries.evaluate`, if there is one.
       checkpoints: directory of the checkpoints.
+      replay: directory of the replay's contents, if they are saved.
       tensorboard: directory of TensorBoard's events.
       logs: directory of ROLE-I.log for each process.
     """
@@ -80,6 +81,7 @@ class RunDirectory:
         self.evaluator_csv = self.path / "evaluator.csv"
         self.evaluation_json = self.path / "evaluation.json"
         self.checkpoints = self.path / "checkpoints"
+        self.replay = self.path / "replay"
         self.tensorboard = self.path / "tensorboard"
         self.logs = self.path / "logs"
 
@@ -241,12 +243,17 @@ class RunDirectory:
 
     def _check_config(self, config: Any) -> None:
         found = differences(json_file.read(self.config_json), config)
-        if found:
-            changes = ", ".join(f"{key} {there} -> {here}" for key, (there, here) in found.items())
-            raise ConfigMismatchError(
-                f"{self.path} holds a run with another config: {changes}; resume it with its own "
-                "config, or give --workdir a new directory"
-            )
+        if not found:
+            return
+        kind = "with another config"
+        if found.get("agent", (ABSENT,))[0] != ABSENT:
+            kind = "of the agent {}, not of {}".format(*found.pop("agent"))
+            found.pop("paper", None)
+        details = f": {listed(found)}" if found else ""
+        raise ConfigMismatchError(
+            f"{self.path} holds a run {kind}{details}; resume it with its own agent and config, or "
+            "give --workdir a new directory"
+        )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
         replace_file(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
@@ -280,10 +287,10 @@ def hold(
     """Locks a file until the context ends, or this process dies.
 
     Args:
-      file: to lock; made if it does not exist.
-      holder: what locks it, for the message.
-      place: what is locked by that, likewise.
-      flag: that names the place, likewise.
+      file: the file to lock; made if it does not exist.
+      holder: kind of program that locks it, for the message: "run", "campaign".
+      place: the directory that the lock protects, for the message.
+      flag: the flag that names that directory, for the message.
       patience_seconds: time to wait for another process that has locked it; a line says so.
 
     Raises:

@@ -18,7 +18,7 @@ def human_normalised(
     Args:
       scores: unit score, unclipped.
       random: scores of random play by game; games that are not in `scores` are ignored.
-      human: scores of a human by game, likewise.
+      human: scores of a human by game; games that are not in `scores` are ignored.
 
     Returns:
       A table like `scores`.

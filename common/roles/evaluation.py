@@ -7,8 +7,8 @@ import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
-from common.cluster.parameters import LearnerStatus
 from common.environments.spec import EnvironmentSpec
+from common.remote.parameters import LearnerStatus
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
 from common.roles.run_context import RunContext
@@ -59,7 +59,7 @@ class Evaluation:
         frames = environments.frames_per_step(context.environment)
         self._rows.append(
             {
-                "paper": context.agent.paper,
+                "paper": context.agent.declaration.paper,
                 "setting": context.agent.setting,
                 "environment": context.environment,
                 "seed": context.seed,

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.cluster.processes import Patience, report_ready
 from common.learning.counters import SavedCounters
 from common.networks import packing
+from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.roles.evaluation import Evaluation
 from common.roles.run_context import RunContext
 

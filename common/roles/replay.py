@@ -2,38 +2,38 @@
 
 import time
 
-from common.agents.item_agent import ItemAgent
 from common.cluster import probe
 from common.cluster.processes import Patience, report_ready
-from common.replay.service import ReplayService
+from common.remote.service import StoreService
 from common.roles.run_context import RunContext
 
-JOB = "replay"
 _LINGER_SECONDS = 50.0
-"""Longest wait for the learner's last request for the numbers of accepted items."""
+"""Longest wait for the learner's last request for the numbers of accepted steps."""
 
 
 def run(context: RunContext) -> None:
-    """Serves the memory, or a shard of it, until the run is over or a stop is requested.
+    """Serves the store, or a shard of it, until the run is over or a stop is requested.
 
     Raises:
       PatienceError: nothing was added or sampled for too long.
     """
-    agent, topology = context.agent, context.topology
-    assert isinstance(agent, ItemAgent)
+    agent, topology, job = context.agent, context.topology, context.layout.store
     server = context.server()
-    shard, num_shards = topology.service_index(JOB), len(topology.service(JOB))
-    memory = agent.make_memory(context.spec, context.seed + shard, num_shards)
-    service = ReplayService(server, memory)
+    shard, num_shards = topology.service_index(job), len(topology.service(job))
+    store = agent.make_store(context.spec, context.seed + shard, num_shards)
+    file = context.store_file(store)
+    file.load()
+    service = StoreService(server, store)
     server.start()
     report_ready()
     patience, before = Patience("nobody has used the replay"), None
     while not service.finished and not context.stop.wait(0.5):
-        statistics = memory.statistics()
-        if statistics != before:
+        counters = store.counters()
+        if counters != before:
             patience.renew()
-        before = statistics
+        before = counters
         patience.check()
+        file.save_if_due()
     # The ending actors send their last transitions, and the learner counts them.
     deadline = time.monotonic() + _LINGER_SECONDS
     while service.learner_present and time.monotonic() < deadline:
@@ -42,3 +42,4 @@ def run(context: RunContext) -> None:
         time.sleep(0.1)
     time.sleep(0.5)  # the learner still waits for its last reply
     server.close()
+    file.close(is_over=service.finished)

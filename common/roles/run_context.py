@@ -9,12 +9,14 @@ from typing import Any
 from common.agents.agent import Agent
 from common.cluster import rpc
 from common.cluster.handshake import Credentials
-from common.cluster.parameters import ParameterService
+from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.environments.watched import WatchedBatch
+from common.remote.parameters import ParameterService
+from common.replay.store_file import StoreFile
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
@@ -30,6 +32,7 @@ class RunContext:
       agent: the paper's agent.
       environment: name of the environment; see `common.environments.make`.
       spec: of the environment.
+      layout: the processes of the run.
       topology: the cluster and the task of this process.
       credentials: presented with each call, and required from callers.
       directory: the run's directory.
@@ -41,6 +44,7 @@ class RunContext:
       evaluation_episodes: episodes per evaluation.
       final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
+      saves_replay: whether what is stored in this process survives a stop.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
     """
@@ -48,6 +52,7 @@ class RunContext:
     agent: Agent
     environment: str
     spec: EnvironmentSpec
+    layout: Layout
     topology: Topology
     credentials: Credentials
     directory: RunDirectory
@@ -59,6 +64,7 @@ class RunContext:
     evaluation_episodes: int
     final_episodes: int
     evaluation_seconds: float
+    saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
 
@@ -69,6 +75,12 @@ class RunContext:
     def watch(self, environments: EnvironmentBatch) -> WatchedBatch:
         """Returns environments that are checked, and end this process if a simulator hangs."""
         return WatchedBatch(environments, self.environment, _end_process)
+
+    def store_file(self, store: Any) -> StoreFile:
+        """Returns the file of what is stored in this process, see `StoreFile`."""
+        name = f"{self.topology.job}_{self.topology.index}.replay"
+        path = self.directory.replay / name
+        return StoreFile(store, path, self.checkpoint_seconds, self.saves_replay)
 
     def server(self) -> rpc.Server:
         """Returns a server at this task's address that has not started yet."""

@@ -1,52 +1,50 @@
-"""A worker's process: it acts, keeps a memory of its own and computes gradients (Reactor, 3.4)."""
+"""A worker's process: it acts, keeps a store of its own and computes gradients (Reactor, 3.4)."""
 
 import threading
 
 from absl import logging
 
 from common.acting import actor_start
-from common.agents.item_agent import ItemAgent
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.parameters import TARGET, ParameterClient
-from common.cluster.processes import StopRequest, report_ready
+from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
 from common.learning.remote_step import RemoteStep
-from common.learning.update_client import UpdateClient
-from common.replay.memory import Memory, Statistics
-from common.replay.schedule import Schedule
-from common.roles.in_process_actors import InProcessActors
+from common.remote.gradients import GradientSender
+from common.remote.parameters import TARGET, ParameterClient
+from common.replay.rate_limiter import RateLimiter
+from common.replay.store import Counters, Store
+from common.roles.acting import LocalActing
 from common.roles.run_context import RunContext
 
 _POLL_SECONDS = 0.002
-_UNLEARNT_SECONDS = 10.0
-"""Longest end of a worker that has sent no update yet: nobody misses it."""
 
 
 def run(context: RunContext) -> None:
     """Acts in one thread and learns in another until the run is over or a stop is requested.
 
-    The schedule holds both to the agent's ratio of samples to inserts. After a restart the memory
-    is empty, and environment and exploration use other random numbers than before.
+    The limiter holds both to the agent's ratio of samples to inserts. After a restart environment
+    and exploration use other random numbers than before.
     """
     agent, spec, stop = context.agent, context.spec, context.stop
-    assert isinstance(agent, ItemAgent)
-    stop.end_within(_UNLEARNT_SECONDS, lambda: None)
-    actors: InProcessActors | None = None
+    stop.end_within(UNLEARNT_SECONDS, lambda: None)  # nobody misses a worker without an update
+    actors: LocalActing | None = None
 
-    def progress() -> tuple[int, Statistics]:
-        return actors.num_added if actors else 0, memory.statistics()
+    def progress() -> tuple[int, Counters]:
+        return actors.num_steps if actors else 0, store.counters()
 
     client = context.client(context.topology.keeper_address)
-    updates = UpdateClient(client, context.actors.start, progress, stop)
-    if not updates.join():
+    sender = GradientSender(client, context.actors.start, progress, stop)
+    if not sender.join():
         return
-    seed = actor_start.actor_seed(context.seed, context.actors.start, updates.incarnation)
+    seed = actor_start.actor_seed(context.seed, context.actors.start, sender.incarnation)
     learner = agent.make_learner(spec, seed)
-    memory = agent.make_memory(spec, seed)
+    store = agent.make_store(spec, seed)
+    file = context.store_file(store)
+    file.load()
     step = RemoteStep(
         learner,
         ParameterClient(client),
         ParameterClient(client, TARGET),
-        updates,
+        sender,
         agent.metrics,
         agent.batch_size,
         agent.jit_compile,
@@ -54,42 +52,40 @@ def run(context: RunContext) -> None:
     )
     if not step.download():
         return
-    schedule = agent.schedule(in_turns=True)
-    replay_learner = agent.replay_learner(learner, memory, spec, seed, schedule, loop=step)
-    actors = InProcessActors(context, memory, updates.incarnation, step)
-    acting = _ActingThread(actors, memory, schedule, stop)
+    limiter = agent.rate_limiter(in_turns=True)
+    trainer = agent.make_trainer(learner, store, spec, seed, limiter, updates=step)
+    actors = LocalActing(context, store, step, seed, sender.incarnation)
+    acting = _ActingThread(actors, store, limiter, stop)
     while not (stop.requested or step.finished):
         acting.raise_error()
-        if actors.num_added:
+        if actors.num_steps:
             report_ready()
-        if replay_learner.step() is None:  # the memory fills, or the actor has to catch up
-            if updates.report_if_due():
+        if trainer.step() is None:  # the store fills, or the actor has to catch up
+            if sender.report_if_due():
                 step.download()
             stop.wait(_POLL_SECONDS)
         else:
             stop.take_time()
+        file.save_if_due()
     stop.take_time()
     acting.close()
-    replay_learner.close()
+    trainer.close()
     try:
-        updates.report()
+        sender.report()
     except ServiceUnavailableError as error:
         logging.warning("the last actor steps were not reported: %s", error)
-    acted = actors.num_added
-    logging.info(
-        "acted for %d steps, %d items accepted, until learner step %d", acted, acted, step.steps
-    )
+    file.close(is_over=step.finished)
+    acted = actors.num_steps
+    logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
 
 
 class _ActingThread:
-    """The acting thread of a worker, held back by a schedule."""
+    """The acting thread of a worker, held back by a rate limiter."""
 
-    def __init__(
-        self, actors: InProcessActors, memory: Memory, schedule: Schedule, stop: StopRequest
-    ):
+    def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
         self._actors = actors
-        self._memory = memory
-        self._schedule = schedule
+        self._store = store
+        self._limiter = limiter
         self._stop = stop
         self._closed = False
         self._error: Exception | None = None
@@ -110,10 +106,8 @@ class _ActingThread:
     def _act(self) -> None:
         try:
             while not (self._closed or self._stop.requested):
-                if self._schedule.may_insert(self._memory.statistics()):
-                    self._actors.pull()
-                    self._actors.step()
-                    self._actors.insert()
+                if self._limiter.may_insert(self._store.counters()):
+                    self._actors.act()
                 else:
                     self._stop.wait(_POLL_SECONDS)
         except Exception as error:  # pylint: disable=broad-except

@@ -1,8 +1,10 @@
 """Ape-X DQN on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
+from reproductions.apex.dqn.declaration import AGENT
 
 DEPLOYMENT = Deployment(
+    agent=AGENT,
     title="Ape-X DQN at the paper's size: 360 actors in 45 pods",
     environment="atari:pong",
     limits=("# Five days (table 1).", "--max_minutes=7200"),

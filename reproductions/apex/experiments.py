@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from common.agents.declaration import AgentDeclaration
 from common.config import Config
 from common.environments.atari_games import ENVIRONMENTS
 from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
@@ -12,7 +13,6 @@ from common.experiments.paper import (
     OverTasks,
     Paper,
     Part,
-    Program,
     Reference,
     Returns,
     Run,
@@ -35,11 +35,10 @@ from reproductions.apex.curves import (
     OTHER_LEARNING_RATES,
 )
 from reproductions.apex.dpg import settings as dpg
+from reproductions.apex.dpg.declaration import AGENT as DPG
 from reproductions.apex.dqn import settings as dqn
+from reproductions.apex.dqn.declaration import AGENT as DQN
 from reproductions.apex.scale_model import DPG_RATES, DQN_RATES, ScaleModel
-
-DQN = Program("Ape-X DQN", "binaries.apex_dqn")
-DPG = Program("Ape-X DPG", "binaries.apex_dpg")
 
 SIX_GAMES = tuple(
     f"atari:{game}"
@@ -74,7 +73,7 @@ _SMALL_DPG_BUDGET = Budget(learner_steps=64_000)
 
 
 def _runs(
-    program: Program,
+    agent: AgentDeclaration,
     name: str,
     environments: Iterable[str],
     *flags: str,
@@ -83,7 +82,7 @@ def _runs(
 ) -> tuple[Run, ...]:
     own = (f"--setting={setting or name}", *flags)
     fixed = (*fixed, *(f"--config.{choice}" for choice in _SETTINGS[setting or name]))
-    return tuple(Run(program, name, environment, own, fixed=fixed) for environment in environments)
+    return tuple(Run(agent, name, environment, own, fixed=fixed) for environment in environments)
 
 
 def _dqn(
@@ -443,7 +442,9 @@ EXPERIMENTS = (
 )
 
 
-def _changes(program: Program, default: Config, values: Mapping[str, Any]) -> tuple[Change, ...]:
+def _changes(
+    agent: AgentDeclaration, default: Config, values: Mapping[str, Any]
+) -> tuple[Change, ...]:
     """Returns a change for each hyperparameter in `values`, beside the paper's configuration."""
 
     def text(name: str, value: Any) -> str:
@@ -458,7 +459,7 @@ def _changes(program: Program, default: Config, values: Mapping[str, Any]) -> tu
             f"--config.{name}={value}".replace(" ", ""),
             f"{name.replace('_', ' ')} {text(name, value)} instead of "
             f"{text(name, getattr(default, name))}",
-            program.module,
+            agent,
         )
         for name, value in values.items()
     )
@@ -485,8 +486,8 @@ SCALES = (
         "four hours a run, for some 16 cores",
         Budget(minutes=4 * 60),
         (
-            Change("--num_actors=64", "64 actors instead of 360", DQN.module),
-            Change("--config.replay_capacity=1000000", "a replay of 1M instead of 2M", DQN.module),
+            Change("--num_actors=64", "64 actors instead of 360", DQN),
+            Change("--config.replay_capacity=1000000", "a replay of 1M instead of 2M", DQN),
         ),
     ),
     Scale(
@@ -494,29 +495,23 @@ SCALES = (
         "ten minutes a run, for two cores and no GPU",
         Budget(minutes=10),
         (
-            Change("--num_actors=8", "8 actors instead of 360", DQN.module),
-            Change("--num_actors=8", "8 actors instead of 64", DPG.module),
+            Change("--num_actors=8", "8 actors instead of 360", DQN),
+            Change("--num_actors=8", "8 actors instead of 64", DPG),
             *_changes(DQN, _DQN_DEFAULT, dqn.TWO_CORES["dqn_two_cores"]),
             Change(
-                "--config.samples_per_insert=64",
-                "64 samples per insert instead of no limit",
-                DPG.module,
+                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", DPG
             ),
             *_changes(DPG, _DPG_DEFAULT, {"layer_norm": True}),
             Change(
                 "--config.min_replay_size=2000",
                 "2,000 transitions before the first update instead of 50,000",
-                DPG.module,
+                DPG,
             ),
             Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
             Change(
-                "--evaluation_seconds=120",
-                "an evaluation every 2 minutes instead of our 60 s",
-                DQN.module,
+                "--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s", DQN
             ),
-            Change(
-                "--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10", DQN.module
-            ),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10", DQN),
         ),
     ),
     Scale(
@@ -524,15 +519,11 @@ SCALES = (
         "a scale model on small tasks, minutes a run on one core",
         Budget(learner_steps=96_000),
         (
-            Change(
-                f"--num_actors={_SMALL_ACTORS}",
-                f"{_SMALL_ACTORS} actors instead of 360",
-                DQN.module,
-            ),
+            Change(f"--num_actors={_SMALL_ACTORS}", f"{_SMALL_ACTORS} actors instead of 360", DQN),
             Change(
                 f"--num_actors={_SMALL_DPG_ACTORS}",
                 f"{_SMALL_DPG_ACTORS} actors instead of 64",
-                DPG.module,
+                DPG,
             ),
             *_changes(
                 DQN,
@@ -566,11 +557,9 @@ SCALES = (
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
         (
-            Change("--num_actors=4", "4 actors instead of 360", DQN.module),
-            Change("--num_actors=4", "4 actors instead of 64", DPG.module),
-            Change(
-                "--config.replay_capacity=20000", "a replay of 20,000 instead of 2M", DQN.module
-            ),
+            Change("--num_actors=4", "4 actors instead of 360", DQN),
+            Change("--num_actors=4", "4 actors instead of 64", DPG),
+            Change("--config.replay_capacity=20000", "a replay of 20,000 instead of 2M", DQN),
             Change(
                 "--config.min_replay_size=1000",
                 "1,000 transitions before the first update instead of 50,000",
@@ -586,7 +575,7 @@ PAPER = Paper(
     name="apex",
     title="Ape-X",
     citation="Horgan et al. 2018",
-    programs=(DQN, DPG),
+    agents=(DQN, DPG),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=LOOKS,

@@ -3,39 +3,38 @@
 import numpy as np
 import tensorflow as tf
 
-from common.agents.unroll_agent import UnrollAgent
+from common.agents.agent import Agent
+from common.agents.replayed_unrolls import ReplayedUnrolls
 from common.environments.spec import EnvironmentSpec
 from common.types import Unrolls
-from reproductions.aql import actor, d3pg, requirements
+from reproductions.aql import actor, d3pg
 from reproductions.aql import learner as learner_lib
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.declaration import AGENT
 from reproductions.aql.learner import AQLLearner, StoredUnroll
-from reproductions.aql.settings import SETTINGS
 
 
-class AQL(UnrollAgent):
+class AQL(Agent):
     """Q-learning with a learned or another search for the best action, by configuration."""
 
-    paper = "aql"
-    settings = SETTINGS
+    declaration = AGENT
     jit_compile = True
+    publish_period = 1
 
-    def __init__(self, config: AQLConfig, setting: str = SETTINGS.default):
+    def __init__(self, config: AQLConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
+        self.updates_per_call = config.updates_per_call
+        self.data = ReplayedUnrolls(config, _columns)
         self._is_d3pg = config.search == "policy"
         self.metrics = {
             "proposal": (*learner_lib.METRICS, *learner_lib.PROPOSAL_METRICS),
             "policy": d3pg.METRICS,
         }.get(config.search, learner_lib.METRICS)
 
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError unless the configured search can act in the environment."""
-        requirements.require(self._config, spec)
-
     def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll:
         """Returns the columns of an unroll of T timesteps."""
-        length = self.unroll_length
+        length = self.config.unroll_length
         action = tf.TensorSpec([length, self._space(spec).size])
         return StoredUnroll(
             observation=tf.TensorSpec([length, spec.observation_size]),
@@ -46,28 +45,17 @@ class AQL(UnrollAgent):
             is_last=tf.TensorSpec([length], tf.bool),
         )
 
-    def columns(self, unrolls: Unrolls) -> StoredUnroll:
-        """Returns what is stored and sent of M unrolls."""
-        return StoredUnroll(
-            unrolls.observation,
-            unrolls.extras["action_index"],
-            unrolls.extras["best_index"],
-            unrolls.reward,
-            unrolls.discount,
-            unrolls.is_last,
-        )
-
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> AQLLearner | d3pg.D3PGLearner:
         """Builds the learner of the configured method."""
         tf.random.set_seed(seed)
         kind = d3pg.D3PGLearner if self._is_d3pg else AQLLearner
-        return kind(self._config, spec.observation_size, self._space(spec))
+        return kind(self.config, spec.observation_size, self._space(spec))
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor.SearchPolicy | actor.DeterministicPolicy:
         """Builds the exploring policy of some of the actors (algorithm 1)."""
-        config, space = self._config, self._space(spec)
+        config, space = self.config, self._space(spec)
         if self._is_d3pg:
             return actor.DeterministicPolicy(config, spec, space, seed)
         epsilons = actor.epsilons(num_actors, config.epsilon, config.high_epsilon)
@@ -80,10 +68,22 @@ class AQL(UnrollAgent):
 
         That evaluations do not explore is not in the paper.
         """
-        config, space = self._config, self._space(spec)
+        config, space = self.config, self._space(spec)
         if self._is_d3pg:
             return actor.DeterministicPolicy(config, spec, space, seed=None)
         return actor.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:
-        return ActionSpace.of(spec, self._config.num_levels)
+        return ActionSpace.of(spec, self.config.num_levels)
+
+
+def _columns(unrolls: Unrolls) -> StoredUnroll:
+    """Returns what is stored and sent of M unrolls."""
+    return StoredUnroll(
+        unrolls.observation,
+        unrolls.extras["action_index"],
+        unrolls.extras["best_index"],
+        unrolls.reward,
+        unrolls.discount,
+        unrolls.is_last,
+    )

@@ -2,8 +2,10 @@
 
 from common.program.kubernetes import Deployment, Pods
 from reproductions.aql.config import NUM_ACTORS
+from reproductions.aql.declaration import AGENT
 
 DEPLOYMENT = Deployment(
+    agent=AGENT,
     title="AQL at the paper's size: each actor in a pod, with its replay",
     environment="control:humanoid:stand",
     limits=("# 200 million actor steps (section 5.1).", "--max_actor_steps=200000000"),

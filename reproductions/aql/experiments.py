@@ -4,12 +4,12 @@ from collections.abc import Iterable
 import dataclasses
 
 from common.experiments.paper import (
+    AbsentAgent,
     Band,
     Experiment,
     OverTasks,
     Paper,
     Part,
-    Program,
     Run,
     Substitute,
 )
@@ -28,10 +28,10 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
+from reproductions.aql.declaration import AGENT
 from reproductions.aql.match import uniform_return
 
-PROGRAM = Program("AQL", "binaries.aql")
-_IMPALA = Program("IMPALA", "binaries.impala")
+_IMPALA = AbsentAgent("IMPALA")
 
 LOW = tuple(
     f"control:{task}"
@@ -144,7 +144,7 @@ def _runs(
     of_d3pg = ("--config.learning_rate",)
     return tuple(
         Run(
-            _IMPALA if setting.startswith("impala") else PROGRAM,
+            _IMPALA if setting.startswith("impala") else AGENT,
             setting,
             environment,
             (f"--setting={setting}", *flags),
@@ -421,7 +421,7 @@ PAPER = Paper(
     name="aql",
     title="AQL",
     citation="Van de Wiele et al. 2020",
-    programs=(PROGRAM, _IMPALA),
+    agents=(AGENT, _IMPALA),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -30,7 +30,8 @@ class StoredUnroll(NamedTuple):
       action_index: [D] float32, the action taken; as all actions, in the form of `ActionSpace`.
       best_index: [D] float32, a* as the actor found it; of D3PG the policy's own action.
       reward: float32, of the step that follows; 0 at the last timestep of an episode.
-      discount: float32, the environment's, of the step that follows; 0 there, too.
+      discount: float32, the environment's discount of the step that follows; 0 at the last
+        timestep of an episode.
       is_last: bool, whether the timestep is the last of its episode.
     """
 

@@ -85,7 +85,7 @@ class Proposal(snt.Module):
     def log_prob_and_entropy(
         self, features: tf.Tensor, actions: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns both, [B] each, from the same logits and means; see there."""
+        """Returns `log_prob` and `entropy`, [B] each, from one pass through the layer."""
         encoded = self.space.encode(actions)
         outputs = features @ self.state_weights + self.bias
         outputs += encoded @ (self._mask * self.action_weights)

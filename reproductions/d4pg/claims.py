@@ -25,7 +25,7 @@ def _pairs(
 
     Args:
       first: pattern of a name, in which {agent}, {replay} and {n} are the same for both.
-      second: likewise.
+      second: pattern of the other name.
       suffix: of both names.
       agents: values of {agent}.
       replays: values of {replay}.

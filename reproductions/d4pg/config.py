@@ -97,7 +97,7 @@ class D4PGConfig(Config):
         above=0,
     )
     critic_sizes: tuple[int, ...] = field(
-        (400, 300), "Hidden layers of Z, lost likewise; Ape-X appendix D.", above=0
+        (400, 300), "Hidden layers of Z. Lost as those of pi are; Ape-X appendix D.", above=0
     )
     layer_norm: bool = field(
         True, "LayerNorm before the first tanh. Not in the paper; Acme, by the same group."

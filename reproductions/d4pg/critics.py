@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from common.networks import heads
 from common.types import NStepTransitions
-from common.values import categorical, categorical_np, gaussian_mixture_np
+from common.values import categorical, categorical_np, gaussian_mixture, gaussian_mixture_np
 from reproductions.d4pg.config import D4PGConfig
 
 
@@ -139,9 +139,6 @@ class MixtureCritic:
     """
 
     def __init__(self, config: D4PGConfig, seed: int):
-        from common.values import gaussian_mixture  # TensorFlow Probability takes seconds to import
-
-        self._maths = gaussian_mixture
         self._num_components = config.num_components
         self._num_samples = config.num_target_samples
         self._min_variance = config.min_variance
@@ -153,18 +150,18 @@ class MixtureCritic:
 
     def backup(self, reward, discount, outputs, seed):
         """Returns samples R_N + gamma_N z_j with z_j drawn from Z' (appendix A), [B, J]."""
-        distribution = self._maths.mixture(outputs, self._min_variance)
-        samples = self._maths.sample(distribution, self._num_samples, seed)
+        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
+        samples = gaussian_mixture.sample(distribution, self._num_samples, seed)
         return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
 
     def distance(self, target, outputs):
         """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
-        distribution = self._maths.mixture(outputs, self._min_variance)
-        return self._maths.sampled_cross_entropy(distribution, target)
+        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
+        return gaussian_mixture.sampled_cross_entropy(distribution, target)
 
     def mean(self, outputs):
         """Returns the mixture's mean (eq 7)."""
-        return self._maths.mean(outputs)
+        return gaussian_mixture.mean(outputs)
 
     def priorities(self, distance):
         """Returns |d|, following section 4 literally: d is below 0 where the density exceeds 1."""

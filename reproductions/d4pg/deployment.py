@@ -1,8 +1,10 @@
 """D4PG on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
+from reproductions.d4pg.declaration import AGENT
 
 DEPLOYMENT = Deployment(
+    agent=AGENT,
     title="D4PG with the paper's 32 actors, in 4 pods",
     environment="control:humanoid:run",
     limits=("--max_minutes=720",),

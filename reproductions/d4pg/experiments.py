@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from common.experiments.paper import Experiment, Paper, Part, Program, Run, Substitute
+from common.experiments.paper import Experiment, Paper, Part, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import (
@@ -20,6 +20,7 @@ from common.figures.palette import (
 from common.reporting.budget import Budget
 from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.declaration import AGENT
 from reproductions.d4pg.tables import Sizes
 
 CONTROL_SUITE = tuple(
@@ -74,7 +75,6 @@ SMALL_FIGURE_8_TASKS = tuple(
 MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 """Figure 3 (section 4.2)."""
 
-PROGRAM = Program("D4PG", "binaries.d4pg")
 
 _FULL = settings.SETTINGS.default
 _SMALL_BATCH, _SMALL_RATE = 64, 3e-4
@@ -96,7 +96,7 @@ def _runs(
     fixed: tuple[str, ...] = (),
 ) -> tuple[Run, ...]:
     own = (f"--setting={setting or name}", *flags)
-    return tuple(Run(PROGRAM, name, environment, own, fixed=fixed) for environment in environments)
+    return tuple(Run(AGENT, name, environment, own, fixed=fixed) for environment in environments)
 
 
 def _joined(parts: Iterable[tuple[Run, ...]]) -> tuple[Run, ...]:
@@ -365,7 +365,7 @@ PAPER = Paper(
     name="d4pg",
     title="D4PG",
     citation="Barth-Maron et al. 2018",
-    programs=(PROGRAM,),
+    agents=(AGENT,),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from common.agents.sequence_agent import SequenceAgent
-from common.environments import requirements
+from common.agents.agent import Agent
+from common.agents.sequences import Sequences
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions, png
 from common.types import StoredTimestep
@@ -14,47 +14,44 @@ from reproductions.reactor import learner as learner_lib
 from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.actor import ReactorPolicy
 from reproductions.reactor.config import ReactorConfig
-from reproductions.reactor.settings import SETTINGS
+from reproductions.reactor.declaration import AGENT
 
 
-class Reactor(SequenceAgent):
+class Reactor(Agent):
     """Reactor, and its ablations by configuration."""
 
-    paper = "reactor"
-    settings = SETTINGS
+    declaration = AGENT
     metrics = learner_lib.METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
-    num_frames = 1  # the LSTMs replace DQN's stack (section 6.5)
 
-    def __init__(self, config: ReactorConfig, setting: str = SETTINGS.default):
+    def __init__(self, config: ReactorConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
-        self.reward_clip = config.reward_clip or None
         self.target_period = config.target_period
-
-    @property
-    def decodes(self) -> bool:
-        """True if frames are stored as PNG files."""
-        return self._config.png_frames
-
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError unless observations are images and actions discrete."""
-        requirements.require_images(self._config, spec)
+        self.decodes = config.png_frames
+        mix = config.uniform_mix
+        sample: distributions.Distribution = {
+            "contextual": distributions.ContextualPriorityTree(1.0, mix),
+            "max": distributions.Proportional(1.0, mix),
+            "uniform": distributions.Uniform(),
+        }[config.prioritization]
+        # Section 3.3.
+        self.data = Sequences(
+            config, sample, distributions.Fifo(), reward_clip=config.reward_clip or None
+        )
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
         """uint8 [K, H, W, C] -> the same, or PNG files, an object array [K]."""
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTimestep, spec: EnvironmentSpec) -> StoredTimestep:
-        """PNG files [B, T] -> uint8 [B, T, H, W, C], if frames are stored so."""
-        if not self.decodes:
-            return steps
+        """PNG files [B, T] -> uint8 [B, T, H, W, C]."""
         images = png.decode(steps.observation, spec.image_shape, "observation")
         return steps._replace(observation=images)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTimestep:
         """Returns the columns of a timestep, with all of mu (footnote 1)."""
         extras: dict[str, Any] = {"mu": tf.TensorSpec([spec.action_size])}
-        if self._config.stored_state:
+        if self.config.stored_state:
             extras["state"] = networks_lib.state_specs()
         image = tf.TensorSpec(spec.image_shape, tf.uint8)
         return StoredTimestep(
@@ -66,29 +63,19 @@ class Reactor(SequenceAgent):
             extras=extras,
         )
 
-    def distributions(self):
-        """Returns sampling by priority or uniform, and removal of the oldest (section 3.3)."""
-        mix = self._config.uniform_mix
-        sample: distributions.Distribution = {
-            "contextual": distributions.ContextualPriorityTree(1.0, mix),
-            "max": distributions.Proportional(1.0, mix),
-            "uniform": distributions.Uniform(),
-        }[self._config.prioritization]
-        return {"sample": sample, "remove": distributions.Fifo()}, "remove"
-
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReactorLearner:
         """Builds the learner of section 3.4."""
         tf.random.set_seed(seed)
-        return learner_lib.ReactorLearner(self._config, spec)
+        return learner_lib.ReactorLearner(self.config, spec)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> ReactorPolicy:
         """Builds the policy of a worker; all workers act alike."""
         del actors, num_actors
-        return ReactorPolicy(self._config, spec, seed)
+        return ReactorPolicy(self.config, spec, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReactorPolicy:
         """Builds the same policy, whose draws are the same in every evaluator."""
         del num_environments
-        return ReactorPolicy(self._config, spec, seed=0)
+        return ReactorPolicy(self.config, spec, seed=0)

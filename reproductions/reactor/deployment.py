@@ -2,8 +2,10 @@
 
 from common.program.kubernetes import Deployment, Pods
 from reproductions.reactor.config import NUM_WORKERS
+from reproductions.reactor.declaration import AGENT
 
 DEPLOYMENT = Deployment(
+    agent=AGENT,
     title="Reactor at the paper's size",
     environment="atari:pong",
     limits=("# 200 million frames (section 4.1).", "--max_actor_steps=50000000"),

@@ -4,16 +4,7 @@ from collections.abc import Iterable
 
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
-from common.experiments.paper import (
-    Experiment,
-    OverTasks,
-    Paper,
-    Part,
-    Program,
-    Reference,
-    Run,
-    Substitute,
-)
+from common.experiments.paper import Experiment, OverTasks, Paper, Part, Reference, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import (
@@ -29,8 +20,7 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
-
-PROGRAM = Program("Reactor", "binaries.reactor")
+from reproductions.reactor.declaration import AGENT
 
 _LOOKS = {
     "reactor": Look("Reactor", Style(BLUE, width=2.0)),
@@ -57,7 +47,7 @@ def _runs(
     settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS, *flags: str
 ) -> tuple[Run, ...]:
     return tuple(
-        Run(PROGRAM, setting, environment, (f"--setting={setting}", *flags))
+        Run(AGENT, setting, environment, (f"--setting={setting}", *flags))
         for setting in settings
         for environment in environments
     )
@@ -66,7 +56,7 @@ def _runs(
 _TABLES = (
     *_runs(["reactor_nd", "reactor"]),
     *(
-        Run(PROGRAM, "reactor_500m", environment, ("--setting=reactor",), _500M_FRAMES)
+        Run(AGENT, "reactor_500m", environment, ("--setting=reactor",), _500M_FRAMES)
         for environment in ENVIRONMENTS
     ),
 )
@@ -299,7 +289,7 @@ PAPER = Paper(
     name="reactor",
     title="Reactor",
     citation="Gruslys et al. 2018",
-    programs=(PROGRAM,),
+    agents=(AGENT,),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_LOOKS,

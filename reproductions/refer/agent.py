@@ -2,33 +2,36 @@
 
 import tensorflow as tf
 
-from common.agents.episode_agent import EpisodeAgent
-from common.environments import requirements
+from common.agents.agent import Agent
+from common.agents.whole_episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
+from common.learning.fused import FusedUpdates, StoreRules
+from common.learning.learner import Learner
 from common.replay import distributions
 from common.replay.episodes import EpisodeMemory
 from common.types import StoredState
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
 from reproductions.refer.config import ReferConfig
-from reproductions.refer.settings import SETTINGS
+from reproductions.refer.declaration import AGENT
 
 
-class Refer(EpisodeAgent):
+class Refer(Agent, StoreRules):
     """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
 
-    paper = "refer"
-    settings = SETTINGS
+    declaration = AGENT
     jit_compile = True
     publish_period = 1000  # for the evaluator; the actors act beside the learner
 
-    def __init__(self, config: ReferConfig, setting: str = SETTINGS.default):
+    def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
-
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError unless observations are flat and actions are continuous."""
-        requirements.require_control(self._config, spec)
+        self.updates_per_call = config.updates_per_call
+        # Section 5.1.
+        sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
+        if config.sampling == "rank":
+            sample = distributions.RankBased(config.priority_exponent, config.rank_period)
+        self.data = WholeEpisodes(config, sample, config.removal)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""
@@ -39,32 +42,28 @@ class Refer(EpisodeAgent):
             extras={"mean": action, "variance": action},
         )
 
-    def distributions(self):
-        """Returns uniform or rank-based sampling (section 5.1), and the rule of removal."""
-        config = self._config
-        sampling: distributions.Distribution = distributions.Uniform()
-        if config.sampling == "rank":
-            sampling = distributions.RankBased(config.priority_exponent, config.rank_period)
-        return {"sample": sampling}, config.removal
-
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReferLearner:
         """Builds the learner of the configured agent."""
         tf.random.set_seed(seed)
-        return learner_lib.make_learner(self._config, spec.observation_size, spec.action_size)
+        return learner_lib.make_learner(self.config, spec.observation_size, spec.action_size)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> ReferPolicy:
         """Builds the exploring policy; all actors act alike."""
         del actors, num_actors
-        return ReferPolicy(self._config, spec.observation_size, spec.action_size, seed)
+        return ReferPolicy(self.config, spec.observation_size, spec.action_size, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReferPolicy:
         """Builds the policy's means, which is not in the paper: it shows training episodes only."""
         del num_environments
         return ReferPolicy(
-            self._config, spec.observation_size, spec.action_size, seed=0, explores=False
+            self.config, spec.observation_size, spec.action_size, seed=0, explores=False
         )
+
+    def updates(self, learner: Learner, store: EpisodeMemory, seed: int) -> FusedUpdates:
+        """Builds the updates of a call, in one graph with their draw and their write-back."""
+        return FusedUpdates(super().updates(learner, store, seed), learner, store, self, seed)
 
     def prepare(
         self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int, is_first: bool
@@ -75,7 +74,7 @@ class Refer(EpisodeAgent):
         """
         if step == 0:
             learner.standardizer.set(*memory.observation_moments())
-        period = self._config.reward_scale_period
+        period = self.config.reward_scale_period
         if is_first or step // period != (step - self.updates_per_call) // period:
             scale = memory.reward_scale()
             memory.set_reward_scale(scale, recompute=is_first)
@@ -87,7 +86,7 @@ class Refer(EpisodeAgent):
         learner.far_fraction.assign(far_fraction)
         learner.mean_divergence.assign(divergence)
 
-    def write_back_to(
+    def write_back(
         self,
         learner: learner_lib.ReferLearner,
         memory: EpisodeMemory,

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 
 from common.experiments.paper import (
+    AbsentAgent,
+    AnyAgent,
     Band,
     Experiment,
     Paper,
     Part,
-    Program,
     Returns,
     Run,
     Substitute,
@@ -17,11 +18,11 @@ from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
+from reproductions.refer.declaration import AGENT
 
-PROGRAM = Program("ReF-ER", "binaries.refer")
-_BASELINES = Program("PPO and ACER", "binaries.refer_baselines")
-_ADVANTAGES = Program("parameterised advantages", "binaries.refer_advantages")
-_FLOW_CONTROL = Program("flow control", "binaries.refer_flow")
+_BASELINES = AbsentAgent("PPO and ACER")
+_ADVANTAGES = AbsentAgent("parameterised advantages")
+_FLOW_CONTROL = AbsentAgent("flow control")
 
 TASKS = tuple(
     f"gym:{task}-v4"
@@ -111,17 +112,17 @@ def with_value(symbol: str, value: str, is_small: bool = False) -> str:
 
 
 def _runs(
-    settings: Iterable[str], environments: Iterable[str], program: Program | None = None
+    settings: Iterable[str], environments: Iterable[str], agent: AnyAgent | None = None
 ) -> tuple[Run, ...]:
     return tuple(
-        Run(program or _program(setting), setting, environment, (f"--setting={setting}",))
+        Run(agent or _agent(setting), setting, environment, (f"--setting={setting}",))
         for setting in settings
         for environment in environments
     )
 
 
-def _program(setting: str) -> Program:
-    return _BASELINES if setting.startswith(("ppo", "acer")) else PROGRAM
+def _agent(setting: str) -> AnyAgent:
+    return _BASELINES if setting.startswith(("ppo", "acer")) else AGENT
 
 
 def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
@@ -142,7 +143,7 @@ def _sensitivity(
     }
     others = tuple(
         Run(
-            _ADVANTAGES if symbol == "advantage" else PROGRAM,
+            _ADVANTAGES if symbol == "advantage" else AGENT,
             name,
             environment,
             ("--setting=vracer_refer", flag),
@@ -360,7 +361,7 @@ PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
-    programs=(PROGRAM, _BASELINES, _ADVANTAGES, _FLOW_CONTROL),
+    agents=(AGENT, _BASELINES, _ADVANTAGES, _FLOW_CONTROL),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 import itertools
 import math
@@ -9,26 +10,23 @@ import pytest
 import tensorflow as tf
 
 from common import environments
-from common.benchmarks import (
-    actor_cases,
-    cases,
-    learner_cases,
-    memory_cases,
-    replay_cases,
-    run_cases,
-)
-from common.benchmarks.cases import CASES, Bench
+from common.benchmarks import actor_cases, learner_cases, memory_cases, replay_cases, run_cases
+from common.benchmarks.cases import REVERB, Bench
 from common.benchmarks.report import Row
-from common.benchmarks.roles import BenchmarkedProgram, ChildProcess, started_role
+from common.benchmarks.roles import ChildProcess, started_role
 from common.cluster.topology import Topology
+from common.config import Settings
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
-from reproductions import AGENTS
-from reproductions.apex.dqn.agent import ApexDQN
+from reproductions import declared
+from reproductions.apex.dqn.declaration import AGENT as APEX_DQN
 from reproductions.aql.agent import AQL
+from reproductions.aql.declaration import AGENT as AQL_AGENT
 from reproductions.d4pg.agent import D4PG
-from reproductions.reactor.agent import Reactor
+from reproductions.d4pg.declaration import AGENT
+from reproductions.reactor.declaration import AGENT as REACTOR
 
+CASES = [case for cases in declared("benchmarks", "CASES").values() for case in cases]
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
 
@@ -44,12 +42,17 @@ class UncompiledAQL(AQL):
     jit_compile = False
 
 
-def bench(agent=Uncompiled, name="d4pg", peers=False, **config):
-    return Bench(BenchmarkedProgram(f"binaries.{name}", agent, config), repeats=1, peers=peers)
+UNCOMPILED = dataclasses.replace(AGENT, agent_class=f"{__name__}:Uncompiled")
+UNCOMPILED_AQL = dataclasses.replace(AQL_AGENT, agent_class=f"{__name__}:UncompiledAQL")
+
+
+def bench(agent=UNCOMPILED, peers=False, **config):
+    settings = Settings(agent.settings.config_class, {"own": config}, default="own")
+    return Bench(dataclasses.replace(agent, settings=settings), repeats=1, peers=peers)
 
 
 def reactor(**config):
-    return bench(Reactor, "reactor", **config)
+    return bench(REACTOR, **config)
 
 
 def check(rows, names):
@@ -121,7 +124,7 @@ def test_the_loop_works_a_full_memory():
     agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
     batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
     filled = replay_cases.FilledMemory(
-        agent.make_memory(replay_cases.HUMANOID, seed=0), 4000, [batch]
+        agent.make_store(replay_cases.HUMANOID, seed=0), 4000, [batch]
     )
     for loop in replay_cases.both_loops(filled, batch).values():
         loop()
@@ -130,9 +133,7 @@ def test_the_loop_works_a_full_memory():
     assert statistics.inserted == 5 * 1000 + 2 * 50 and statistics.sampled == 2 * 256
 
 
-@pytest.mark.skipif(
-    not (cases.REVERB / ".installed").exists(), reason="`make peers` installs Reverb"
-)
+@pytest.mark.skipif(not (REVERB / ".installed").exists(), reason="`make peers` installs Reverb")
 def test_reverb():
     specs = bench().program.make_agent().step_specs(replay_cases.HUMANOID)
     with replay_cases.reverb(bench(), specs, capacity=1000, loops=20) as speed:
@@ -152,12 +153,7 @@ def test_image_replay(monkeypatch):
     monkeypatch.setattr(replay_cases, "through_service", through_service)
     rows = check(
         replay_cases.image_replay(
-            bench(ApexDQN, "apex_dqn"),
-            capacity=1200,
-            loops=2,
-            service_loops=8,
-            transitions=1000,
-            games=4,
+            bench(APEX_DQN), capacity=1200, loops=2, service_loops=8, transitions=1000, games=4
         ),
         [
             "image_replay/bytes_per_transition",
@@ -194,7 +190,7 @@ def test_learner():
 
 
 def test_image_learner():
-    apex = bench(ApexDQN, "apex_dqn", batch_size=8, prefetch=2)
+    apex = bench(APEX_DQN, batch_size=8, prefetch=2)
     rows = learner_cases.item_learner(apex, items=40, games=2, updates=2)
     check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
 
@@ -288,7 +284,7 @@ def test_a_program_answers_until_it_fails():
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_sizes_for_quick_are_smaller(case):
-    assert case.agent in AGENTS and case.measures
+    assert case.measures
     parameters = inspect.signature(case.imported()).parameters
     full = {name: parameter.default for name, parameter in parameters.items()} | dict(case.sizes)
     assert set(full) == set(parameters) and set(case.quick) < set(full)
@@ -297,7 +293,7 @@ def test_sizes_for_quick_are_smaller(case):
 
 def aql():
     sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
-    return bench(UncompiledAQL, "aql", **sizes)
+    return bench(UNCOMPILED_AQL, **sizes)
 
 
 def test_unroll_actor():

@@ -6,18 +6,16 @@ import signal
 from launched import launched
 import pytest
 
-from common.program.layout import imported
+from common.cluster.layout import imported
 import reproductions
 
-BINARIES = ("d4pg", "apex_dqn", "apex_dpg", "reactor", "refer", "aql")
 
-
-@pytest.mark.parametrize("name", BINARIES)
-def test_its_runs_can_be_evaluated_and_loaded(name):
-    program = importlib.import_module(f"binaries.{name}").PROGRAM
-    assert reproductions.AGENTS[program.agent] == program.agent_class
-    agent = imported(program.agent_class)
-    assert (agent.paper, agent.settings) == (program.paper, program.settings)
+@pytest.mark.parametrize("name", reproductions.AGENTS)
+def test_its_program_and_its_class_are_those_of_its_declaration(name):
+    declared = imported(reproductions.AGENTS[name])
+    assert declared.name == name and declared.paper in reproductions.PAPERS
+    assert importlib.import_module(declared.module).AGENT is declared
+    assert imported(declared.agent_class).declaration is declared
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -31,7 +29,3 @@ def test_a_signal_during_the_imports_ends_it_in_silence(tmp_path, program, numbe
         assert process.stdout.readline() == "importing\n"
         process.send_signal(number)
         assert process.communicate() == ("", "") and process.returncode == -number
-
-
-def test_no_agent_is_without_a_program():
-    assert set(BINARIES) == set(reproductions.AGENTS)

@@ -8,7 +8,7 @@ from forked import forked
 from launched import ROOT
 import pytest
 
-from common.replay.memory import Statistics
+from common.replay.store import Counters
 from common.reporting.csv_rows import read_rows
 
 FLAGS = (
@@ -37,24 +37,26 @@ def run_by_hand(start, workdir, **counts):
     return RunByHand(start, workdir, "binaries.apex_dqn", FLAGS, **counts)
 
 
-def statistics(client):
-    return Statistics.of(client.call("replay_statistics"))
+def counters(client):
+    return Counters.of(client.call("store_counters"))
 
 
 @pytest.mark.timeout(3600)
-def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_transitions_add_up_through_the_death_of_a_shard(is_saved, tmp_path):
+    saves = f"--checkpoint_replay={is_saved}"
     with forked() as start:
         run = run_by_hand(start, tmp_path / "run", learner=1, replay=2)
         tasks = [("learner", 0), ("replay", 0), ("replay", 1), ("actor", 0), ("actor", 1)]
-        programs = {task: run.start(*task, **PATHS) for task in tasks}
+        programs = {task: run.start(*task, saves, **PATHS) for task in tasks}
         first, second = (run.client("replay", shard) for shard in range(2))
         for client in (first, second):
             client.wait_until_available(SECONDS)
         checkpoint = run.workdir / "checkpoints" / "checkpoint"
         run.wait_for(
             lambda: (
-                statistics(first).sampled
-                and statistics(second).sampled
+                counters(first).sampled
+                and counters(second).sampled
                 and checkpoint.exists()
                 and run.acting() is not None
                 and set(run.acting()["actor"]) == {0, 1, 2, 3}
@@ -62,20 +64,25 @@ def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
             SECONDS,
             "draws from both shards, an episode of each actor, a checkpoint",
         )
-        kept = statistics(first)
+        kept, file = counters(first), run.workdir / "replay" / "replay_1.replay"
+        if is_saved:
+            run.wait_for(file.exists, SECONDS, "the shard that is to die is saved")
         programs["replay", 1].stop(signal.SIGKILL)
         assert programs["replay", 1].wait(SECONDS) == -signal.SIGKILL
-        programs["replay", 1] = run.start("replay", 1, **PATHS)
+        programs["replay", 1] = run.start("replay", 1, saves, **PATHS)
         second = run.client("replay", 1)
         second.wait_until_available(SECONDS)
-        run.wait_for(lambda: statistics(second).sampled, SECONDS, "draws from the new shard")
+        drawn = counters(second).sampled if is_saved else 0
+        run.wait_for(lambda: counters(second).sampled > drawn, SECONDS, "draws from the new shard")
+        assert ("the replay goes on with the" in programs["replay", 1].output) == is_saved
         more = f"{kept.inserted} and more in the shard that went on"
-        run.wait_for(lambda: statistics(first).inserted > kept.inserted > 0, SECONDS, more)
+        run.wait_for(lambda: counters(first).inserted > kept.inserted > 0, SECONDS, more)
         saved_at = checkpoint.stat().st_mtime_ns
         run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another save")
         run.stops(programs.values(), SECONDS)
         run.check_files()
         run.check_accounts(in_order=2)
+        assert file.exists() == is_saved
 
         # It goes on to its end with the memory in the learner, which draws and decodes ahead there.
         rows_before = len(read_rows(run.workdir / "learner.csv"))

@@ -110,7 +110,7 @@ def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_pa
     # The actors were not started again.
     assert len(read_rows(run.workdir / "lives.csv")) == 2
     for path in tmp_path.glob("actor-*.log"):
-        (accepted,) = re.findall(r"(\d+) items accepted", path.read_text())
+        (accepted,) = re.findall(r"(\d+) accepted", path.read_text())
         assert int(accepted) in run.accounts().values()
 
 

@@ -203,6 +203,8 @@ def test_the_address_of_something_else(tmp_path, without_tensorflow):
 def test_a_build_without_a_compiler(variables, tmp_path):
     shutil.copy(ROOT / "setup.py", tmp_path)
     shutil.copytree(ROOT / "common/replay/cc", tmp_path / "common/replay/cc")
+    (tmp_path / "reproductions").mkdir()
+    shutil.copy(ROOT / "reproductions/__init__.py", tmp_path / "reproductions")
     former = tmp_path / "common/replay/_ops.tf-0.0.0.so"
     former.write_text("built before")
     result = subprocess.run(

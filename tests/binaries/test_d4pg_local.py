@@ -13,9 +13,9 @@ from launched import launched
 import pytest
 from watched_run import WatchedRun
 
-from common.cluster.parameters import ParameterClient
 from common.learning import checkpoint as checkpoint_lib
-from common.replay.memory import Statistics
+from common.remote.parameters import ParameterClient
+from common.replay.store import Counters
 from common.reporting.csv_rows import read_rows
 
 MIN_SIZE = 1000
@@ -27,6 +27,7 @@ FLAGS = (
     "--evaluation_episodes=1",
     "--evaluation_seconds=2",
     "--checkpoint_seconds=1",
+    "--nocheckpoint_replay",
     "--config.policy_sizes=(16,16)",
     "--config.critic_sizes=(16,16)",
     "--config.batch_size=32",
@@ -79,7 +80,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     replay, seen = run.client_when_there("replay", SECONDS), []
 
     def has_sampled():
-        seen.append(Statistics.of(replay.call("replay_statistics")))
+        seen.append(Counters.of(replay.call("store_counters")))
         return seen[-1].sampled
 
     run.wait_for(has_sampled, SECONDS, "the learner samples again")

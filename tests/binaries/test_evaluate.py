@@ -57,7 +57,7 @@ def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, cap
     run, config = RunDirectory(tmp_path / "run"), DQNConfig()
     agent = {"paper": "apex", "agent": "apex_dqn", "setting": "a_setting"}
     run.open({**agent, "environment": "atari:pong", "config": dataclasses.asdict(config)})
-    spec = EnvironmentSpec.of(environments.make("atari:pong", 0, frames=ApexDQN.num_frames))
+    spec = EnvironmentSpec.of(environments.make("atari:pong", 0, frames=4))
     learner = ApexDQN(config, "a_setting").make_learner(spec, seed=0)
     Checkpoints(run.checkpoints, {"learner": learner}).save()
     monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", 0)
@@ -161,10 +161,7 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([f"--workdir={tmp_path}"], [str(tmp_path), "no config.json"]),
         ([f"--workdir={tmp_path}/cut"], ["cut/config.json", "not JSON"]),
         ([f"--workdir={tmp_path}/list"], ["list/config.json", "not an object"]),
-        (
-            [f"--workdir={tmp_path}/other"],
-            ['"ape_x"', "there are d4pg, apex_dqn, apex_dpg, reactor"],
-        ),
+        ([f"--workdir={tmp_path}/other"], ['"ape_x"', "there are apex_dpg, apex_dqn, aql, d4pg"]),
         ([workdir, "--episodes=0"], ["--episodes", "at least 1", "0"]),
         ([workdir, "--episodes=few"], ["--episodes", "few"]),
         ([workdir, "--seed=-1"], ["--seed", "-1"]),
@@ -212,7 +209,7 @@ def test_code_inside_the_run_directory_is_refused_before_its_import(
     assert all(word in line for word in (str(source), environment, "--trust_environment"))
     assert contents(tmp_path) == before
     arguments = evaluate._arguments([f"--workdir={tmp_path}/sent", "--trust_environment"])
-    assert evaluate._trusted_agent(arguments) == "reproductions.d4pg.agent:D4PG"
+    assert evaluate._trusted_agent(arguments).name == "d4pg"
     assert capsys.readouterr().err == f"importing {source} for {environment}\n"
 
 

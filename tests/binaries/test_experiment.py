@@ -99,7 +99,7 @@ def test_apexs_figures_are_of_flags_that_exist(capsys, figure, scale, task, flag
     runs = reproductions.paper("apex").experiment(f"figure {figure}").at(scale).runs
     wanted = [run for run in runs if run.environment.endswith(task)]
     for command, run in zip(commands, wanted, strict=True):
-        assert command[1:3] == ["-m", run.program.module]
+        assert command[1:3] == ["-m", run.agent.module]
         assert {*run.flags, *flags} <= set(command)
     # One mistake in flags that otherwise are right: the program names that one alone.
     done = subprocess.run(
@@ -130,7 +130,7 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
 
     def start(planned, slot):
         commands.append(planned.command)
-        monkeypatch.setattr(plan.PlannedRun, "look", lambda self: Status(end))
+        monkeypatch.setattr(plan.PlannedRun, "read_status", lambda self: Status(end))
         return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
 
     monkeypatch.setattr(execute, "_start", start)

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from binaries import d4pg, pages
+from binaries import pages
 from common.config import Config, Settings, field
 from common.program import hyperparameters
 from common.reporting.user_error import UserError
+from reproductions.d4pg.declaration import AGENT
 
 
 @dataclasses.dataclass
@@ -22,8 +23,8 @@ class Example(Config):
     sizes: tuple[int, ...] = field((300, 20), "Appendix A.", above=0)
 
 
-PROGRAM = dataclasses.replace(
-    d4pg.PROGRAM,
+AGENT_7 = dataclasses.replace(
+    AGENT,
     settings=Settings(Example, {"plain": {}}, default="plain"),
     num_actors=lambda config, setting: 7,
     num_actors_flag="num_workers",
@@ -75,10 +76,10 @@ def test_only_files_that_differ_are_written(tmp_path, monkeypatch, capsys):
 def test_a_table_is_put_between_the_markers(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")
-    written = hyperparameters.with_table(page, PROGRAM)
+    written = hyperparameters.with_table(page, AGENT_7)
     assert written == f"Before.\n{BEGIN}{TABLE}\n{END}After.\n"
     page.write_text(written)
-    assert hyperparameters.with_table(page, PROGRAM) == written
+    assert hyperparameters.with_table(page, AGENT_7) == written
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN, BEGIN + END + END, 2 * (BEGIN + END)])
@@ -86,4 +87,4 @@ def test_a_page_without_its_markers(text, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(text)
     with pytest.raises(UserError, match=f"{page} has no place .*{BEGIN.strip()}"):
-        hyperparameters.with_table(page, PROGRAM)
+        hyperparameters.with_table(page, AGENT_7)

@@ -88,10 +88,10 @@ def test_equal_seeds_give_equal_files(tmp_path):
     assert (row["actor_steps"], row["learner_steps"]) == (600, 300)
 
 
-def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
+def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
     flags = (
         *("--max_learner_steps=2400", "--config.updates_per_call=10"),
-        *("--checkpoint_seconds=2", "--evaluation_steps=600"),
+        *("--checkpoint_seconds=2", "--evaluation_steps=600", "--nocheckpoint_replay"),
     )
     with forked() as start:
         run = RunByHand(
@@ -114,7 +114,7 @@ def test_a_killed_run_fills_its_memory_again_and_goes_on(tmp_path):
     rows = read_rows(run.workdir / "evaluator.csv")
     assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
-    assert f"the memory is empty: it is filled with {MIN_SIZE} steps" in log
+    assert f"the replay is empty: it is filled with {MIN_SIZE} items first" in log
     rows = read_rows(run.workdir / "learner.csv")
     assert np.isfinite(rows[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
     policy = reproductions.load_policy(run.workdir)

@@ -19,8 +19,7 @@ _PRELOADED = [
     "dm_env",
     "common.roles.actor",
     "common.roles.evaluator",
-    "common.roles.in_process",
-    "common.roles.learner",
+    "common.roles.keeper",
     "common.roles.replay",
 ]
 

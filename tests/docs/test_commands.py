@@ -46,7 +46,8 @@ def test_commands(page):
                 assert (ROOT / found["script"]).exists(), command
         if OURS.search(command) or command.startswith("--"):
             for flag in re.findall(r"(?<=--)[a-z]\w*", command):
-                known = flag in NOT_IN_SOURCES or re.search(rf'"(--)?{flag}=?"', SOURCES)
+                names = f"(--)?({flag}|{flag.removeprefix('no')})"  # a boolean may be turned off
+                known = flag in NOT_IN_SOURCES or re.search(rf'"{names}=?"', SOURCES)
                 assert known, f"--{flag} in: {command}"
         for target in re.findall(r"^make (\w+)", command):
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command

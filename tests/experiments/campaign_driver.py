@@ -13,7 +13,7 @@ import reproductions
 SETTINGS = ("good", "better", "steady", "slow", "mortal", "held", "broken", "shown")
 SMALL = dataclasses.replace(planted.SMALL, is_compact=True)
 _RUNS = tuple(
-    Run(planted.PROGRAM, setting, task, (f"--setting={setting}",))
+    Run(planted.AGENT, setting, task, (f"--setting={setting}",))
     for setting in SETTINGS
     for task in planted.TASKS
 )

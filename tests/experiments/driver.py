@@ -14,7 +14,7 @@ from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
 from common.experiments.scales import Change, Scale
 from common.reporting.budget import Budget
-from reproductions.d4pg.experiments import PROGRAM
+from reproductions.d4pg.declaration import AGENT
 
 TINY = Scale(
     "tiny",
@@ -40,14 +40,10 @@ D4PG = Experiment(
     "one run that is short, one to cut",
     runs=(
         Run(
-            PROGRAM,
-            "ddpg",
-            "control:cartpole:balance",
-            ("--setting=ddpg",),
-            Budget(learner_steps=10),
+            AGENT, "ddpg", "control:cartpole:balance", ("--setting=ddpg",), Budget(learner_steps=10)
         ),
         Run(
-            PROGRAM,
+            AGENT,
             "ddpg",
             "control:cartpole:swingup",
             ("--setting=ddpg",),
@@ -63,7 +59,7 @@ def fake(settings):
         "figure 1",
         "",
         runs=tuple(
-            Run(planted.PROGRAM, setting, planted.TASKS[0], (f"--setting={setting}",))
+            Run(planted.AGENT, setting, planted.TASKS[0], (f"--setting={setting}",))
             for setting in settings
         ),
     )

@@ -1,24 +1,26 @@
 """Papers and run directories that stand for real ones, so that planning is tested in no time."""
 
+import dataclasses
 import pathlib
 
-from common.experiments.paper import Experiment, Paper, Program, Run
+from common.experiments.paper import Experiment, Paper, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.reporting import columns
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
+from reproductions.d4pg.declaration import AGENT as D4PG
 
 # fake_program.py does what a launcher does, without learning.
-PROGRAM = Program("Fake", "fake_program")
+AGENT = dataclasses.replace(D4PG, title="Fake", program="fake_program")
 SETTINGS = ("good", "better")
 TASKS = ("suite:a:easy", "suite:b:hard")
 EXPERIMENT = Experiment(
     "figure 1",
     "two curves on two tasks",
     runs=tuple(
-        Run(PROGRAM, setting, task, (f"--setting={setting}",))
+        Run(AGENT, setting, task, (f"--setting={setting}",))
         for setting in SETTINGS
         for task in TASKS
     ),
@@ -38,7 +40,7 @@ SMALL = Scale(
 
 def paper(*experiments):
     """A paper of these, with `SMALL`."""
-    return Paper("fake", "Fake", "Nobody 2000", (PROGRAM,), experiments, (PAPER_SCALE, SMALL), {})
+    return Paper("fake", "Fake", "Nobody 2000", (AGENT,), experiments, (PAPER_SCALE, SMALL), {})
 
 
 def plant(

@@ -226,7 +226,7 @@ def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start, monkeypatch):
     for kills in (1, 2):
         process = start(*one.flags, "--cores=2")
         wait_for(lambda: [len(starts_of(run)) for run in runs] == [kills, kills])
-        wait_for(lambda: [run.look().progress.learner_steps for run in runs] == [5, 5])
+        wait_for(lambda: [run.read_status().progress.learner_steps for run in runs] == [5, 5])
         process.send_signal(signal.SIGSTOP)
         for run in runs:
             os.kill(

@@ -4,15 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 import contextlib
 import dataclasses
 import json
+from types import SimpleNamespace
 
 from campaign_driver import PAPER, SMALL
-from planted import TASKS, contents, path, plant
+from planted import AGENT, TASKS, contents, path, plant
 import pytest
 
 from common.experiments import keep as keep_lib
 from common.experiments.compact import RUNS
 from common.experiments.keep import keep
-from common.experiments.paper import Program, Returns
+from common.experiments.paper import Returns
 from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns
 from common.experiments.status import State
@@ -95,7 +96,7 @@ def test_a_kept_run_needs_no_directory(roots):
     keep(plan_of(roots), roots[1])
     only_kept = [roots[0] / "none", roots[1]]
     assert states(only_kept) == [State.FINISHED, State.MISSING, State.MISSING]
-    assert plan_of(only_kept).runs[0].look().state is State.FINISHED
+    assert plan_of(only_kept).runs[0].read_status().state is State.FINISHED
     assert plan_of(only_kept).runs[1].minutes == pytest.approx(1.5)  # the kept run's speed
     assert keep(plan_of(only_kept), roots[1]) == []
     larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=11))
@@ -217,7 +218,8 @@ def test_seeds_of_another_config_are_refused(roots):
 @pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
 def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
     """They had its default."""
-    monkeypatch.setattr(Program, "defaults", {"sizes": (4, 4), "newer": 1})
+    settings = SimpleNamespace(config_class=lambda: SimpleNamespace(sizes=(4, 4), newer=1))
+    monkeypatch.setitem(vars(AGENT), "settings", settings)
     plant_evaluated(roots, 0)
     keep(plan_of(roots), roots[1])
     plant_evaluated(roots, 1, config={"sizes": [4, 4], "newer": value})

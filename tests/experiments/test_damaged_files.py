@@ -26,7 +26,7 @@ from common.experiments.claims import Basis, Evidence
 from common.experiments.compact import as_csv, cells_of
 from common.experiments.paper import EPISODE_RETURN, RESULTS, Returns
 from common.experiments.runs import KeptRuns
-from common.experiments.status import Progress, State, look
+from common.experiments.status import Progress, State, read_status
 from common.program.setting_flags import define_config
 from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
@@ -124,7 +124,7 @@ def test_a_kept_run(planted, name):
             for run in read_kept(planted.parents[4], "apex", "two_cores"):
                 cells = cells_of(0, list(run.starts), Progress(1, 2, 3)) if run.starts else {}
                 assert as_csv(cells, [cells])
-        status = look(planted, Budget(minutes=5), {"seed": "0", "config.batch_size": "256"})
+        status = read_status(planted, Budget(minutes=5), {"seed": "0", "config.batch_size": "256"})
         assert "\n" not in status.note and (
             status.state is not State.UNUSABLE or any(one in status.note for one in names)
         )
@@ -151,7 +151,7 @@ def test_a_run_that_is_continued(planted, name):
             CsvRows(run.acting_csv, columns.ACTING)
             assert result.is_over(run, Budget(minutes=1)) in (True, False)
         with errors_of(names, damage):
-            assert reproductions.agent_class(planted)
+            assert reproductions.agent_of(planted)
         for path, content in others.items():
             if path.name != name:
                 path.write_bytes(content)

@@ -3,7 +3,7 @@
 from planted_curves import plant_run
 import pytest
 
-from common.experiments.paper import Experiment, Program, Returns, Run
+from common.experiments.paper import AbsentAgent, Experiment, Returns, Run
 from common.experiments.runs import KeptRuns
 from common.experiments.selection import runs_of
 from common.reporting.budget import Budget
@@ -122,7 +122,7 @@ def test_a_run_of_another_setting_is_an_error(tmp_path):
     path.parents[1].rename(path.parents[1].with_name("curve"))
 
     def curve(setting):
-        run = Run(Program("", ""), "curve", TASK, (f"--setting={setting}", "--num_actors=8"))
+        run = Run(AbsentAgent(""), "curve", TASK, (f"--setting={setting}", "--num_actors=8"))
         return runs_of(Experiment("figure 1", "", (run,)), read(tmp_path))
 
     assert len(curve(SETTING)) == 1  # a curve may have another name than its setting

@@ -1,15 +1,13 @@
 """Tests of the papers' experiments, and of common.experiments.paper and .scales."""
 
-import dataclasses
 import functools
-import importlib
 
 from absl import flags
 import pytest
 
 from common import environments
 from common.experiments import scales
-from common.experiments.paper import RESULTS, Program, UnknownError, run_path
+from common.experiments.paper import RESULTS, AbsentAgent, UnknownError, run_path
 from common.experiments.scales import Change, Scale
 from common.figures import palette
 from common.program.setting_flags import define_config
@@ -17,11 +15,17 @@ from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions
 from reproductions.apex.dqn import settings as dqn_settings
+from reproductions.apex.dqn.declaration import AGENT as APEX_DQN
 from reproductions.aql import settings as aql_settings
 from reproductions.d4pg import settings as d4pg_settings
+from reproductions.d4pg.declaration import AGENT as D4PG
 
 PAPERS = reproductions.papers()
 EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]
+
+
+def is_implemented(run):
+    return not isinstance(run.agent, AbsentAgent)
 
 
 def test_all_five_papers_are_there_with_their_figures_and_tables():
@@ -30,11 +34,6 @@ def test_all_five_papers_are_there_with_their_figures_and_tables():
         for kind, count in (("figure", figures), ("table", tables)):
             names = [one.name for one in paper.of_kind(kind)]
             assert names == [f"{kind} {n}" for n in range(1, count + 1)]
-
-
-def test_the_defaults_of_a_program_are_those_of_its_config():
-    defaults = Program("D4PG", "binaries.d4pg").defaults
-    assert defaults == dataclasses.asdict(d4pg_settings.SETTINGS.config_class())
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
@@ -53,19 +52,18 @@ def test_a_setting_means_the_same_in_every_experiment(paper):
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeypatch):
     @functools.cache
-    def configured(module, arguments):
+    def configured(agent, arguments):
         """What the agent's program makes of them; it refuses values that contradict each other."""
-        program = importlib.import_module(module).PROGRAM
         others = dict(one.removeprefix("--").split("=") for one in arguments)
         of_config = [one for one in arguments if one.startswith(("--setting=", "--config."))]
-        monkeypatch.setattr("sys.argv", [module, *of_config])
+        monkeypatch.setattr("sys.argv", ["program", *of_config])
         values = flags.FlagValues()
-        config = define_config(program.settings, values)
-        values([module, *of_config])
+        config = define_config(agent.settings, values)
+        values(["program", *of_config])
         config.value.validate()
-        actors = program.num_actors(config.value, others["setting"])
+        actors = agent.num_actors(config.value, others["setting"])
         return (
-            module,
+            agent,
             str(config.value),
             others.get("num_actors") or others.get("num_workers", actors),
         )
@@ -73,12 +71,11 @@ def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeyp
     for scale in paper.scales:
         for experiment in (one.at(scale.name) for one in paper.experiments):
             is_figure = experiment.name.startswith("figure")
-            possible = [run for run in experiment.runs if run.program.exists]
+            possible = [run for run in experiment.runs if is_implemented(run)]
             seen = {}
             for run in possible if not paper.obstacle(experiment) else ():
-                module = run.program.module
-                changes = [one.flag for one in scale.changes_of(module, run.choices)]
-                key = configured(module, (*run.flags, *changes)), run.environment, run.budget
+                changes = [one.flag for one in scale.changes_of(run.agent, run.choices)]
+                key = configured(run.agent, (*run.flags, *changes)), run.environment, run.budget
                 same = seen.setdefault(key, run.setting) if is_figure else run.setting
                 assert same == run.setting, (scale.name, experiment.name, run.setting, same)
 
@@ -95,7 +92,7 @@ def test_an_experiment_is_whole(paper, experiment):
         assert paper.scale(scale) and (there.runs or there.unavailable)
     for run in experiment.every_run:
         assert experiment.budget_of(run).flags, "it would never end"
-        assert run.program in paper.programs
+        assert run.agent in paper.agents
         assert run.flags[0].startswith("--setting=")
         assert run.setting in paper.looks
         for flag in ("seed", "environment", "workdir", "max_minutes"):
@@ -183,18 +180,18 @@ def test_figure_14s_other_learning_rates_are_run_too():
 
 def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     apex = reproductions.paper("apex")
-    scale, module = apex.scale("two_cores"), "binaries.apex_dqn"
-    changes = [change.flag for change in scale.changes_of(module, [])]
+    scale = apex.scale("two_cores")
+    changes = [change.flag for change in scale.changes_of(APEX_DQN, [])]
     for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
         assert f"--config.{name}={value}" in changes
     own = apex.experiment("figure 13").at("two_cores").runs[2]
     assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
-    assert [one.flag for one in scale.changes_of(module, own.choices)] == [
+    assert [one.flag for one in scale.changes_of(APEX_DQN, own.choices)] == [
         "--learner_threads=2",
         "--evaluation_seconds=120",
         "--evaluation_episodes=5",
     ]
-    words = scale.differences(Budget(minutes=60), module, [])
+    words = scale.differences(Budget(minutes=60), APEX_DQN, [])
     assert "samples per insert 8 instead of no limit" in words
     assert "replay capacity 200,000 instead of 2,000,000" in words
     assert "learning rate 0.0001 instead of 6.25e-05" in words
@@ -220,18 +217,17 @@ def test_what_cannot_be_run_says_why():
     assert refer.obstacle(refer.experiment("figure 6")) == "not yet implemented: flow control"
 
 
-def test_impala_is_a_program_of_its_own_that_is_missing():
+def test_impala_is_an_agent_of_its_own_that_is_missing():
     aql = reproductions.paper("aql")
-    programs = {run.setting: run.program for one in aql.experiments for run in one.every_run}
-    missing = {setting for setting, program in programs.items() if not program.exists}
-    assert missing == {one for one in programs if one.startswith("impala")}
-    assert {programs[one].title for one in missing} == {"IMPALA"}
+    agents = {run.setting: run.agent for one in aql.experiments for run in one.every_run}
+    missing = {setting for setting, agent in agents.items() if agent == AbsentAgent("IMPALA")}
+    assert missing == {one for one in agents if one.startswith("impala")}
 
 
 def test_aqls_settings_are_those_of_its_agent():
     aql = reproductions.paper("aql")
     for run in (run for one in aql.experiments for run in one.every_run):
-        if run.program.exists and not run.environment.startswith("dmlab:"):
+        if is_implemented(run) and not run.environment.startswith("dmlab:"):
             config = aql_settings.configuration(run.agent_setting)
             assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
@@ -266,19 +262,17 @@ def test_a_runs_own_flags_win_over_its_scales():
         (
             Change("--num_actors=2", "2 actors instead of 8"),
             Change("--x=1", "x is 1"),
-            Change("--y=1", "y is 1", program="binaries.other"),
+            Change("--y=1", "y is 1", APEX_DQN),
         ),
     )
-    assert [change.flag for change in scale.changes_of("binaries.one", ["--num_actors=1"])] == [
-        "--x=1"
-    ]
-    assert scale.differences(Budget(minutes=60), "binaries.other", ["--num_actors=1"]) == [
+    assert [change.flag for change in scale.changes_of(D4PG, ["--num_actors=1"])] == ["--x=1"]
+    assert scale.differences(Budget(minutes=60), APEX_DQN, ["--num_actors=1"]) == [
         "1 minute instead of 1 hour",
         "x is 1",
         "y is 1",
     ]
-    assert scales.PAPER.differences(Budget(minutes=60), "binaries.one", []) == []
-    (words, *_) = scale.differences(Budget(minutes=60), "binaries.one", [], is_stated=False)
+    assert scales.PAPER.differences(Budget(minutes=60), D4PG, []) == []
+    (words, *_) = scale.differences(Budget(minutes=60), D4PG, [], is_stated=False)
     assert words == "1 minute instead of 1 hour (not in the paper)"
 
 

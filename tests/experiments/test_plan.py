@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 
-from planted import EXPERIMENT, PROGRAM, SETTINGS, SMALL, TASKS, contents, paper, path, plant
+from planted import AGENT, EXPERIMENT, SETTINGS, SMALL, TASKS, contents, paper, path, plant
 import pytest
 
 from common.experiments import plan as plan_lib
@@ -219,7 +219,7 @@ def test_time_of_steps_needs_a_speed(roots):
 
 
 def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
-    other = Run(PROGRAM, "other", TASKS[0], ("--setting=other", "--num_actors=1"))
+    other = Run(AGENT, "other", TASKS[0], ("--setting=other", "--num_actors=1"))
     experiment = dataclasses.replace(
         EXPERIMENT,
         substitutes={"small": Substitute((other,), "fewer", Budget(learner_steps=3), seeds=1)},

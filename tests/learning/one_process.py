@@ -17,19 +17,19 @@ class OneProcessRun:
     def __init__(self, agent, environments):
         self._agent, self._spec = agent, EnvironmentSpec.of(environments)
         self.learner = agent.make_learner(self._spec, seed=1)
-        self.memory = agent.make_memory(self._spec, seed=1)
-        self._schedule = agent.schedule()
-        self._replay_learner = agent.replay_learner(
-            self.learner, self.memory, self._spec, 0, self._schedule
-        )
+        self.memory = agent.make_store(self._spec, seed=1)
+        self._limiter = agent.rate_limiter()
+        self._trainer = agent.make_trainer(self.learner, self.memory, self._spec, 0, self._limiter)
         self._pack = tf.function(lambda: packing.pack(self.learner.actor_variables))
-        self._actors = range(environments.num_environments)
-        self._actor = agent.make_actor(self._spec, self._actors, len(self._actors), seed=2)
+        actors = range(environments.num_environments)
+        self._actor = agent.make_actor(self._spec, actors, len(actors), seed=2)
         self._actor.load(self._pack().numpy())
-        self._acting = agent.acting_loop(self._actor, environments, self._add, lambda *_: None)
+        self._writer = agent.make_writer(self._actor, actors, self._spec, seed=3)
+        self.acting = agent.acting_loop(self._actor, environments, self._add, lambda *_: None)
 
-    def _add(self, transitions):
-        self.memory.insert(*self._agent.items(self._actor, self._actors, 0, transitions, 0))
+    def _add(self, added):
+        for delivery in self._writer.add(added):
+            self.memory.put(delivery.rows)
 
     def evaluator(self, count):
         """The policy of this moment, for so many environments."""
@@ -38,11 +38,11 @@ class OneProcessRun:
         return policy
 
     def train(self, num_calls):
-        """Acts, as the schedule allows, until the learner has made so many calls."""
+        """Acts, as the rate limiter allows, until the learner has made so many calls."""
         calls = 0
         while calls < num_calls:
-            if self._schedule.may_insert(self.memory.statistics()):
-                self._acting.step()
-            if self._replay_learner.step() is not None:
+            if self._limiter.may_insert(self.memory.counters()):
+                self.acting.step()
+            if self._trainer.step() is not None:
                 calls += 1
                 self._actor.load(self._pack().numpy())

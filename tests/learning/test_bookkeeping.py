@@ -7,17 +7,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import parameters, rpc
+from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
-from common.replay.service import RemoteMemory, ReplayService
+from common.remote import parameters
+from common.remote.remote_store import RemoteStore
+from common.remote.service import StoreService
+from common.replay.store import Counters
+from common.replay.store_file import StoreFile
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
+from common.types import Items
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -50,30 +55,30 @@ class Run:
 
     def replay(self):
         """A new replay, which the learner polls from now on."""
-        self.memory = self.agent.make_memory(SPEC, seed=0)
+        self.memory = self.agent.make_store(SPEC, seed=0)
         server = self.server()
-        service = ReplayService(server, self.memory)
+        service = StoreService(server, self.memory)
         server.start()
         client = rpc.Client(server.address, "a token")
-        self.remote = RemoteMemory(client, self.agent.step_specs(SPEC))
+        self.remote = RemoteStore(client, self.agent.wire(SPEC))
         self.accepted = service.accepted
         return service
 
-    def insert(self, incarnation, accepted, rows=10):
+    def insert(self, incarnation, accepted, steps_added=10, copies=1):
         """Adds some transitions of an actor that has added `accepted` after them."""
+        rows, before = copies * steps_added, accepted - steps_added
         steps = self.agent.step_specs(SPEC)
         steps = steps._make(np.zeros([rows, *spec.shape], np.float32) for spec in steps)
-        keys = np.arange(accepted, accepted + rows) + (incarnation << 20)
-        self.remote.incarnation, self.remote.num_accepted = incarnation, accepted - rows
-        self.remote.insert(keys, steps, np.ones(rows, np.float32))
+        keys = np.arange(rows) + copies * before + (incarnation << 20)
+        self.remote.incarnation, self.remote.num_accepted = incarnation, before
+        assert self.remote.put(Items(keys, steps, np.ones(rows, np.float32)), steps_added)
 
     def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0, quiet_seconds=4.0):
         """The bookkeeping of another start of the learner."""
-        learner = self._learners.pop()
-        self.memory = self.agent.make_memory(SPEC, seed=0)
-        replay_learner = self.agent.replay_learner(
-            learner, self.memory, SPEC, 0, self.agent.schedule()
-        )
+        self.learner = learner = self._learners.pop()
+        self.memory = self.agent.make_store(SPEC, seed=0)
+        limiter = self.agent.rate_limiter()
+        trainer = self.agent.make_trainer(learner, self.memory, SPEC, 0, limiter)
         service = parameters.ParameterService(
             self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
         )
@@ -87,7 +92,7 @@ class Run:
             quiet_seconds,
         )
         return Bookkeeping(
-            self.directory, learner, replay_learner, service, lambda: self.accepted(), options
+            self.directory, learner, trainer, service, lambda: self.accepted(), options
         )
 
     def num_saved(self):
@@ -126,7 +131,7 @@ def test_counts_what_comes_until_the_actors_have_ended(run):
 
     run.accepted = accepted
     ended = bookkeeping.counters.wall_seconds
-    bookkeeping.settle(run.memory.statistics)
+    bookkeeping.settle(run.memory.counters)
     row = last_row(run.directory.learner_csv)
     assert row["actor_steps"] == row["replay_size"] == bookkeeping.counters.actor_steps == 60
     assert row["wall_seconds"] == pytest.approx(ended, abs=0.3)  # not the time of waiting
@@ -241,10 +246,42 @@ def test_a_row_has_the_metrics_of_all_calls_since_the_last_one(run):
     assert row["importance_weight_max"] == 4.0
 
 
-def test_a_transition_that_was_added_several_times_is_one_step_of_an_actor(run):
-    bookkeeping = run.start(num_copies=4)
+def test_samples_per_insert_count_every_copy_of_a_transition(run):
+    bookkeeping = run.start(num_copies=4, poll_seconds=0.0)
     run.replay()
-    run.insert(1, accepted=10)  # of the third one half, a message ended there
-    run.insert(2, accepted=7, rows=7)
+    run.insert(1, accepted=10, copies=4)
     bookkeeping.after_call(None)
-    assert last_row(run.directory.learner_csv)["actor_steps"] == 2 + 1
+    run.insert(1, accepted=14, steps_added=4, copies=4)
+    run.insert(2, accepted=6, steps_added=6, copies=4)
+    run.learner.steps.assign(5)
+    bookkeeping.counters._begin -= 100  # a row is due
+    bookkeeping.after_call(dict.fromkeys(run.agent.metrics, tf.constant(1.0)))
+    rows = read_rows(run.directory.learner_csv)
+    assert rows["actor_steps"].tolist() == [10, 20] and run.remote.counters().items == 80
+    assert rows["samples_per_insert"].iloc[-1] == 5 * run.agent.batch_size / 40
+
+
+class Stored:
+    """A store of which a checkpoint saves the contents."""
+
+    def __init__(self):
+        self.saved = []
+
+    def save(self, path):
+        self.saved.append(path)
+
+    def counters(self):
+        return Counters(len(self.saved))
+
+
+def test_the_store_in_this_process_is_saved_with_each_checkpoint(run, tmp_path):
+    bookkeeping, store = run.start(), Stored()
+    bookkeeping.save()
+    path = tmp_path / "replay" / "learner_0.replay"
+    bookkeeping.store_file = StoreFile(store, path, period_seconds=1000.0)
+    bookkeeping.after_call(None)
+    assert store.saved == []
+    bookkeeping._saved_at -= 1000.0
+    bookkeeping.after_call(None)
+    bookkeeping.store_file.close(is_over=False)  # waits for the thread, and saves what it lacks
+    assert store.saved == [path, path] and run.num_saved() == 2

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from common.learning.checkpoint import Checkpoints
-from common.learning.counters import Counters, SavedCounters
+from common.learning.counters import RunCounters, SavedCounters
 
 
 def test_the_largest_count_of_each_incarnation_counts():
-    counters = Counters(SavedCounters())
+    counters = RunCounters(SavedCounters())
     assert counters.actor_steps == 0
     counters.update({})
     counters.update({1: 50, 2: 10})
@@ -22,15 +22,15 @@ def test_the_largest_count_of_each_incarnation_counts():
 
 
 def test_the_sum_of_false_counts_is_a_number_that_files_can_hold():
-    counters = Counters(SavedCounters())
+    counters = RunCounters(SavedCounters())
     counters.update(dict.fromkeys(range(1, 2000), 2**44))
     assert counters.actor_steps == 2**53
     counters.store()
-    assert Counters(SavedCounters(), actor_steps=10**30).actor_steps == 2**53
+    assert RunCounters(SavedCounters(), actor_steps=10**30).actor_steps == 2**53
 
 
 def test_an_update_returns_whether_only_it_knows_a_count():
-    counters = Counters(SavedCounters())
+    counters = RunCounters(SavedCounters())
     assert not counters.update({1: 50})  # the replay knows, too
     assert counters.update({})  # a new replay does not
     counters.store()
@@ -43,16 +43,16 @@ def test_an_update_returns_whether_only_it_knows_a_count():
 def test_steps_that_no_replay_reports_count_once():
     """A learner that acts itself died 30 transitions after its last checkpoint."""
     saved = SavedCounters()
-    first = Counters(saved)
+    first = RunCounters(saved)
     first.update({7: 100})
     first.store()
-    second = Counters(saved, actor_steps=130)
+    second = RunCounters(saved, actor_steps=130)
     second.count_unreported()
     assert second.actor_steps == 130
     second.update({8: 5})
     assert second.actor_steps == 135
     second.store()
-    third = Counters(saved, actor_steps=135)
+    third = RunCounters(saved, actor_steps=135)
     third.count_unreported()
     assert third.actor_steps == 135
 
@@ -64,7 +64,7 @@ def test_no_accepted_transition_is_lost_or_counted_twice_whoever_dies(tmp_path, 
     saved = SavedCounters()
     checkpoints = Checkpoints(tmp_path, {"saved": saved})
     checkpoints.save()
-    counters, replay = Counters(saved), {}
+    counters, replay = RunCounters(saved), {}
     actors, next_incarnation, accepted, before = {}, 100, 0, 0
     for _ in range(300):
         event = generator.choice(
@@ -88,7 +88,7 @@ def test_no_accepted_transition_is_lost_or_counted_twice_whoever_dies(tmp_path, 
             saved = SavedCounters()
             checkpoints = Checkpoints(tmp_path, {"saved": saved})
             assert checkpoints.restore()
-            counters = Counters(saved)
+            counters = RunCounters(saved)
         if event == "replay":
             counters.update(replay)
             replay = {}
@@ -104,9 +104,9 @@ def test_no_accepted_transition_is_lost_or_counted_twice_whoever_dies(tmp_path, 
 def test_wall_time_does_not_go_back():
     saved = SavedCounters()
     saved.wall_seconds.assign(100.0)
-    assert Counters(saved).wall_seconds == pytest.approx(100, abs=1)
-    assert Counters(saved, 90.0).wall_seconds == pytest.approx(100, abs=1)
-    counters = Counters(saved, 130.0)  # a row was written after the checkpoint
+    assert RunCounters(saved).wall_seconds == pytest.approx(100, abs=1)
+    assert RunCounters(saved, 90.0).wall_seconds == pytest.approx(100, abs=1)
+    counters = RunCounters(saved, 130.0)  # a row was written after the checkpoint
     assert counters.wall_seconds == pytest.approx(130, abs=1)
     counters.store()
     assert float(saved.wall_seconds) == pytest.approx(130, abs=1)
@@ -115,14 +115,14 @@ def test_wall_time_does_not_go_back():
 def test_actor_steps_do_not_go_back_while_the_accounts_are_away():
     """Learner and replay were killed: the actors bring their counts with their next inserts."""
     saved = SavedCounters()
-    counters = Counters(saved)
+    counters = RunCounters(saved)
     counters.update({1: 50})
     counters.store()
-    counters = Counters(saved, 0.0, 80)  # a row was written after the checkpoint
+    counters = RunCounters(saved, 0.0, 80)  # a row was written after the checkpoint
     assert counters.actor_steps == 80
     counters.update({1: 60})
     assert counters.actor_steps == 80
     counters.update({1: 90})
     assert counters.actor_steps == 90
     counters.store()
-    assert Counters(saved).actor_steps == 90
+    assert RunCounters(saved).actor_steps == 90

@@ -13,9 +13,11 @@ from common.cluster import rpc
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
+from common.remote.remote_store import RemoteStore
+from common.remote.service import StoreService
+from common.remote.shards import ShardedStore
 from common.replay.keys import transition_keys
-from common.replay.service import RemoteMemory, ReplayService
-from common.replay.shards import ShardedMemory
+from common.types import Items
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
@@ -44,9 +46,9 @@ class Watched:
         self._memory = memory
         self.learned = []
 
-    def update_priorities(self, keys, priorities):
-        self.learned.append(keys.numpy())
-        return self._memory.update_priorities(keys, priorities)
+    def write_back(self, token, outputs):
+        self.learned.append(token.numpy())
+        return self._memory.write_back(token, outputs)
 
     def __getattr__(self, name):
         return getattr(self._memory, name)
@@ -80,7 +82,7 @@ class Place:
     @contextlib.contextmanager
     def memory(self):
         """Gives filled memories, and what a learner sees of them; they outlive each learner."""
-        memories = [self.agent.make_memory(SPEC, 0) for _ in range(max(1, self.services))]
+        memories = [self.agent.make_store(SPEC, 0) for _ in range(max(1, self.services))]
         generator = np.random.default_rng(3)
         steps = self.agent.step_specs(SPEC)._make(
             (
@@ -97,12 +99,11 @@ class Place:
         keys = transition_keys(shards, 0, 0, np.arange(ITEMS))
         for shard, memory in enumerate(memories):
             rows = shards == shard
-            memory.insert(
-                keys[rows], steps._make(column[rows] for column in steps), priorities[rows]
-            )
+            of_shard = steps._make(column[rows] for column in steps)
+            memory.put(Items(keys[rows], of_shard, priorities[rows]))
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(self._served(memory)) for memory in memories]
-            yield memories, views[0] if len(views) == 1 else ShardedMemory(views)
+            yield memories, views[0] if len(views) == 1 else ShardedStore(views)
 
     @contextlib.contextmanager
     def _served(self, memory):
@@ -110,9 +111,9 @@ class Place:
             yield memory
             return
         server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
-        ReplayService(server, memory)
+        StoreService(server, memory)
         server.start()
-        yield RemoteMemory(rpc.Client(server.address, TOKEN), self.agent.step_specs(SPEC))
+        yield RemoteStore(rpc.Client(server.address, TOKEN), self.agent.wire(SPEC))
         server.close()
 
     def learners(self, count):
@@ -122,13 +123,12 @@ class Place:
     def run(self, learner, memory, calls, directory=None, resumes=False):
         """Makes some calls, then a checkpoint; returns the keys and metrics of each call."""
         watched = Watched(memory)
-        replay_learner = self.agent.replay_learner(
-            learner, watched, SPEC, SEED, self.agent.schedule()
-        )
+        limiter = self.agent.rate_limiter()
+        trainer = self.agent.make_trainer(learner, watched, SPEC, SEED, limiter)
         checkpoints = Checkpoints(directory, {"learner": learner}) if directory else None
         if resumes:
             assert checkpoints.restore()
-        metrics = [floats(replay_learner.step()) for _ in range(calls)]
+        metrics = [floats(trainer.step()) for _ in range(calls)]
         if checkpoints:
             checkpoints.save()
         return watched.learned, metrics

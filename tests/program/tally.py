@@ -7,9 +7,10 @@ import dataclasses
 
 from absl import flags
 
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import Layout, Role
 from common.config import Config, Settings, field
 from common.program import main
-from common.program.layout import Layout, Role
 
 flags.DEFINE_integer("clickers", None, "Processes that share the actors.", lower_bound=1)
 
@@ -38,19 +39,19 @@ LAYOUT = Layout(
     local_values=lambda values, actors, cores: {"clickers": values["clickers"] or actors},
 )
 
-PROGRAM = main.AgentProgram(
+AGENT = AgentDeclaration(
+    name="tally",
+    title="Tally",
     paper="no_paper",
-    agent="tally",
-    module="tally",
     agent_class="tally_roles:TallyAgent",
     settings=Settings(TallyConfig, {"tally": {}}, default="tally"),
     num_actors=lambda config, setting: 2,
     num_actors_help="Actors.",
     layouts=(LAYOUT,),
-    layout=lambda config: LAYOUT,
     require="operator:is_",  # raises nothing: any environment will do
     bytes_per_step=lambda config, spec, environment: 0,
+    program="tally",
 )
 
 if __name__ == "__main__":
-    main.start(PROGRAM)
+    main.start(AGENT)

@@ -3,8 +3,8 @@
 import pytest
 
 from common.cluster.errors import ClusterError
+from common.cluster.layout import LayoutError
 from common.cluster.topology import Topology
-from common.program.layout import LayoutError
 from common.program.layouts import (
     ACTORS_WITH_REPLAY,
     DISTRIBUTED,

@@ -9,6 +9,11 @@ GB = 10**9
 WORKDIR = pathlib.Path("runs/humanoid")
 
 
+def check(replay_bytes, ignore=False, saves=None):
+    """`resources.check` in this directory."""
+    return resources.check(replay_bytes, WORKDIR, ignore, saves)
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """Sets what this machine has left."""
@@ -22,15 +27,20 @@ def machine(monkeypatch):
 
 def test_a_replay_that_fits(machine):
     machine(12 * GB)
-    said = "replay needs about 3.1 GB of 12 GB of memory available when full"
-    assert resources.check(3_100_000_000, WORKDIR, ignore=False) == said
-    assert resources.check(12 * GB, WORKDIR, ignore=False)
+    said = (
+        "replay needs about 3.1 GB of 12 GB of memory available when full, and 6.2 GB of disk, of "
+        "100 GB, to survive a stop"
+    )
+    assert check(3_100_000_000) == (said, True)
+    assert check(3_100_000_000, saves=True) == (said, True)
+    assert check(3_100_000_000, saves=False) == (said.partition(", and")[0], False)
+    assert check(12 * GB)
 
 
 def test_a_replay_that_does_not_fit(machine):
     machine(12 * GB)
     with pytest.raises(ClusterError) as caught:
-        resources.check(12 * GB + 1, WORKDIR, ignore=False)
+        check(12 * GB + 1)
     line = str(caught.value)
     for word in (
         "not enough memory",
@@ -40,24 +50,39 @@ def test_a_replay_that_does_not_fit(machine):
     ):
         assert word in line
     assert "\n" not in line
-    assert resources.check(13 * GB, WORKDIR, ignore=True).endswith("(ignored)")
+    assert check(13 * GB, ignore=True)[0].endswith("(ignored)")
 
 
 def test_hardly_any_disk(machine):
     machine(12 * GB, disk=40_000_000)
     with pytest.raises(ClusterError, match="not enough disk: 40 MB free at runs/humanoid.*workdir"):
-        resources.check(0, WORKDIR, ignore=False)
-    assert resources.check(0, WORKDIR, ignore=True).endswith("(ignored)")
+        check(0)
+    assert check(0, ignore=True)[0].endswith("(ignored)")
+
+
+def test_a_disk_without_room_for_the_contents_twice(machine):
+    machine(12 * GB, disk=6 * GB)
+    line, is_saved = check(3 * GB)
+    assert not is_saved
+    assert line.endswith(
+        "it is lost with a stop: to survive it needs 6.0 GB of disk, of 6.0 GB "
+        "(--checkpoint_replay)"
+    )
+    with pytest.raises(ClusterError, match="--checkpoint_replay needs 6.0 GB, 6.0 GB are free"):
+        check(3 * GB, saves=True)
+    assert check(3 * GB, ignore=True, saves=True)[1]
+    assert check(2 * GB)[1]
 
 
 def test_without_a_replay(machine):
     machine(0)
-    assert resources.check(0, WORKDIR, ignore=False) == "no replay here"
+    assert check(0)[0] == "no replay here"
 
 
 def test_what_is_not_known_is_not_checked(machine):
     machine(None, None)
-    assert resources.check(GB, WORKDIR, ignore=False) == "replay needs about 1.0 GB when full"
+    said = "replay needs about 1.0 GB when full, and 2.0 GB of disk, to survive a stop"
+    assert check(GB) == (said, True)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import types
 import pytest
 
 from common.cluster.errors import ClusterError
+from common.cluster.layout import LayoutError
 from common.cluster.topology import Topology
 from common.program import main, slurm
-from common.program.layout import LayoutError
 from common.program.layouts import ACTORS_WITH_REPLAY, DISTRIBUTED, ONE_PROCESS, WORKERS
+from reproductions.d4pg.declaration import AGENT
 
 VALUES = {
     "actor_processes": None,
@@ -109,8 +110,7 @@ def test_the_process_becomes_its_role(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["program", "--role=slurm", "--seed=3"])
     started = []
     monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
-    program = types.SimpleNamespace(module="binaries.d4pg")
-    main._run_slurm(types.SimpleNamespace(program=program, layout=DISTRIBUTED, values=VALUES))
+    main._run_slurm(types.SimpleNamespace(agent=AGENT, layout=DISTRIBUTED, values=VALUES))
     place = Topology.from_environment(DISTRIBUTED.roles)
     assert place.own_address.startswith("n10:") and len(place.service("replay")) == 1
     python, module = sys.executable, ["-m", "binaries.d4pg"]

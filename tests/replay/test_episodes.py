@@ -284,7 +284,9 @@ def test_more_than_65535_episodes(sampling):
             memory.add(tf.zeros([2]), tf.ones([1]), tf.zeros([2]), False)
 
     add_many(tf.constant(70_010))
-    assert memory.statistics()[-3:] == (70_000, 0, 0.0)
+    statistics = memory.statistics()
+    assert statistics.episodes == 70_000
+    assert statistics.far_policy == statistics.mean_divergence == 0
     refresh(memory, memory.sample(256).keys.numpy())
     memory.sample(256, num_batches=10)
     memory.check()

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from common.replay.distributions import Fifo, RankBased, Uniform
 from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Bytes
+from common.replay.signature import Bytes
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(3)}
 TEXT = np.array([b"", b"1", b"22"], object)
@@ -175,7 +175,7 @@ def test_a_batch_above_the_number_of_steps():
             memory.sample(batch_size)
     memory.refresh(np.int64([]), *[np.float32([])] * 5, 4.0)
     assert memory.refresh(**REFRESHED) == 2
-    assert memory.statistics()._replace(missing=0) == (0,) * 14
+    assert set(memory.statistics()._replace(missing=0)) == {0}
     with pytest.raises(ValueError, match="structure"):
         memory.add(**ADDED | {"steps": {"text": TEXT}})
     memory.check()

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Bytes
+from common.replay.signature import Bytes
+from common.replay.store import Counters
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(20)}
 DISCOUNT = 0.9
@@ -284,9 +285,16 @@ class Pair:
         np.testing.assert_allclose(deviation, observations.std(0), rtol=1e-9)
         statistics = self.memory.statistics()
         assert statistics._replace(mean_divergence=0, held_bytes=0) == (
-            *(twin.num_steps(), twin.num_steps(), 0, self.executed, 0, 0, 0, twin.removed),
-            *(self.sampled, self.updated, self.missing, len(twin.episodes)),
+            *(twin.num_steps(), len(twin.episodes), 0, self.executed, twin.removed),
+            *(self.sampled, self.updated, self.missing),
             *(twin.is_far(twin.all("rhos"), twin.c_max).sum(), 0),
+        )
+        assert self.memory.counters() == Counters(
+            items=twin.num_steps(),
+            inserted=self.executed,
+            sampled=self.sampled,
+            removed=twin.removed,
+            missing=self.missing,
         )
         divergence = np.mean(twin.all("divergences"))
         np.testing.assert_allclose(statistics.mean_divergence, divergence, rtol=1e-9)

@@ -14,7 +14,8 @@ from common.replay.distributions import (
     Proportional,
     Uniform,
 )
-from common.replay.memory import Bytes, Memory
+from common.replay.memory import Memory
+from common.replay.signature import Bytes
 
 WIDTH = 2000  # wide rows are copied slowly enough to be torn
 SPECS = {
@@ -124,7 +125,7 @@ def test_no_row_is_torn_and_all_counters_add_up(removal, hard_capacity):
         return update
 
     def remove(_):
-        count(excess=int(memory.remove_to_fit()))
+        count(excess=int(memory.trim()))
 
     run_threads(
         [adder(i) for i in range(4)]

@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
-from common.replay.memory import Bytes, Memory, Statistics
+from common.replay.memory import Memory, Statistics
+from common.replay.signature import Bytes
+from common.replay.store import Counters
 
 SPECS = {
     "x": tf.TensorSpec([3], tf.float32),
@@ -66,7 +68,7 @@ class Twin:
         self.counts["inserted"] += len(new)
         self.drop("unviewed")
 
-    def remove_to_fit(self):
+    def trim(self):
         before = self.counts["removed"]
         while len(self.rows) > self.capacity:
             self.remove(next(iter(self.lengths)))
@@ -174,8 +176,8 @@ class Pair:
         )
         assert int(missing) == self.twin.update(keys, priorities)
 
-    def remove_to_fit(self):
-        assert int(self.memory.remove_to_fit()) == self.twin.remove_to_fit()
+    def trim(self):
+        assert int(self.memory.trim()) == self.twin.trim()
 
     def sample(self, batch_size, distribution, max_length):
         twin, masses = self.twin, self.twin.masses[distribution]
@@ -210,6 +212,9 @@ class Pair:
         twin = self.twin
         statistics = self.memory.statistics()
         assert statistics == twin.statistics(statistics.held_bytes)
+        shared = {name: getattr(statistics, name) for name in Counters._fields}
+        assert self.memory.counters() == Counters(**shared)
+        assert Counters.of(self.memory.counters_tensor()) == Counters(**shared)
         keys = np.arange(NUM_KEYS + 5)
         found, steps = self.memory.read(keys)
         assert found.numpy().tolist() == [key in twin.rows for key in keys]
@@ -248,7 +253,7 @@ def updates(draw):
 samples = st.tuples(
     st.just("sample"), st.integers(1, 9), st.sampled_from(list(DISTRIBUTIONS)), st.integers(0, 5)
 )
-removals = st.just(("remove_to_fit",))
+removals = st.just(("trim",))
 
 
 @settings(
@@ -285,7 +290,7 @@ def test_long_runs_agree_with_the_twin():
         pair.insert(keys, items, rng.choice([-1.0, 0.0, 0.5, 3.0], 4).tolist())
         pair.update(rng.integers(NUM_KEYS, size=5).tolist(), rng.random(5).tolist())
         if turn % 5 == 0:
-            pair.remove_to_fit()
+            pair.trim()
         pair.compare()
     assert pair.twin.counts["removed"] > 100  # else the test is too weak
     pair.sample(20, "sample", 3)

@@ -1,11 +1,12 @@
-"""Tests of soft capacities: `insert` removes nothing, `remove_to_fit` removes many at once."""
+"""Tests of soft capacities: `insert` removes nothing, `trim` removes many at once."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common.replay.distributions import Fifo, Proportional, Uniform
-from common.replay.memory import Bytes, Memory
+from common.replay.memory import Memory
+from common.replay.signature import Bytes
 
 DISTRIBUTIONS = {
     "sample": Proportional(0.6),
@@ -38,10 +39,10 @@ def test_only_the_hard_capacity_removes_by_itself():
     assert memory.statistics().steps == 150 and memory.statistics().removed == 20
     insert(memory, 170, 320)  # more than the capacity at once
     np.testing.assert_array_equal(stored(memory, 400), np.arange(170, 320))
-    assert memory.remove_to_fit() == 50
+    assert memory.trim() == 50
     np.testing.assert_array_equal(stored(memory, 400), np.arange(220, 320))
     assert memory.statistics().removed == 220
-    assert memory.remove_to_fit() == 0 and memory.statistics().removed == 220
+    assert memory.trim() == 0 and memory.statistics().removed == 220
     memory.check()
     with pytest.raises(tf.errors.InvalidArgumentError, match="do not fit a capacity of 150"):
         insert(memory, 400, 551)
@@ -52,7 +53,7 @@ def test_any_distribution_removes_all_that_is_too_much(removal):
     distributions = DISTRIBUTIONS | {"sample": Proportional(0.0)}
     memory = Memory(Bytes(20), 300, distributions, removal, 1, 900)
     insert(memory, 0, 800, np.arange(800) % 7)
-    assert memory.remove_to_fit() == 500
+    assert memory.trim() == 500
     memory.check()
     assert memory.statistics().steps == memory.statistics().items == 300
     keys = stored(memory, 800)
@@ -67,7 +68,7 @@ def test_any_distribution_removes_all_that_is_too_much(removal):
 def test_small_priorities_go_first():
     memory = make(500, 1000, "small")
     insert(memory, 0, 1000, np.where(np.arange(1000) % 2, 1e4, 1e-4))
-    memory.remove_to_fit()
+    memory.trim()
     # The masses have a ratio of 1600 to 1.
     assert np.mean(stored(memory, 1000) % 2) > 0.95
 
@@ -79,7 +80,7 @@ def test_overlapping_sequences_are_removed_until_their_steps_fit():
     items = np.arange(0, 28, 2)  # items of three steps that overlap by one
     memory.insert(keys, values, np.ones(14, np.float32), items, np.full(14, 3, np.int32))
     assert memory.statistics().steps == 29  # no item views the last step
-    assert memory.remove_to_fit() == 10
+    assert memory.trim() == 10
     np.testing.assert_array_equal(stored(memory, 30), np.arange(20, 29))
     memory.check()
 
@@ -100,7 +101,7 @@ def test_the_median_size_is_that_of_the_paper(inserts):
         step += 1
         sizes.append(memory.statistics().steps)
         if step % period == 0:
-            memory.remove_to_fit()
+            memory.trim()
             assert memory.statistics().steps <= capacity
     median = np.median(sizes[-cycles * period :])
     assert median == pytest.approx(capacity + period * inserts / 2, abs=inserts)
@@ -112,7 +113,7 @@ def test_what_variable_values_take_is_counted_and_used_again():
     assert memory.statistics().held_bytes == 10
     insert(memory, 100, 110)
     assert memory.statistics().held_bytes == 10 + 30
-    memory.remove_to_fit()
+    memory.trim()
     assert memory.statistics().held_bytes == 40  # blocks stay until their slots are used again
     insert(memory, 1000, 1010)
     assert memory.statistics().held_bytes == 30 + 40

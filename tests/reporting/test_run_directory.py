@@ -48,6 +48,27 @@ def test_another_config_is_refused_in_one_line_that_names_each_key(tmp_path):
     assert _contents(tmp_path) == before
 
 
+def test_a_run_of_another_agent_is_named_with_five_differences_at_most(tmp_path):
+    shared = {"paper": "apex", "agent": "apex_dpg", "seed": 1, "num_actors": 8}
+    there = {**shared, "config": {f"only_there_{i}": i for i in range(30)} | {"n_step": 5}}
+    here = shared | {"paper": "d4pg", "agent": "d4pg", "config": {"n_step": 3, "noise": "x" * 999}}
+    run = RunDirectory(tmp_path)
+    run.open(there)
+    with pytest.raises(ConfigMismatchError) as error:
+        run.open(here)
+    message = str(error.value)
+    assert f'{tmp_path} holds a run of the agent "apex_dpg", not of "d4pg": ' in message
+    assert "config.n_step 5 -> 3, config.only_there_0 0 -> (absent), " in message
+    assert message.count(" -> ") == 5 and ", and 27 more; resume it with its own " in message
+    assert len(message) < 500
+    with pytest.raises(
+        ConfigMismatchError, match='of the agent "apex_dpg", not of "other"; resume'
+    ):
+        run.open(there | {"agent": "other"})
+    with pytest.raises(ConfigMismatchError, match="another config: seed 1 -> 2; resume"):
+        run.open(there | {"seed": 2})
+
+
 def test_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(RunDirectoryError, match="thesis.tex.*--workdir"):

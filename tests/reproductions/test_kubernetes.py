@@ -14,10 +14,11 @@ from flag_file import check_flag_file
 import pytest
 import yaml
 
-from binaries.pages import DEPLOYMENTS, REPRODUCTIONS
+from binaries.pages import REPRODUCTIONS
 from common import environments
 from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
+from reproductions import declared
 
 PROCESS_BYTES = 760 * 10**6  # TensorFlow's
 HOSTS = r"for host in (.*);"
@@ -36,19 +37,19 @@ class KubernetesFile:
     """The kubernetes.yaml of a paper.
 
     Attributes:
-      program: of the agent.
+      agent: the one that is run.
       environment: that of the run.
-      layout: of the program's default setting.
+      layout: of the agent's default setting.
       sets: the specifications of the file's StatefulSets, by name.
       script: start.sh, which every pod runs.
       flags: the flag file.
     """
 
-    def __init__(self, paper):
-        self.program, deployment = DEPLOYMENTS[paper]
+    def __init__(self, paper, deployment):
+        self.agent = deployment.agent
         self.environment = deployment.environment
-        self.config = self.program.settings.configuration(self.program.settings.default)
-        self.layout = self.program.layout(self.config)
+        self.config = self.agent.settings.configuration(self.agent.settings.default)
+        self.layout = self.agent.layout(self.config)
         text = (REPRODUCTIONS / paper / "kubernetes.yaml").read_text()
         self._items = yaml.safe_load(text)["items"]
         self.sets = {
@@ -95,7 +96,7 @@ class KubernetesFile:
     @contextlib.contextmanager
     def start(self, pod, directory, is_resolvable=True, **variables):
         """Yields the process of a pod's script with a program of ours, and kills it afterwards."""
-        path = directory / (self.program.module.replace(".", "/") + ".py")
+        path = directory / (self.agent.module.replace(".", "/") + ".py")
         path.parent.mkdir()
         path.write_text(PROGRAM)
         (directory / "bin").mkdir()
@@ -124,7 +125,10 @@ class KubernetesFile:
             process.stdout.close()
 
 
-FILES = {paper: KubernetesFile(paper) for paper in DEPLOYMENTS}
+FILES = {
+    paper: KubernetesFile(paper, deployment)
+    for paper, deployment in declared("deployment", "DEPLOYMENT").items()
+}
 SETS = [(paper, name) for paper, file in FILES.items() for name in file.sets]
 D4PG = FILES["d4pg"]
 
@@ -187,7 +191,7 @@ def test_the_program_takes_the_flags(paper, tmp_path):
     file, path = FILES[paper], tmp_path / "run.flags"
     path.write_text(file.flags)
     suite = file.environment.partition(":")[0]
-    check_flag_file(file.program.agent, path, f"{suite}:no_such:task")
+    check_flag_file(file.agent.name, path, f"{suite}:no_such:task")
     (workdir,) = re.findall(r"--workdir=(.*)", file.flags)
     assert pathlib.Path(workdir).parent == pathlib.Path(file.mounts([*file.sets][0])["runs"])
 
@@ -224,13 +228,13 @@ def test_only_pods_of_the_run_reach_the_roles_at_their_port(paper):
 def test_the_memory_of_each_role_suffices(paper):
     """Each has a limit: a call from a stranger can then end the role at most, not its machine."""
     file = FILES[paper]
-    program, config = file.program, file.config
-    environment = environments.make(file.environment, 0, frames=program.num_frames)
-    bytes_per_step = program.bytes_per_step(config, EnvironmentSpec.of(environment), environment)
+    agent, config = file.agent, file.config
+    environment = environments.make(file.environment, 0, frames=agent.num_frames)
+    bytes_per_step = agent.bytes_per_step(config, EnvironmentSpec.of(environment), environment)
     environment.close()
     cluster = json.loads(re.search(r"cluster='(.*?)'", file.script, re.S)[1])
     for role, (name, spec) in zip(file.layout.roles, file.sets.items()):
-        actors = program.num_actors(config, program.settings.default) / spec["replicas"]
+        actors = agent.num_actors(config, agent.settings.default) / spec["replicas"]
         share = role.replay_share(Topology(file.layout.roles, cluster, role.name, 0), actors)
         replay = share * config.replay_capacity * bytes_per_step
         request, limit = file.memory(name)

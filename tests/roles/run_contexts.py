@@ -8,12 +8,13 @@ from common.roles.run_context import RunContext
 TOKEN = "a token of the tests"
 
 
-def make_context(agent, spec, topology, directory, **others):
+def make_context(agent, spec, layout, topology, directory, **others):
     """Returns the context of `topology`'s task in a run without limits.
 
     Args:
       agent: of the run.
       spec: of the environment.
+      layout: of the run.
       topology: of the cluster.
       directory: a `RunDirectory`; None where the role writes nothing.
       **others: other values of fields.
@@ -29,9 +30,15 @@ def make_context(agent, spec, topology, directory, **others):
         "evaluation_episodes": 3,
         "final_episodes": 3,
         "evaluation_seconds": 0.0,
+        "saves_replay": False,
         "values": {"evaluation_steps": None},
         "stop": StopRequest(),
     }
     return RunContext(
-        agent=agent, spec=spec, topology=topology, directory=directory, **fields | others
+        agent=agent,
+        spec=spec,
+        layout=layout,
+        topology=topology,
+        directory=directory,
+        **fields | others,
     )

@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/roles/served_pipeline.py     # prints hashes as JSON
 
-The parts are those of the roles: actors, sender, the replay's service and client, a learner that
+The parts are those of the roles: actors, outbox, the store's service and client, a learner that
 draws ahead, the service and client of the parameters. Only their order is fixed: the learner makes
 updates while it has credit, then the actors take a timestep, and each waits for what it has sent.
 """
@@ -16,15 +16,16 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting import actor_start
-from common.acting.sender import Sender
 from common.cluster import rpc
-from common.cluster.parameters import ParameterClient, ParameterService
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.replay.service import RemoteMemory, ReplayService
-from reproductions.d4pg.agent import D4PG
+from common.remote.outbox import Outbox
+from common.remote.parameters import ParameterClient, ParameterService
+from common.remote.remote_store import RemoteStore
+from common.remote.service import StoreService
+from reproductions.d4pg.declaration import AGENT
 
 _TOKEN = "a token of the tests"
 _ENVIRONMENT, _SEED, _ACTORS, _TIMESTEPS = "gym:Hopper-v4", 3, range(3), 400
@@ -44,57 +45,49 @@ _FIELDS = {
 
 def run() -> dict[str, str]:
     """Makes the run; returns hashes of its parts."""
-    agent = D4PG.with_fields(**_FIELDS)
+    agent = AGENT.make_agent(**_FIELDS)
     seeds = [actor_start.actor_seed(_SEED, actor, 0) for actor in (*_ACTORS, _ACTORS.start)]
     environments = actor_start.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seeds[-1])
     learner = agent.make_learner(spec, _SEED)
-    memory = agent.make_memory(spec, _SEED)
+    store = agent.make_store(spec, _SEED)
     server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)
-    ReplayService(server, memory)
+    StoreService(server, store)
     snapshots = ParameterService(server, learner.num_parameters)
     server.start()
 
-    remotes = [
-        RemoteMemory(rpc.Client(server.address, _TOKEN), agent.step_specs(spec)) for _ in range(2)
-    ]
-    updates = agent.replay_learner(
-        learner, remotes[0], spec, _SEED, agent.schedule(), agent.prefetch
-    )
+    remotes = [RemoteStore(rpc.Client(server.address, _TOKEN), agent.wire(spec)) for _ in range(2)]
+    limiter = agent.rate_limiter()
+    trainer = agent.make_trainer(learner, remotes[0], spec, _SEED, limiter, agent.prefetch)
     parameters = ParameterClient(rpc.Client(server.address, _TOKEN))
     collected, sent, episodes, metrics = 0, 0, [], []
-    sender = Sender(
-        remotes[1],
-        lambda transitions, incarnation: agent.items(actor, _ACTORS, 0, transitions, incarnation),
-        agent.schedule(),
-        agent.send_batch,
-        StopRequest(),
-    )
+    writer = agent.make_writer(actor, _ACTORS, spec, _SEED, in_batches=True)
+    outbox = Outbox(remotes[1], writer, limiter, StopRequest())
 
     def add(transitions):
         nonlocal collected, sent
         collected += len(transitions.step)
-        if collected >= agent.send_batch:
+        if collected >= _FIELDS["send_batch"]:
             collected, sent = 0, sent + collected
-        sender.add(transitions)
+        outbox.add(transitions)
 
     loop = agent.acting_loop(
         actor, environments, add, lambda *episode: episodes.append(repr(episode).encode())
     )
-    sender.start()
+    outbox.start()
     for timestep in range(_TIMESTEPS):
         if timestep % agent.actor_period == 0:
             snapshots.publish(packing.to_numpy(learner.actor_variables), int(learner.steps), 0, 0.0)
             actor.load(parameters.read().flat)
         loop.step()
-        while sender.num_accepted < sent:
+        while outbox.num_accepted < sent:
             time.sleep(0.001)
-        while (means := updates.step()) is not None:
-            updates.flush()
+        while (means := trainer.step()) is not None:
+            trainer.flush()
             metrics.append(repr({name: float(mean) for name, mean in means.items()}).encode())
-    updates.close()
-    sample = memory.sample(2 * agent.replay_capacity, seed=_SEED)
+    trainer.close()
+    sample = store.sample(2 * _FIELDS["replay_capacity"], seed=_SEED)
     server.close()
     return {
         "arithmetic": digest(_arithmetic()),

@@ -39,7 +39,7 @@ from soak_faults import (
 from soaks import SOAKS, Soak, layout_of
 from watched_run import WatchedRun
 
-from common.program.layout import Layout
+from common.cluster.layout import Layout
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory

@@ -17,7 +17,7 @@ from soaks import Soak
 from watched_run import WatchedRun
 
 from common.cluster.errors import ClusterError
-from common.program.layout import Layout
+from common.cluster.layout import Layout
 from common.reporting.csv_rows import last_row, read_rows
 
 _APART_SECONDS = 20.0
@@ -350,22 +350,23 @@ class Faults:
         return lambda: episodes() > before
 
     def _is_refilled(self, fault: Fault) -> Callable[[], bool]:
-        from common.replay.memory import Statistics
+        from common.replay.store import Counters
 
-        before, client = self._run.learner("replay_size"), None
+        before, client, sampled = self._run.learner("replay_size"), None, None
 
         def is_back() -> bool:
-            nonlocal client
+            nonlocal client, sampled
             try:
                 client = client or self._run.client("replay", fault.index)
                 if client is None:
                     return False
-                statistics = Statistics.of(client.call("replay_statistics"))
+                counters = Counters.of(client.call("store_counters"))
             except ClusterError:
                 client = None  # it was killed again
                 return False
-            fault.note = f"{before:,} items, {statistics.items:,} when learning went on"
-            return statistics.sampled > 0
+            fault.note = f"{before:,} items, {counters.items:,} when learning went on"
+            sampled = counters.sampled if sampled is None else sampled  # of its file
+            return counters.sampled > sampled
 
         return is_back
 

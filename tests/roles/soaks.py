@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 from typing import Any
 
-from common.program.layout import Layout
+from common.cluster.layout import Layout
 
 
 def _field(help: str, default: Any = dataclasses.MISSING, minimum: float | None = None) -> Any:
@@ -92,7 +92,7 @@ SOAKS = {
     # Random actions have a return of 11.5 (results/reported/reactor.csv).
     "apex_dqn": Soak(
         module="binaries.apex_dqn",
-        flagfile="reproductions/apex/dqn/ten_minutes.flags",
+        flagfile="tests/roles/soak_apex_dqn.flags",
         least_return=500.0,
         minutes=14.0,
         quiet_seconds=120.0,
@@ -108,6 +108,6 @@ SOAKS = {
 
 
 def layout_of(soak: Soak) -> Layout:
-    """Returns the layout of a soak's program with its default setting."""
-    program = importlib.import_module(soak.module).PROGRAM
-    return program.layout(program.settings.configuration(program.settings.default))
+    """Returns the layout of a soak's agent with its default setting."""
+    agent = importlib.import_module(soak.module).AGENT
+    return agent.layout(agent.settings.configuration(agent.settings.default))

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from common.cluster import rpc
 from common.cluster.errors import ClusterError
-from common.cluster.parameters import ParameterClient, ParameterService
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
 from common.environments.batch import BatchedEnvironment
@@ -22,6 +21,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
 from common.learning.counters import SavedCounters
 from common.program.layouts import DISTRIBUTED
+from common.remote.parameters import ParameterClient, ParameterService
 from common.reporting import columns
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
@@ -99,7 +99,7 @@ class Run:
         self.directory.open({})
         self.policy, self.error = Constant(), None
         agent = types.SimpleNamespace(
-            paper="a_paper",
+            declaration=types.SimpleNamespace(paper="a_paper"),
             setting="a_setting",
             num_frames=None,
             make_evaluator=lambda spec, count: self.policy,
@@ -107,8 +107,9 @@ class Run:
         )
         jobs = DISTRIBUTED.roles
         topology = Topology(jobs, {"learner": (learner,), "evaluator": (own,)}, "evaluator", 0)
+        spec = EnvironmentSpec(1, 1)
         self.context = make_context(
-            agent, EnvironmentSpec(1, 1), topology, self.directory, seed=5, limits=LIMITS
+            agent, spec, DISTRIBUTED, topology, self.directory, seed=5, limits=LIMITS
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
 

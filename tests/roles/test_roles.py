@@ -76,7 +76,7 @@ def test_a_claim_counts_the_run(ended, tmp_path):
     kept = KeptRuns(tmp_path)
     assert all(one.has_ended for one in kept.of("d4pg", "two_cores"))
     paper = reproductions.paper("d4pg")
-    runs = tuple(Run(paper.programs[0], curve, ENVIRONMENT, ()) for curve in ("first", "second"))
+    runs = tuple(Run(paper.agents[0], curve, ENVIRONMENT, ()) for curve in ("first", "second"))
     experiment = dataclasses.replace(paper.experiment("figure 2"), runs=runs, substitutes={})
     evidence = Evidence(kept, None, Reported(), tmp_path)
     finding = Comparison((("first", "second"),)).find(paper, experiment, evidence)
@@ -110,7 +110,7 @@ def test_the_last_evaluation_is_of_the_last_parameters(ended):
 def test_actor_steps_are_the_transitions_inserted(ended):
     run, programs = ended
     assert run.learner("actor_steps") == run.learner("replay_size") >= MIN_SIZE
-    said = re.search(r"acted for (\d+) steps, (\d+) items accepted", programs["actor"].output)
+    said = re.search(r"acted for (\d+) steps, (\d+) accepted", programs["actor"].output)
     acted, accepted = map(int, said.groups())
     assert accepted == run.learner("actor_steps")
     assert 0 <= acted - accepted <= OPEN_ELEMENTS

@@ -4,9 +4,9 @@ import numpy as np
 from run_contexts import TOKEN, make_context
 
 from common.cluster import rpc
-from common.cluster.parameters import ONLINE, TARGET
 from common.cluster.topology import Topology, free_ports
 from common.program import layouts
+from common.remote.parameters import ONLINE, TARGET
 from common.reporting.run_directory import RunDirectory
 
 
@@ -18,7 +18,7 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
     for start in range(1, 4):
         monkeypatch.setattr("time.time_ns", lambda start=start: 10**18 - start * 10**15)  # back
         directory.write_run_record(seed=0, scale="laptop")
-        context = make_context(None, None, topology, directory)
+        context = make_context(None, None, layouts.WORKERS, topology, directory)
         server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         for name, published in versions.items():
             service = context.parameter_service(server, 1, name=name)

@@ -16,7 +16,7 @@ from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles import in_process, unroll_actor, unroll_learner
+from common.roles import actor, keeper
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))
 STEPS, ACTORS, SAMPLES, RATIO = 60, 4, 20, 3
@@ -30,6 +30,7 @@ def context(tmp_path, layout, tasks, job="learner", index=0, **others):
     return make_context(
         make_agent(),
         SPEC,
+        layout,
         dataclasses.replace(topology, job=job, index=index),
         directory,
         environment="python:unroll_task:Sums",
@@ -42,16 +43,14 @@ def context(tmp_path, layout, tasks, job="learner", index=0, **others):
 def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     topology = Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "actor": 2})
     make = functools.partial(context, tmp_path, ACTORS_WITH_REPLAY, topology)
-    learner = threading.Thread(target=unroll_learner.run, args=[make("learner")])
-    actors = [
-        threading.Thread(
-            target=unroll_actor.run, args=[make("actor", k, actors=range(2 * k, 2 * k + 2))]
-        )
-        for k in range(2)
+    contexts = [make("actor", k, actors=range(2 * k, 2 * k + 2)) for k in range(2)]
+    threads = [
+        threading.Thread(target=run, args=[one], daemon=True)
+        for run, one in [(keeper.run, make("learner")), *((actor.run, one) for one in contexts)]
     ]
-    for thread in (learner, *actors):
+    for thread in threads:
         thread.start()
-    for thread in (learner, *actors):
+    for thread in threads:
         thread.join(SECONDS)
         assert not thread.is_alive()
     row = last_row(tmp_path / "learner.csv")
@@ -72,7 +71,7 @@ def in_turns(tmp_path_factory):
     paths = []
     for _ in range(2):
         paths.append(tmp_path_factory.mktemp("run"))
-        in_process.run(
+        keeper.run(
             context(
                 paths[-1],
                 ONE_PROCESS_WITH_REPLAYS,

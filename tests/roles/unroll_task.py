@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import Policy
-from common.agents.unroll_agent import UnrollAgent
+from common.agents.agent import Agent
+from common.agents.replayed_unrolls import ReplayedUnrolls
 from common.learning.learner import Gradients, Learner
 
 EPISODE_STEPS, TIMESTEPS = 6, 7
@@ -87,28 +88,34 @@ class Mean(Learner):
         self.mean.assign_add(gradients / tf.cast(self.steps, tf.float32))
 
 
-class Agent(UnrollAgent):
+def columns(unrolls):
+    """Returns what is stored and sent of M unrolls."""
+    return Columns(unrolls.observation, unrolls.extras["action"], unrolls.reward, unrolls.is_last)
+
+
+class UnrollAgent(Agent):
     """Sends all columns but the discounts."""
 
-    paper = "none"
+    declaration = types.SimpleNamespace(paper="none", num_frames=None)
     metrics = ("reward",)
     jit_compile = False
+    publish_period = 1
+
+    def __init__(self, config, setting):
+        super().__init__(config, setting)
+        self.updates_per_call = config.updates_per_call
+        self.data = ReplayedUnrolls(config, columns)
 
     def require(self, spec):
         pass
 
     def step_specs(self, spec):
-        t = self.unroll_length
+        t = self.config.unroll_length
         return Columns(
             tf.TensorSpec([t, spec.observation_size]),
             tf.TensorSpec([t, spec.action_size], tf.int32),
             tf.TensorSpec([t]),
             tf.TensorSpec([t], tf.bool),
-        )
-
-    def columns(self, unrolls):
-        return Columns(
-            unrolls.observation, unrolls.extras["action"], unrolls.reward, unrolls.is_last
         )
 
     def make_learner(self, spec, seed):
@@ -135,4 +142,4 @@ def make_agent(**changes):
         discount=0.9,
         updates_per_call=1,
     )
-    return Agent(types.SimpleNamespace(**fields | changes), "small")
+    return UnrollAgent(types.SimpleNamespace(**fields | changes), "small")

@@ -147,7 +147,7 @@ class WatchedRun:
         return {name.removesuffix(_VARIABLE): save.get_tensor(name) for name in names}
 
     def accounts(self) -> dict[int, int]:
-        """Transitions accepted from each incarnation of the actors, by the newest checkpoint."""
+        """Steps accepted from each incarnation of the actors, by the newest checkpoint."""
         saved = self.saved()
         columns = saved["progress/incarnations"].tolist(), saved["progress/accepted"].tolist()
         return dict(zip(*columns, strict=True))
@@ -167,7 +167,7 @@ class WatchedRun:
             assert rows[column].is_monotonic_increasing, column
         said = 0
         for path in sorted(self.workdir.parent.rglob("*.log")):
-            ends = re.findall(r"acted for (\d+) steps, (\d+) items accepted", path.read_text())
+            ends = re.findall(r"acted for (\d+) steps, (\d+) accepted", path.read_text())
             for acted, accepted in ends:
                 said += 1
                 assert int(accepted) in accounts.values(), (accepted, accounts)

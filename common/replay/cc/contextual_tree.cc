@@ -204,6 +204,16 @@ ContextualTree::Subtree ContextualTree::Without(int32_t root, int32_t slot) {
   return Balanced(next);
 }
 
+void ContextualTree::Save(Writer& writer, size_t num_slots) const {
+  writer.Array(nodes_.data(), num_slots);
+  writer.Value(root_);
+}
+
+void ContextualTree::Load(Reader& reader, size_t num_slots) {
+  reader.Array(nodes_.data(), num_slots);
+  reader.Value(root_);
+}
+
 std::string ContextualTree::CheckInvariants(size_t count) const {
   if (static_cast<size_t>(root_.count) != count) {
     return "contextual tree: wrong number of items";

@@ -35,6 +35,8 @@ class ContextualTree : public Distribution {
               double* masses) const override;
   void Masses(const int32_t* slots, size_t n, double* masses) const override;
   double total_mass() const override;
+  void Save(Writer& writer, size_t num_slots) const override;
+  void Load(Reader& reader, size_t num_slots) override;
   std::string CheckInvariants(size_t count) const override;
 
  private:

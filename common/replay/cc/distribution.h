@@ -8,6 +8,8 @@
 #include <random>
 #include <string>
 
+#include "snapshot.h"
+
 namespace replay {
 
 // The raw priority of an item whose priority is not known yet.
@@ -38,6 +40,11 @@ class Distribution {
   virtual void Masses(const int32_t* slots, size_t n, double* masses) const = 0;
 
   virtual double total_mass() const = 0;
+
+  // Saves everything; slots from num_slots on have never been used. Load
+  // requires a new distribution of the same spec and size.
+  virtual void Save(Writer& writer, size_t num_slots) const = 0;
+  virtual void Load(Reader& reader, size_t num_slots) = 0;
 
   // Returns the first violation found, or an empty string. `count` is the
   // number of items in the memory.

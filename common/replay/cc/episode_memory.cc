@@ -370,6 +370,7 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
 }
 
 void EpisodeMemory::Release(const Episode& episode) {
+  for (const int32_t slot : episode.slots) unsaved_.Keep(slot);
   // In reverse, so that the next episode's states lie one behind the other.
   free_.insert(free_.end(), episode.slots.rbegin(), episode.slots.rend());
 }

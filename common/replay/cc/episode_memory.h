@@ -16,6 +16,9 @@
 #include "distribution.h"
 #include "lazy_array.h"
 #include "rows.h"
+#include "saved_file.h"
+#include "snapshot.h"
+#include "unsaved_rows.h"
 
 namespace replay {
 
@@ -144,6 +147,11 @@ class EpisodeMemory {
   void Moments(size_t column, size_t num_elements, double* mean,
                double* deviation);
 
+  // As in Memory. The structures are about 40 bytes for each step.
+  void Save(FileWriter& file);
+  void Load(FileReader& file);
+  bool SwapIfEmpty(EpisodeMemory& other);
+
   void CountSteps(int64_t n);
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
@@ -173,6 +181,9 @@ class EpisodeMemory {
     float reward_factor = 1.0f;
     std::vector<int32_t> slots;
     std::vector<float> rewards, values, rhos, divergences, errors, q_ret;
+    static constexpr std::vector<float> Episode::*kArrays[] = {
+        &Episode::rewards,     &Episode::values, &Episode::rhos,
+        &Episode::divergences, &Episode::errors, &Episode::q_ret};
   };
 
   // The step, or last state, in a slot.
@@ -208,6 +219,8 @@ class EpisodeMemory {
   int64_t CountFar(const NearPolicy& near) const;
   double SumDivergences() const;
   std::string CheckEpisode(const Episode& episode) const;
+  void SaveStructures(Writer& writer) const;
+  void LoadEpisode(Reader& reader);
 
   const size_t capacity_;
   const float discount_;
@@ -225,7 +238,7 @@ class EpisodeMemory {
   size_t reserved_ = 0;     // Steps of episodes being written.
   size_t num_steps_ = 0;
   int64_t next_key_ = 0;
-  const std::unique_ptr<Distribution> distribution_;
+  std::unique_ptr<Distribution> distribution_;
   std::mt19937_64 rng_;
   float reward_factor_ = 1.0f;
   float c_max_ = std::numeric_limits<float>::infinity();
@@ -236,6 +249,9 @@ class EpisodeMemory {
   double sum_of_divergences_ = 0;
   int64_t refreshs_ = 0;  // Since that sum was computed anew.
   Statistics statistics_ = {};
+  UnsavedRows unsaved_{rows_};
+
+  std::mutex saves_;  // One save at a time.
 };
 
 }  // namespace replay

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "episode_memory.h"
 #include "kernel_arguments.h"
 #include "op.h"
+#include "saving_ops.h"
 
 namespace replay {
 namespace {
@@ -66,9 +68,15 @@ absl::Status MakeMemory(OpKernelContext* c) {
     return InvalidArgument("capacity must be at most 2^29, is ", capacity);
   }
   const DistributionSpec sampling = {kind, exponent, 0.0, period};
-  return OutputMemory<EpisodeMemory>(c, columns, capacity, capacity, discount,
-                                     ColumnBytes(columns), sampling,
-                                     removals.at(removal), seed);
+  Signature signature = {"kind: episode memory",
+                         absl::StrCat("capacity: ", capacity),
+                         absl::StrCat("discount: ", Exact(discount)),
+                         absl::StrCat("sampling: ", kind, ", exponent ",
+                                      Exact(exponent), ", period ", period),
+                         absl::StrCat("removal: ", removal)};
+  return OutputMemory<EpisodeMemory>(c, columns, std::move(signature), capacity,
+                                     capacity, discount, ColumnBytes(columns),
+                                     sampling, removals.at(removal), seed);
 }
 
 OP("EpisodeMemory", MakeMemory)
@@ -344,6 +352,16 @@ absl::Status Check(OpKernelContext*, Resource& resource) {
   if (wrong.empty()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("episode memory: ", wrong));
 }
+
+OP("EpisodeSave", SaveMemory<EpisodeMemory>)
+    .Input("memory: resource").Input("path: string")
+    .Output("wrong: string")
+    .SetShapeFn(Scalars);
+
+OP("EpisodeLoad", LoadMemory<EpisodeMemory>)
+    .Input("memory: resource").Input("path: string")
+    .Output("wrong: string")
+    .SetShapeFn(Scalars);
 
 OP("EpisodeCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
 

@@ -57,6 +57,20 @@ class Fifo : public Distribution {
 
   double total_mass() const override { return oldest_ == 0 ? 0.0 : 1.0; }
 
+  void Save(Writer& writer, size_t num_slots) const override {
+    writer.Array(links_.data(), num_slots);
+    writer.Value(oldest_);
+    writer.Value(newest_);
+    writer.Value(count_);
+  }
+
+  void Load(Reader& reader, size_t num_slots) override {
+    reader.Array(links_.data(), num_slots);
+    reader.Value(oldest_);
+    reader.Value(newest_);
+    reader.Value(count_);
+  }
+
   std::string CheckInvariants(size_t count) const override {
     size_t seen = 0;
     int32_t previous = 0;

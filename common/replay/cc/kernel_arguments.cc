@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "absl/strings/escaping.h"
 #include "arguments.h"
 
 namespace replay {
@@ -182,6 +183,18 @@ std::vector<size_t> ColumnBytes(const std::vector<Column>& columns) {
   std::vector<size_t> bytes;
   for (const Column& column : columns) bytes.push_back(column.bytes());
   return bytes;
+}
+
+std::string Description(const Column& column) {
+  std::string line = absl::StrCat(
+      "column ", absl::CEscape(column.name), ": ",
+      DataTypeString(column.dtype), column.shape.DebugString());
+  if (column.is_variable()) {
+    absl::StrAppend(&line, " of at most ", column.max_bytes, " bytes, prefix \"",
+                    absl::CEscape(column.prefix), "\", suffix \"",
+                    absl::CEscape(column.suffix), "\"");
+  }
+  return line;
 }
 
 absl::StatusOr<std::vector<ColumnSource>> InputColumns(

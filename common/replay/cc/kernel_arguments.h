@@ -3,6 +3,9 @@
 #define COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
 
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -12,8 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "rows.h"
+#include "saved_file.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
@@ -46,11 +51,18 @@ struct Column {
 // A memory; it lives as long as a handle to it does.
 template <typename Memory>
 struct MemoryResource : public tensorflow::ResourceBase {
-  MemoryResource(std::vector<Column> columns, std::unique_ptr<Memory> memory)
-      : columns(std::move(columns)), memory(std::move(memory)) {}
+  MemoryResource(std::vector<Column> columns, Signature signature,
+                 std::function<std::unique_ptr<Memory>()> make)
+      : columns(std::move(columns)),
+        signature(std::move(signature)),
+        make(std::move(make)),
+        memory(this->make()) {}
   std::string DebugString() const override { return "replay memory"; }
 
   const std::vector<Column> columns;
+  const Signature signature;
+  // Makes an empty memory of the same arguments.
+  const std::function<std::unique_ptr<Memory>()> make;
   const std::unique_ptr<Memory> memory;
 };
 
@@ -112,6 +124,20 @@ absl::StatusOr<std::vector<Column>> GetColumns(tensorflow::OpKernelContext* c);
 
 std::vector<size_t> ColumnBytes(const std::vector<Column>& columns);
 
+// Returns a column's line in a signature.
+std::string Description(const Column& column);
+
+// Returns a short text of a number from which it can be read again.
+template <typename T>
+std::string Exact(T value) {
+  std::string text;
+  for (int digits = 6; digits <= std::numeric_limits<T>::max_digits10; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value);
+    if (static_cast<T>(std::strtod(text.c_str(), nullptr)) == value) break;
+  }
+  return text;
+}
+
 // Returns the values of the input list "columns", which must be of shape
 // [num_rows, ...] each, and outlive them.
 absl::StatusOr<std::vector<ColumnSource>> InputColumns(
@@ -126,23 +152,28 @@ absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     size_t num_parts = 1);
 
 // Outputs a handle to a new memory, of `num_steps` steps, that is constructed
-// from `arguments`.
+// from `arguments`. `signature` has a line for each of them, without the columns
+// and the seed.
 template <typename Memory, typename... Arguments>
 absl::Status OutputMemory(tensorflow::OpKernelContext* c,
-                          const std::vector<Column>& columns, int64_t num_steps,
+                          const std::vector<Column>& columns,
+                          Signature signature, int64_t num_steps,
                           const Arguments&... arguments) {
-  std::unique_ptr<Memory> memory;
+  for (const Column& column : columns) signature.push_back(Description(column));
+  MemoryResource<Memory>* resource;
   try {
-    memory = std::make_unique<Memory>(arguments...);
+    resource = new MemoryResource<Memory>(
+        columns, std::move(signature),
+        [arguments...] { return std::make_unique<Memory>(arguments...); });
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no address space for a memory of ", num_steps, " steps"));
   }
+  tensorflow::core::RefCountPtr<MemoryResource<Memory>> owner(resource);
   TF_ASSIGN_OR_RETURN(auto* handle,
                       Output<tensorflow::ResourceHandle>(c, "memory"));
   *handle = tensorflow::ResourceHandle::MakeRefCountingHandle(
-      new MemoryResource<Memory>(columns, std::move(memory)),
-      c->device()->name());
+      owner.release(), c->device()->name());
   return absl::OkStatus();
 }
 

@@ -15,6 +15,9 @@
 #include "key_index.h"
 #include "lazy_array.h"
 #include "rows.h"
+#include "saved_file.h"
+#include "snapshot.h"
+#include "unsaved_rows.h"
 
 namespace replay {
 
@@ -110,6 +113,17 @@ class Memory {
   void Masses(size_t distribution, const int64_t* keys, size_t n, bool* found,
               double* masses) const;
 
+  // Saves everything at one moment. Takes the lock for the time of copying the
+  // structures, about 50 bytes for each step, and then shortly for each chunk of
+  // rows. Rows that other calls remove before their turn are kept in RAM.
+  void Save(FileWriter& file);
+  // Loads into a new memory, which no other thread uses. If this throws, the
+  // memory must be destroyed.
+  void Load(FileReader& file);
+  // Exchanges the contents with those of `other`, of the same arguments. Returns
+  // false, and does nothing, if this memory stores a step or is called.
+  bool SwapIfEmpty(Memory& other);
+
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
   size_t hard_capacity() const { return hard_capacity_; }
@@ -140,8 +154,12 @@ class Memory {
   bool AddView(int32_t first, int32_t length);
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
-  void Release(int32_t slot) { free_.push_back(slot); }
+  void Release(int32_t slot) {
+    unsaved_.Keep(slot);
+    free_.push_back(slot);
+  }
   void Unpin(const std::vector<int32_t>& slots);
+  void SaveStructures(Writer& writer) const;
 
   const size_t capacity_;
   const size_t hard_capacity_;
@@ -158,6 +176,9 @@ class Memory {
   const size_t removal_;
   std::mt19937_64 rng_;
   Statistics statistics_ = {};
+  UnsavedRows unsaved_{rows_};
+
+  std::mutex saves_;  // One save at a time.
 };
 
 }  // namespace replay

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "arguments.h"
 #include "kernel_arguments.h"
 #include "op.h"
+#include "saving_ops.h"
 
 namespace replay {
 namespace {
@@ -94,9 +96,18 @@ absl::Status MakeMemory(OpKernelContext* c) {
     }
     specs.push_back({kinds[i], exponents[i], mix, periods[i]});
   }
-  return OutputMemory<Memory>(c, columns, hard_capacity, capacity,
-                              hard_capacity, ColumnBytes(columns), specs,
-                              removal, seed);
+  Signature signature = {"kind: keyed memory",
+                         absl::StrCat("capacity: ", capacity),
+                         absl::StrCat("hard capacity: ", hard_capacity)};
+  for (int64_t i = 0; i < num_distributions; ++i) {
+    signature.push_back(absl::StrCat(
+        "distribution ", i, ": ", kinds[i], ", exponent ", Exact(exponents[i]),
+        ", uniform mix ", Exact(specs[i].uniform_mix), ", period ", periods[i],
+        i == removal ? ", for removal" : ""));
+  }
+  return OutputMemory<Memory>(c, columns, std::move(signature), hard_capacity,
+                              capacity, hard_capacity, ColumnBytes(columns),
+                              specs, removal, seed);
 }
 
 OP("ReplayMemory", MakeMemory)
@@ -295,6 +306,16 @@ absl::Status Check(OpKernelContext*, Resource& resource) {
   if (wrong.empty()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("replay memory: ", wrong));
 }
+
+OP("ReplaySave", SaveMemory<Memory>)
+    .Input("memory: resource").Input("path: string")
+    .Output("wrong: string")
+    .SetShapeFn(Scalars);
+
+OP("ReplayLoad", LoadMemory<Memory>)
+    .Input("memory: resource").Input("path: string")
+    .Output("wrong: string")
+    .SetShapeFn(Scalars);
 
 OP("ReplayCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
 

@@ -54,6 +54,16 @@ class Proportional : public Distribution {
 
   double total_mass() const override { return tree_.total(); }
 
+  void Save(Writer& writer, size_t num_slots) const override {
+    writer.Value(max_priority_);
+    tree_.Save(writer, num_slots);
+  }
+
+  void Load(Reader& reader, size_t num_slots) override {
+    reader.Value(max_priority_);
+    tree_.Load(reader, num_slots);
+  }
+
   std::string CheckInvariants(size_t) const override {
     return tree_.CheckInvariants();
   }

@@ -217,6 +217,38 @@ void RankBased::RankAnew() {
   updates_ = 0;
 }
 
+void RankBased::Save(Writer& writer, size_t num_slots) const {
+  writer.Array(items_.data(), num_slots);
+  writer.Value(num_unranked_);
+  writer.Array(unranked_.data(), num_unranked_);
+  writer.Value(num_ranked_);
+  writer.Array(ranking_.data(), num_ranked_);
+  writer.Vector(left_);
+  writer.Value(mass_of_left_);
+  writer.Vector(changed_);
+  writer.Value(updates_);
+  writer.Value(num_masses_);
+  writer.Array(masses_.data(), num_masses_);
+}
+
+void RankBased::Load(Reader& reader, size_t num_slots) {
+  reader.Array(items_.data(), num_slots);
+  num_unranked_ = reader.Count(num_slots);
+  reader.Array(unranked_.data(), num_unranked_);
+  num_ranked_ = reader.Count(num_slots);
+  reader.Array(ranking_.data(), num_ranked_);
+  reader.Vector(left_);
+  reader.Value(mass_of_left_);
+  reader.Vector(changed_);
+  reader.Value(updates_);
+  num_masses_ = reader.Count(num_slots);
+  reader.Array(masses_.data(), num_masses_);
+  // The same sums in the same order give the same bits.
+  for (size_t rank = 0; rank < num_masses_; ++rank) {
+    cumulative_[rank + 1] = cumulative_[rank] + masses_[rank];
+  }
+}
+
 std::string RankBased::CheckInvariants(size_t count) const {
   if (num_unranked_ + num_ranked_ - left_.size() != count) {
     return "rank_based: wrong number of items";

@@ -7,12 +7,17 @@
 namespace replay {
 namespace {
 
-// Reads a T that may be unaligned: rows are packed.
+// Returns a T that may be unaligned: rows are packed.
 template <typename T>
-T Load(const char* from) {
+T Get(const char* from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
   return value;
+}
+
+template <typename T>
+void AppendBytes(const T& value, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
 }  // namespace
@@ -26,6 +31,7 @@ Rows::Rows(size_t max_slots, std::vector<size_t> column_bytes)
       }()),
       has_blocks_(std::count(column_bytes_.begin(), column_bytes_.end(),
                              kVariable) > 0),
+      max_slots_(max_slots),
       rows_(max_slots * row_bytes_) {}
 
 Rows::~Rows() {
@@ -34,12 +40,8 @@ Rows::~Rows() {
 
 void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
                  size_t i) {
-  if (has_blocks_) {
-    int32_t end = num_written_;
-    while (slot >= end && !num_written_.compare_exchange_weak(end, slot + 1)) {
-    }
-  }
-  char* row = rows_.data() + slot * row_bytes_;
+  if (has_blocks_) CountWritten(slot);
+  char* row = RowAt(slot);
   for (size_t c = 0; c < column_bytes_.size(); ++c) {
     const size_t bytes = column_bytes_[c];
     if (bytes == 0) continue;  // Neither the row nor the values need exist.
@@ -52,8 +54,14 @@ void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
   }
 }
 
+void Rows::CountWritten(int32_t slot) {
+  int32_t end = num_written_;
+  while (slot >= end && !num_written_.compare_exchange_weak(end, slot + 1)) {
+  }
+}
+
 void Rows::WriteBlock(char* place, std::string_view value) {
-  const Block old = Load<Block>(place);
+  const Block old = Get<Block>(place);
   delete[] old.data;
   Block block = {nullptr, value.size()};
   if (!value.empty()) {
@@ -76,7 +84,7 @@ void Rows::Copy(const std::vector<int32_t>& slots,
     const size_t end = std::min(slots.size(), begin + cached);
     for (size_t i = begin; i < end; ++i) {
       if (slots[i] == kNoSlot) continue;
-      const char* row = rows_.data() + slots[i] * row_bytes_;
+      const char* row = RowAt(slots[i]);
       // Up to the cache line of the last byte: a row may begin inside a line.
       for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
         __builtin_prefetch(row + b, 0, 2);
@@ -88,13 +96,12 @@ void Rows::Copy(const std::vector<int32_t>& slots,
 
 void Rows::CopyRow(int32_t slot, size_t i,
                    const std::vector<ColumnTarget>& columns) const {
-  const char* row =
-      slot == kNoSlot ? nullptr : rows_.data() + slot * row_bytes_;
+  const char* row = slot == kNoSlot ? nullptr : RowAt(slot);
   for (size_t c = 0; c < column_bytes_.size(); ++c) {
     const size_t bytes = column_bytes_[c];
     if (bytes == 0) continue;
     if (bytes == kVariable) {
-      const Block block = row == nullptr ? Block{} : Load<Block>(row);
+      const Block block = row == nullptr ? Block{} : Get<Block>(row);
       columns[c].variable(i, {block.data, block.size});
     } else if (row == nullptr) {
       std::memset(columns[c].fixed + i * bytes, 0, bytes);
@@ -108,12 +115,88 @@ void Rows::CopyRow(int32_t slot, size_t i,
 template <typename Function>
 void Rows::ForEachBlock(Function function) const {
   for (int32_t slot = 0; slot < num_written_; ++slot) {
-    const char* place = rows_.data() + slot * row_bytes_;
+    const char* place = RowAt(slot);
     for (const size_t bytes : column_bytes_) {
-      if (bytes == kVariable) function(Load<Block>(place));
+      if (bytes == kVariable) function(Get<Block>(place));
       place += BytesInRow(bytes);
     }
   }
+}
+
+void Rows::Append(int32_t slot, std::string& bytes) const {
+  AppendBytes<uint64_t>(slot, bytes);
+  const char* place = RowAt(slot);
+  if (!has_blocks_) {
+    bytes.append(place, row_bytes_);
+    return;
+  }
+  for (const size_t column : column_bytes_) {
+    if (column == kVariable) {
+      const Block block = Get<Block>(place);
+      AppendBytes(block.size, bytes);
+      bytes.append(block.data, block.size);
+    } else {
+      bytes.append(place, column);
+    }
+    place += BytesInRow(column);
+  }
+}
+
+void Rows::Load(Reader& reader) {
+  for (size_t left = reader.Count(max_slots_); left > 0; --left) {
+    LoadRow(reader.Count(max_slots_ - 1), reader);
+  }
+}
+
+void Rows::LoadRow(int32_t slot, Reader& reader) {
+  char* place = RowAt(slot);
+  if (!has_blocks_) {
+    reader.Array(place, row_bytes_);
+    return;
+  }
+  CountWritten(slot);
+  std::string value;
+  for (const size_t column : column_bytes_) {
+    if (column == kVariable) {
+      value.resize(reader.Count());
+      reader.Array(value.data(), value.size());
+      WriteBlock(place, value);
+    } else {
+      reader.Array(place, column);
+    }
+    place += BytesInRow(column);
+  }
+}
+
+void Rows::SaveSizes(const std::vector<int32_t>& slots, Writer& writer) const {
+  if (!has_blocks_) return;
+  for (const int32_t slot : slots) {
+    const char* place = RowAt(slot);
+    for (const size_t column : column_bytes_) {
+      if (column == kVariable) writer.Value(Get<Block>(place).size);
+      place += BytesInRow(column);
+    }
+  }
+}
+
+void Rows::LoadSizes(const std::vector<int32_t>& slots, Reader& reader) {
+  if (!has_blocks_) return;
+  for (const int32_t slot : slots) {
+    CountWritten(slot);
+    char* place = RowAt(slot);
+    for (const size_t column : column_bytes_) {
+      if (column == kVariable) {
+        WriteBlock(place, std::string(reader.Count(), '\0'));
+      }
+      place += BytesInRow(column);
+    }
+  }
+}
+
+void Rows::swap(Rows& other) {
+  rows_.swap(other.rows_);
+  num_written_ = other.num_written_.exchange(num_written_);
+  held_bytes_ = other.held_bytes_.exchange(held_bytes_);
 }
 
 std::string Rows::CheckInvariants() const {

@@ -2,6 +2,7 @@
 #ifndef COMMON_REPLAY_CC_ROWS_H_
 #define COMMON_REPLAY_CC_ROWS_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "lazy_array.h"
+#include "snapshot.h"
 
 namespace replay {
 
@@ -54,6 +56,24 @@ class Rows {
   void Copy(const std::vector<int32_t>& slots,
             const std::vector<ColumnTarget>& columns) const;
 
+  // Appends a slot and its row.
+  void Append(int32_t slot, std::string& bytes) const;
+  // Loads what Append has made, after the number of rows.
+  void Load(Reader& reader);
+
+  // Saves the sizes of the variable values in free slots, which still count as
+  // stored. Their contents do not matter: LoadSizes makes zeros of them.
+  void SaveSizes(const std::vector<int32_t>& slots, Writer& writer) const;
+  void LoadSizes(const std::vector<int32_t>& slots, Reader& reader);
+
+  // Exchanges all rows with those of `other`, of the same size and columns.
+  void swap(Rows& other);
+
+  // Returns the mean size of n rows, if those are all that is stored.
+  size_t MeanBytes(size_t n) const {
+    return row_bytes_ + held_bytes_ / std::max<size_t>(n, 1);
+  }
+
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }
 
@@ -68,10 +88,17 @@ class Rows {
     size_t size;
   };
 
+  char* RowAt(int32_t slot) { return rows_.data() + slot * row_bytes_; }
+  const char* RowAt(int32_t slot) const {
+    return rows_.data() + slot * row_bytes_;
+  }
   static size_t BytesInRow(size_t column_bytes) {
     return column_bytes == kVariable ? sizeof(Block) : column_bytes;
   }
+  // Has to be called before the first block of a slot is written.
+  void CountWritten(int32_t slot);
   void WriteBlock(char* place, std::string_view value);
+  void LoadRow(int32_t slot, Reader& reader);
   void CopyRow(int32_t slot, size_t i,
                const std::vector<ColumnTarget>& columns) const;
   // Calls function(block) for each variable value of each slot ever written.
@@ -81,6 +108,7 @@ class Rows {
   const std::vector<size_t> column_bytes_;
   const size_t row_bytes_;
   const bool has_blocks_;
+  const size_t max_slots_;
   LazyArray<char> rows_;
   std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};

@@ -75,6 +75,16 @@ void SumTree::Sample(size_t n, std::mt19937_64& rng, int32_t* leaves) const {
   }
 }
 
+void SumTree::Load(Reader& reader, size_t n) {
+  reader.Array(levels_[0].data(), n);
+  for (size_t level = 1; level < levels_.size(); ++level) {
+    n = (n + kFanout - 1) / kFanout;
+    for (size_t node = 0; node < n; ++node) {
+      levels_[level][node] = SumOfChildren(level, node);
+    }
+  }
+}
+
 std::string SumTree::CheckInvariants() const {
   for (size_t leaf = 0; leaf < sizes_[0]; ++leaf) {
     const double mass = levels_[0][leaf];

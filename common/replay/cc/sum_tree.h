@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lazy_array.h"
+#include "snapshot.h"
 
 namespace replay {
 
@@ -28,6 +29,10 @@ class SumTree {
   // Draws n leaves independently, each with probability mass / total(). A leaf
   // of mass 0 is never drawn. Requires total() > 0.
   void Sample(size_t n, std::mt19937_64& rng, int32_t* leaves) const;
+
+  // Saves the first n leaves; those after them have mass 0.
+  void Save(Writer& writer, size_t n) const { writer.Array(levels_[0].data(), n); }
+  void Load(Reader& reader, size_t n);
 
   // Returns the first violation found, or an empty string.
   std::string CheckInvariants() const;

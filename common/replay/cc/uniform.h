@@ -51,6 +51,19 @@ class Uniform : public Distribution {
 
   double total_mass() const override { return static_cast<double>(count_); }
 
+  void Save(Writer& writer, size_t) const override {
+    writer.Value(count_);
+    writer.Array(slots_.data(), count_);
+  }
+
+  void Load(Reader& reader, size_t num_slots) override {
+    count_ = reader.Count(num_slots);
+    reader.Array(slots_.data(), count_);
+    for (size_t i = 0; i < count_; ++i) {
+      place_[slots_[i]] = static_cast<int32_t>(i);
+    }
+  }
+
   std::string CheckInvariants(size_t count) const override {
     if (count_ != count) return "uniform: wrong number of items";
     for (size_t i = 0; i < count_; ++i) {

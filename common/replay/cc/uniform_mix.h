@@ -70,6 +70,16 @@ class UniformMix : public Distribution {
     return BaseHasMass() ? base_->total_mass() : uniform_.total_mass();
   }
 
+  void Save(Writer& writer, size_t num_slots) const override {
+    base_->Save(writer, num_slots);
+    uniform_.Save(writer, num_slots);
+  }
+
+  void Load(Reader& reader, size_t num_slots) override {
+    base_->Load(reader, num_slots);
+    uniform_.Load(reader, num_slots);
+  }
+
   std::string CheckInvariants(size_t count) const override {
     const std::string wrong = uniform_.CheckInvariants(count);
     return wrong.empty() ? base_->CheckInvariants(count) : wrong;

@@ -3,43 +3,41 @@
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCriticAgent
+from common.agents.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
 from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib
 from reproductions.apex.dpg import learner as learner_lib
 from reproductions.apex.dpg import networks as networks_lib
 from reproductions.apex.dpg.config import DPGConfig
-from reproductions.apex.dpg.settings import SETTINGS
+from reproductions.apex.dpg.declaration import AGENT
 
 
 class ApexDPG(ActorCriticAgent):
     """Ape-X DPG, and its studies by configuration."""
 
-    paper = "apex"
-    settings = SETTINGS
+    declaration = AGENT
 
-    def __init__(self, config: DPGConfig, setting: str = SETTINGS.default):
+    def __init__(self, config: DPGConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting, networks_lib.make_networks)
-        self.removal_period = config.removal_period
+        self.trim_period = config.removal_period
         # So many batches, in whole calls.
         self.prefetch = -(-config.prefetch // config.updates_per_call)
-
-    def distributions(self):
-        """Returns sampling by p^alpha_sample or uniform; removal by p^alpha_evict or by age."""
-        sample = distributions.prioritized(self._config.priority_exponent)
-        remove = distributions.Proportional(self._config.removal_exponent)
-        if self._config.removal == "fifo":
+        remove: distributions.Distribution = distributions.Proportional(config.removal_exponent)
+        if config.removal == "fifo":
             remove = distributions.Fifo()
-        return {"sample": sample, "remove": remove}, "remove"
+        self.data = Transitions(
+            config, distributions.prioritized(config.priority_exponent), remove, is_soft=True
+        )
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DPGLearner:
         """Builds the learner of algorithm 2."""
         tf.random.set_seed(seed)
-        return learner_lib.DPGLearner(self._config, spec.observation_size, spec.action_size)
+        return learner_lib.DPGLearner(self.config, spec.observation_size, spec.action_size)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.DPGActor:
         """Builds the actor of algorithm 1, the same for all but for its noise."""
         del actors, num_actors  # the twins take any batch
-        return actor_lib.DPGActor(self._config, spec.observation_size, spec.action_size, seed)
+        return actor_lib.DPGActor(self.config, spec.observation_size, spec.action_size, seed)

@@ -86,7 +86,7 @@ class DQNConfig(ApexConfig):
     )
     epsilon_alpha: float = field(
         7.0,
-        "alpha of the ladder of epsilons (section 4.1, lost likewise; RLlib has 7, too).",
+        "alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too).",
         minimum=0,
         suffix="ladder{:g}",
     )

@@ -17,6 +17,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -30,6 +32,7 @@
 #include "arguments.h"
 #include "episode_memory.h"
 #include "memory.h"
+#include "saved_file.h"
 
 namespace replay {
 namespace {
@@ -47,6 +50,25 @@ void Require(bool condition, const char* message) {
   if (condition) return;
   std::fprintf(stderr, "hostile_operations: violated: %s\n", message);
   std::_Exit(1);
+}
+
+// Saves a memory and loads the file into `loaded`, which must be whole then.
+template <typename Memory>
+void SaveAndLoad(Memory& memory, Memory& loaded) {
+  static std::atomic<int> number{0};
+  const std::string path =
+      std::filesystem::temp_directory_path() /
+      ("hostile_operations." + std::to_string(getpid()) + "." +
+       std::to_string(number++));
+  FileWriter writer(path, {"a memory"});
+  memory.Save(writer);
+  writer.Commit();
+  FileReader reader(path, {"a memory"});
+  Require(unlink(path.c_str()) == 0, "a saved file has its name");
+  loaded.Load(reader);
+  reader.Finish();
+  const std::string wrong = loaded.CheckInvariants();
+  Require(wrong.empty(), wrong.c_str());
 }
 
 // Rows to insert, or to copy to. The values of a step follow from its key.
@@ -176,8 +198,10 @@ class Caller {
         Read();
       } else if (kind < 900) {
         Masses();
-      } else if (kind < 998) {
+      } else if (kind < 997) {
         RemoveToFit();
+      } else if (kind < 998) {
+        Save();
       } else {
         Check();
       }
@@ -313,6 +337,21 @@ class Caller {
     Require(!alone_ || !setup_.can_remove_all() ||
                 memory_.statistics().steps <= Size(setup_.capacity),
             "RemoveToFit leaves as many steps as the capacity");
+  }
+
+  void Save() {
+    Memory loaded(setup_.capacity, setup_.hard_capacity, setup_.column_bytes,
+                  setup_.distributions, setup_.removal, 1);
+    SaveAndLoad(memory_, loaded);
+    const Memory::Statistics ours = memory_.statistics(),
+                             theirs = loaded.statistics();
+    Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
+            "a loaded memory has the counters of the saved one");
+    Require(memory_.SwapIfEmpty(loaded) == (ours.steps == 0) || !alone_,
+            "a memory of no steps can be replaced");
+    Caller caller(setup_, loaded, true, rng_());
+    caller.Call(50);
+    caller.Check();
   }
 
   std::vector<int64_t> Keys(size_t n) {
@@ -473,10 +512,14 @@ void AttackAll(size_t operations, size_t operations_of_each) {
 // are those of a key, and those of the next state belong to the next key.
 class EpisodeCaller {
  public:
-  // `alone`: no other thread calls the memory.
-  EpisodeCaller(const std::vector<size_t>& column_bytes, EpisodeMemory& memory,
-                bool alone, uint64_t seed)
+  using Make = std::function<std::unique_ptr<EpisodeMemory>()>;
+
+  // `make` makes an empty memory like this one. `alone`: no other thread calls
+  // the memory.
+  EpisodeCaller(const std::vector<size_t>& column_bytes, const Make& make,
+                EpisodeMemory& memory, bool alone, uint64_t seed)
       : column_bytes_(column_bytes),
+        make_(make),
         memory_(memory),
         alone_(alone),
         rng_(seed) {}
@@ -503,6 +546,8 @@ class EpisodeCaller {
         double mean[1], deviation[1];
         memory_.Moments(0, column_bytes_[0] == Values::kFixedBytes, mean,
                         deviation);
+      } else if (kind < 999) {
+        Save();
       } else {
         Check();
       }
@@ -602,6 +647,20 @@ class EpisodeCaller {
     }
   }
 
+  void Save() {
+    const std::unique_ptr<EpisodeMemory> loaded = make_();
+    SaveAndLoad(memory_, *loaded);
+    const EpisodeMemory::Statistics ours = memory_.statistics(),
+                                    theirs = loaded->statistics();
+    Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
+            "a loaded memory has the counters of the saved one");
+    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
+            "a memory of no steps can be replaced");
+    EpisodeCaller caller(column_bytes_, make_, *loaded, true, rng_());
+    caller.Call(50);
+    caller.Check();
+  }
+
   std::vector<int64_t> Keys(size_t n) {
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     const int64_t next = statistics.steps + statistics.removed;
@@ -625,6 +684,7 @@ class EpisodeCaller {
   size_t Below(size_t n) { return rng_() % n; }
 
   const std::vector<size_t>& column_bytes_;
+  const Make& make_;
   EpisodeMemory& memory_;
   const bool alone_;
   std::mt19937_64 rng_;
@@ -648,17 +708,22 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
   const auto attack = [&](size_t num_threads, size_t calls, size_t capacity,
                           uint64_t seed) {
     const std::vector<size_t>& bytes = columns[seed % columns.size()];
-    EpisodeMemory memory(capacity, 0.9f, bytes, samplings[seed / 3 % 3],
-                         removals[seed / 9 % 3], seed);
+    const EpisodeCaller::Make make = [&] {
+      return std::make_unique<EpisodeMemory>(
+          capacity, 0.9f, bytes, samplings[seed / 3 % 3],
+          removals[seed / 9 % 3], seed);
+    };
+    const std::unique_ptr<EpisodeMemory> memory = make();
     std::vector<std::thread> threads;
     for (size_t i = 0; i < num_threads; ++i) {
       threads.emplace_back([&, i] {
-        EpisodeCaller(bytes, memory, num_threads == 1, seed + i).Call(calls);
+        EpisodeCaller(bytes, make, *memory, num_threads == 1, seed + i)
+            .Call(calls);
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EpisodeCaller(bytes, memory, true, seed).Check();
-    const EpisodeMemory::Statistics statistics = memory.statistics();
+    EpisodeCaller(bytes, make, *memory, true, seed).Check();
+    const EpisodeMemory::Statistics statistics = memory->statistics();
     totals.removed += statistics.removed;
     totals.sampled += statistics.sampled;
     totals.updated += statistics.updated;

@@ -33,7 +33,7 @@ def test_every_setting_has_a_curve_but_those_of_ours():
 
 def test_each_program_gets_its_own_settings():
     for run in RUNS:
-        mine = dqn if run.program == experiments.DQN else dpg
+        mine = dqn if run.agent == experiments.DQN else dpg
         assert flag(run, "setting") in mine.SETTINGS.names, run
 
 
@@ -60,11 +60,11 @@ def test_no_scale_makes_two_curves_of_an_experiment_alike():
         for scale in experiments.SCALES:
             seen = {}
             for run in experiment.runs:
-                settings = dqn if run.program == experiments.DQN else dpg
+                settings = dqn if run.agent == experiments.DQN else dpg
                 config = dataclasses.asdict(settings.SETTINGS.configuration(flag(run, "setting")))
                 config["num_actors"] = flag(run, "num_actors")
-                for change in scale.changes_of(run.program.module, run.choices):
+                for change in scale.changes_of(run.agent, run.choices):
                     name, _, value = change.flag.removeprefix("--").partition("=")
                     config[name.removeprefix("config.")] = value
-                key = run.program.module, run.environment, str(config)
+                key = run.agent, run.environment, str(config)
                 assert seen.setdefault(key, run.setting) == run.setting, (experiment.name, run)

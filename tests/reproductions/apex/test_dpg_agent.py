@@ -40,7 +40,7 @@ def make_steps(size=4):
 
 
 def make_filled_memory(agent):
-    memory = agent.make_memory(SPEC, seed=1)
+    memory = agent.make_store(SPEC, seed=1)
     memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
@@ -85,9 +85,9 @@ def test_the_capacity_is_soft_and_removal_periodic(removal, left):
     memory = make_filled_memory(agent)
     memory.insert(np.arange(4, 8), make_steps(), PRIORITIES)
     learner = agent.make_learner(SPEC, seed=0)
-    replay_learner = agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
+    trainer = agent.make_trainer(learner, memory, SPEC, 0, agent.rate_limiter())
     for size in (8, 4):
-        assert replay_learner.step() is not None
+        assert trainer.step() is not None
         assert memory.statistics().items == size
     if left is not None:
         found, _ = memory.read(np.arange(8))
@@ -102,8 +102,9 @@ def test_sixteen_batches_are_drawn_ahead_however_many_a_call_holds():
 
 def test_what_the_programs_ask_it_for():
     agent = ApexDPG.of_run({"setting": "dpg_n3", "config": {"n_step": 3, "policy_sizes": [30, 20]}})
-    assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dpg_n3", 3)
-    assert (agent.removal_period, agent.reward_clip, agent.num_copies) == (100, None, 1)
+    assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("apex", "dpg_n3", 3)
+    assert (agent.trim_period, agent.data.num_copies) == (100, 1)
+    assert agent.data.make_adder(1)._reward_clip == np.inf
     assert (agent.samples_per_insert, agent.num_frames) == (None, None)
     assert ApexDPG(DPGConfig()).setting == "dpg"
     with pytest.raises(ValueError, match="discrete actions"):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning.replay_learner import UndecodableReplayError
+from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
 from common.types import NStepTransitions, StoredTransition
 from reproductions.apex.dqn.agent import ApexDQN
@@ -46,7 +46,7 @@ def make_transitions(agent, size=4, seed=0):
 
 
 def make_filled_memory(agent):
-    memory = agent.make_memory(SPEC, seed=1)
+    memory = agent.make_store(SPEC, seed=1)
     memory.insert(np.arange(4), StoredTransition.of(make_transitions(agent)), PRIORITIES)
     return memory
 
@@ -78,7 +78,7 @@ def test_an_image_that_is_none_is_refused_at_insert(damage):
     agent = make_agent()
     steps = StoredTransition.of(make_transitions(agent))
     steps.observation_t[3] = damage(steps.observation_t[3])
-    memory = agent.make_memory(SPEC, seed=1)
+    memory = agent.make_store(SPEC, seed=1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="observation_t"):
         memory.insert(np.arange(4), steps, PRIORITIES)
     assert memory.statistics().items == 0
@@ -86,14 +86,14 @@ def test_an_image_that_is_none_is_refused_at_insert(damage):
 
 def test_an_image_that_is_damaged_inside_ends_the_learner_in_one_line():
     agent = make_agent()
-    memory, steps = agent.make_memory(SPEC, seed=1), StoredTransition.of(make_transitions(agent))
+    memory, steps = agent.make_store(SPEC, seed=1), StoredTransition.of(make_transitions(agent))
     file = bytearray(steps.observation_t[3])
     file[len(file) // 2] ^= 255
     steps.observation_t[3] = bytes(file)
     memory.insert(np.arange(4), steps, np.array([1e-6, 1e-6, 1e-6, 1], np.float32))
-    replay_learner = make_replay_learner(agent, memory, agent.make_learner(SPEC, seed=0))
+    trainer = make_trainer(agent, memory, agent.make_learner(SPEC, seed=0))
     with pytest.raises(UndecodableReplayError, match="observation_t: cannot decode") as caught:
-        replay_learner.step()
+        trainer.step()
     assert "\n" not in str(caught.value)
 
 
@@ -103,19 +103,20 @@ def test_small_images_are_stored_as_they_are():
     image = np.random.default_rng(0).integers(0, 256, (4, 10, 10, 10), dtype=np.uint8)
     steps = StoredTransition.of(make_transitions(agent))
     steps = steps._replace(observation_tm1=agent.encode(image), observation_t=image[::-1])
-    memory = agent.make_memory(spec, seed=1)
+    memory = agent.make_store(spec, seed=1)
     memory.insert(np.arange(4), steps, PRIORITIES)
-    found = agent.decode(memory.read(np.arange(4))[1], spec)
+    assert not agent.decodes
+    _, found = memory.read(np.arange(4))
     np.testing.assert_array_equal(found.observation_tm1, image)
     np.testing.assert_array_equal(found.observation_t, image[::-1])
     agent.require(spec)
     learner = agent.make_learner(spec, seed=0)
-    schedule = agent.schedule()
-    assert agent.replay_learner(learner, memory, spec, 0, schedule).step() is not None
+    trainer = agent.make_trainer(learner, memory, spec, 0, agent.rate_limiter())
+    assert trainer.step() is not None
 
 
-def make_replay_learner(agent, memory, learner):
-    return agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
+def make_trainer(agent, memory, learner):
+    return agent.make_trainer(learner, memory, SPEC, 0, agent.rate_limiter())
 
 
 def test_probabilities_are_of_the_paper():
@@ -132,9 +133,9 @@ def test_the_capacity_is_soft_and_the_oldest_go_every_period():
     memory = make_filled_memory(agent)
     memory.insert(np.arange(4, 8), StoredTransition.of(make_transitions(agent)), PRIORITIES)
     learner = agent.make_learner(SPEC, seed=0)
-    replay_learner = make_replay_learner(agent, memory, learner)
+    trainer = make_trainer(agent, memory, learner)
     for size in (8, 4):
-        assert replay_learner.step() is not None
+        assert trainer.step() is not None
         assert memory.statistics().items == size
     assert np.flatnonzero(memory.read(np.arange(8))[0]).tolist() == [4, 5, 6, 7]
 
@@ -148,7 +149,7 @@ def test_new_priorities_are_the_learners_errors():
     q = learner.network(steps.observation_tm1).numpy()[rows, steps.action_tm1]
     q_t = learner.network(steps.observation_t).numpy().max(axis=1)  # the target is a copy yet
     errors = np.abs(steps.n_step_reward + steps.n_step_discount * q_t - q)
-    assert make_replay_learner(agent, memory, learner).step() is not None
+    assert make_trainer(agent, memory, learner).step() is not None
     sample = memory.sample(200)
     np.testing.assert_allclose(sample.masses, (errors + 1e-6)[sample.keys] ** 0.6, rtol=1e-3)
 
@@ -219,9 +220,9 @@ def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
 def test_rewards_are_clipped_before_they_are_summed():
     """3 steps of rewards 5, -0.5, -7 are 1 - 0.5 gamma - gamma^2."""
     agent = make_agent()
-    adder = agent.make_adder(1)
-    assert (agent.n_step, agent.reward_clip) == (3, 1.0)
-    assert make_agent(reward_clip=0.0).reward_clip is None
+    adder = agent.data.make_adder(1)
+    assert (agent.config.n_step, agent.config.reward_clip) == (3, 1.0)
+    assert make_agent(reward_clip=0.0).data.make_adder(1)._reward_clip == np.inf
     finished = None
     for step, reward in enumerate((0.0, 5.0, -0.5, -7.0)):
         timestep = dm_env.TimeStep(
@@ -239,9 +240,9 @@ def test_rewards_are_clipped_before_they_are_summed():
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
     agent = ApexDQN.of_run({"setting": "dqn_n5", "config": config})
-    assert (agent.paper, agent.setting, agent.n_step) == ("apex", "dqn_n5", 5)
-    assert (agent.num_copies, agent.num_frames) == (8, 4)
-    assert (agent.removal_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
+    assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("apex", "dqn_n5", 5)
+    assert (agent.data.num_copies, agent.num_frames) == (8, 4)
+    assert (agent.trim_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
     assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
     assert make_agent().setting == "dqn" and make_agent().decodes
     one_process = make_agent(single_process=True, samples_per_insert=4.0)

@@ -36,24 +36,27 @@ def make_agent(name="aql", **values):
 
 @pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg"])
 def test_acts_stores_and_learns_on_the_control_suite(name):
-    agent = make_agent(name)
+    agent = make_agent(name, queue_capacity=300)
     agent.jit_compile = False  # compiled updates are tested with the learners
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
     spec = EnvironmentSpec.of(environments)
     agent.require(spec)
-    learner, memory = agent.make_learner(spec, seed=1), agent.make_memory(spec, seed=1)
+    learner, queue = agent.make_learner(spec, seed=1), agent.make_store(spec, seed=1)
     assert isinstance(learner, Learner)
-    updates = agent.updates_in_turns(learner, memory, spec, 0)
+    trainer = agent.make_trainer(learner, queue, spec, 0, agent.rate_limiter(in_turns=True))
     actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
     before, added = packing.pack(learner.actor_variables).numpy(), []
 
+    writer = agent.make_writer(actor, range(ACTORS), spec, seed=1)
+
     def add(unrolls):
-        added.append(agent.columns(unrolls))
-        agent.insert(memory, actor, range(ACTORS), unrolls, incarnation=1)
+        for delivery in writer.add(unrolls):
+            added.append(delivery.rows)
+            assert queue.put(delivery.rows)
 
     loop = agent.acting_loop(actor, environments, add, lambda *episode: None)
-    while (metrics := updates.step()) is None:
+    while (metrics := trainer.step()) is None:
         loop.step()
     assert set(metrics) == set(agent.metrics)
     assert all(np.isfinite(value) for value in metrics.values())
@@ -61,13 +64,13 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     changed = packing.pack(learner.actor_variables).numpy()
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
     for field, column, wanted in zip(added[0]._fields, added[0], agent.step_specs(spec)):
-        assert column.shape == (ACTORS, *wanted.shape), field
+        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape), field
         assert column.dtype == wanted.dtype.as_numpy_dtype, field
 
 
 def test_what_is_stored_is_what_the_policy_found():
     """The action that was taken and a*, also at the last timestep of an unroll."""
-    agent = make_agent(epsilon=1.0, high_epsilon=1.0)
+    agent = make_agent(epsilon=1.0, high_epsilon=1.0, replayed_unrolls=0)
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
     spec = EnvironmentSpec.of(environments)
     policy, found, added = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2), [], []
@@ -84,7 +87,7 @@ def test_what_is_stored_is_what_the_policy_found():
     loop = agent.acting_loop(Recorded(), environments, added.append, lambda *episode: None)
     for _ in range(T + 1):
         loop.step()
-    stored = agent.columns(added[0])
+    ((stored, _),) = agent.make_writer(policy, range(ACTORS), spec, seed=1).add(added[0])
     for column, name in zip(zip(*found), ("observation", "action_index", "best_index")):
         np.testing.assert_array_equal(getattr(stored, name), np.stack(column[:T], axis=1))
     assert np.any(stored.action_index != stored.best_index)
@@ -118,9 +121,9 @@ def test_a_policy_refuses_parameters_of_other_networks(name):
 
 def test_a_run_is_made_again_from_its_config():
     agent = make_agent("qt_opt", cem_elites=3)
-    values = {"config": dataclasses.asdict(agent._config), "setting": "qt_opt"}
+    values = {"config": dataclasses.asdict(agent.config), "setting": "qt_opt"}
     again = AQL.of_run(values)
-    assert again._config == agent._config and again.setting == "qt_opt"
+    assert again.config == agent.config and again.setting == "qt_opt"
 
 
 INTEGERS = EnvironmentSpec(observation_size=5, action_size=3, action_choices=(7, 7, 3))

@@ -1,5 +1,9 @@
 """The actor and the evaluator, on the real adder and the real cartpole."""
 
+import pathlib
+import subprocess
+import sys
+
 import dm_env
 import numpy as np
 import pytest
@@ -20,6 +24,7 @@ from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 K = 4
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 def make_config(**values):
@@ -247,3 +252,25 @@ def test_stored_transitions_are_copies():
     tree.map_structure(np.testing.assert_array_equal, actual, expected)
     per_step = expected.observation_tm1.reshape(-1, K, sizes[0])
     assert np.all(np.abs(np.diff(per_step, axis=0)).max(axis=(1, 2)) > 0)
+
+
+_WITHOUT_PROBABILITY = """
+import sys
+from reproductions.d4pg.actor import D4PGActor
+from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.critics import gaussian_mixture
+from reproductions.d4pg.learner import D4PGLearner
+
+D4PGActor(D4PGConfig(critic="mixture"), 3, 2, seed=0)
+D4PGLearner(D4PGConfig(), 3, 2)
+print("tensorflow_probability" in sys.modules)
+gaussian_mixture.mixture([[1.0, 2.0, 3.0]], 1e-2)
+print("tensorflow_probability" in sys.modules)
+"""
+
+
+def test_tensorflow_probability_is_imported_only_for_a_mixtures_learner():
+    """It takes 1 s and 61 MB of each process. An actor has mixtures, too, but in NumPy."""
+    command = [sys.executable, "-c", _WITHOUT_PROBABILITY]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["False", "True"]

@@ -44,7 +44,7 @@ def make_steps(size=4):
 
 
 def make_filled_memory(agent):
-    memory = agent.make_memory(SPEC, seed=1)
+    memory = agent.make_store(SPEC, seed=1)
     memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
@@ -93,7 +93,7 @@ def test_removal_by_priority_prefers_the_smallest():
     agent = D4PG(make_config(removal="priority"))
     gone = np.zeros(4)
     for seed in range(300):
-        memory = agent.make_memory(SPEC, seed)
+        memory = agent.make_store(SPEC, seed)
         memory.insert(np.arange(4), make_steps(), PRIORITIES)
         step = tf.nest.map_structure(lambda c: c[:1], make_steps())
         memory.insert(np.array([9]), step, PRIORITIES[:1])
@@ -118,8 +118,8 @@ def test_new_priorities_are_the_learners_distances():
     distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
 
     agent.jit_compile = False
-    replay_learner = agent.replay_learner(learner, memory, SPEC, 0, agent.schedule())
-    assert replay_learner.step() is not None
+    trainer = agent.make_trainer(learner, memory, SPEC, 0, agent.rate_limiter())
+    assert trainer.step() is not None
     assert int(memory.statistics().updated) == 64  # all four keys, many times
     sample = memory.sample(500)
     np.testing.assert_allclose(sample.masses, distances[sample.keys.numpy()] ** 0.6, rtol=1e-4)
@@ -137,8 +137,8 @@ def test_seed_gives_the_networks():
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 3, "policy_sizes": [30, 20], "samples_per_insert": 64.0}
     agent = D4PG.of_run({"setting": "d4pg_n3", "config": config})
-    assert (agent.paper, agent.setting, agent.n_step) == ("d4pg", "d4pg_n3", 3)
-    assert (agent.removal_period, agent.samples_per_insert) == (None, 64.0)
+    assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("d4pg", "d4pg_n3", 3)
+    assert (agent.trim_period, agent.samples_per_insert) == (None, 64.0)
     assert D4PG(D4PGConfig()).setting == "d4pg_prioritized_n5"
     with pytest.raises(ValueError, match="discrete actions"):
         agent.require(SPEC._replace(is_discrete=True))

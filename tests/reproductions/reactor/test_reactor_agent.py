@@ -124,9 +124,10 @@ def test_sequences_overlap_and_come_back_as_they_were():
         agent = make_agent(png_frames=png_frames)
         run = OneProcessRun(agent, make_environments())
         for _ in range(20):
-            run._acting.step()
+            run.acting.step()
         sample = run.memory.sample(32, seed=3, max_length=T)
-        steps = tree.map_structure(lambda column: column.numpy(), agent.decode(sample.steps, SPEC))
+        steps = agent.decode(sample.steps, SPEC) if agent.decodes else sample.steps
+        steps = tree.map_structure(lambda column: column.numpy(), steps)
         assert steps.observation.shape == (32, T, 36, 36, 1) and steps.observation.dtype == np.uint8
         assert steps.extras["mu"].shape == (32, T, A)
         batches.append(steps)
@@ -146,7 +147,7 @@ def test_new_sequences_have_unknown_priorities_and_learnt_ones_their_errors():
     agent = make_agent()
     run = OneProcessRun(agent, make_environments())
     while run.memory.statistics().items < 20:
-        run._acting.step()
+        run.acting.step()
     found = run.memory.sample(4, seed=0, max_length=T)
     items = run.memory.statistics().items
     np.testing.assert_allclose(found.masses / found.total_mass, [1 / items] * 4, rtol=1e-5)
@@ -162,19 +163,19 @@ def test_new_sequences_have_unknown_priorities_and_learnt_ones_their_errors():
 
 
 def test_a_memorys_distributions_are_the_settings():
-    sample = {name: make_agent(name).distributions()[0]["sample"] for name in SETTINGS.names}
+    sample = {name: make_agent(name).data.distributions["sample"] for name in SETTINGS.names}
     tree_ = sample.pop("reactor")
     assert (tree_.kind, tree_.exponent, tree_.uniform_mix) == ("contextual", 1.0, 0.1)
     assert sample.pop("reactor_uniform") == Uniform()
     largest = sample.pop("reactor_max_priority")
     assert (largest.kind, largest.exponent, largest.uniform_mix) == ("proportional", 1.0, 0.1)
     assert all(each == tree_ for each in sample.values())
-    assert make_agent().distributions()[0]["remove"] == Fifo()
+    assert make_agent().data.distributions["remove"] == Fifo()
 
 
 def test_items_are_of_unknown_priority():
     agent = make_agent()
-    adder = agent.make_adder(1)
+    adder = agent.data.make_adder(1)
     policy = agent.make_actor(SPEC, range(1), 1, seed=0)
     environment, state = make_environments(count=1), policy.initial_state(1)
     timestep, added = environment.reset(), None
@@ -183,7 +184,7 @@ def test_items_are_of_unknown_priority():
         added = adder.observe(timestep, extras)
         adder.act(timestep, action, extras)
         timestep = environment.step(action)
-    items = agent.items(policy, range(7, 8), 0, added, 1)
+    ((items, _),) = agent.make_writer(policy, range(7, 8), SPEC, 0).add(added)
     assert items.priorities.tolist() == [UNKNOWN_PRIORITY]
     assert items.item_lengths.tolist() == [T] and items.item_keys.tolist() == [items.keys[0]]
     assert len(items.keys) == T
@@ -191,11 +192,14 @@ def test_items_are_of_unknown_priority():
 
 def test_what_the_programs_ask_it_for():
     agent = Reactor.of_run({"setting": "reactor_nd", "config": {"distributional": False}})
-    assert (agent.paper, agent.setting, agent.num_frames) == ("reactor", "reactor_nd", 1)
-    assert (agent.sequence_length, agent.batch_size, agent.samples_per_insert) == (33, 4, 0.8)
-    assert (agent.reward_clip, agent.discount, agent.actor_period) == (1.0, 0.99, 1)
+    found = agent.declaration.paper, agent.setting, agent.num_frames
+    assert found == ("reactor", "reactor_nd", 1)
+    assert (agent.data.sequence_length, agent.batch_size) == (33, 4)
+    assert (agent.samples_per_insert, agent.actor_period) == (0.8, 1)
+    adder = agent.data.make_adder(1)
+    assert (adder._length, adder._reward_clip, adder._gamma) == (33, 1.0, 0.99)
     assert (agent.target_period, agent.jit_compile, agent.decodes) == (1000, False, False)
-    assert make_agent(reward_clip=0.0).reward_clip is None
+    assert make_agent(reward_clip=0.0).data.make_adder(1)._reward_clip == np.inf
     agent.require(SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs images"):
         agent.require(EnvironmentSpec(3, 2))
@@ -205,7 +209,7 @@ def test_what_the_programs_ask_it_for():
         Reactor.of_run({"setting": "reactor", "config": {"sequence_lenght": 1}})
 
 
-def test_a_schedule_holds_a_worker_to_five_acting_steps_a_learning_step():
+def test_a_rate_limiter_holds_a_worker_to_five_acting_steps_a_learning_step():
     """Pitfall 17: 4 to 6 (section 3.4); LAST and FIRST count as steps of the memory."""
     agent = make_agent(replay_capacity=400, sequence_length=3)
     run = OneProcessRun(agent, make_environments(count=1))

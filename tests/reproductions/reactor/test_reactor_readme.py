@@ -7,7 +7,7 @@ from flag_file import check_flag_file
 from reproduction_readme import Readme, columns
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import applied_updates
+from common.learning import applied_gradients
 from common.replay.footprint import sequence_bytes_per_step
 from reproductions.reactor import config as config_lib
 from reproductions.reactor import learner, networks, settings
@@ -30,7 +30,7 @@ def test_the_flag_file_is_one_of_the_program(tmp_path):
 
 def test_every_column_is_in_the_table():
     named = columns(README.section("Columns of learner.csv"))
-    assert named == [*learner.METRICS, *applied_updates.METRICS]
+    assert named == [*learner.METRICS, *applied_gradients.METRICS]
 
 
 def test_the_arithmetic_of_ten_workers():

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.agents.episode_agent import batch_of
-from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.metrics import DivergedError
@@ -35,16 +33,22 @@ class Run:
         batch = BatchedEnvironment([environments.make(environment, 0)])
         self.spec = EnvironmentSpec.of(batch)
         self.learner = self.agent.make_learner(self.spec, seed=1)
-        self.memory = self.agent.make_memory(self.spec, seed=1)
-        self.updates = self.agent.updates_in_turns(self.learner, self.memory, self.spec, 0)
+        self.memory = self.agent.make_store(self.spec, seed=1)
+        self.trainer = self.make_trainer()
         self.actor = self.agent.make_actor(self.spec, range(1), 1, seed=2)
         self.pull()
+        self.writer = self.agent.make_writer(self.actor, range(1), self.spec, seed=2)
         self.added = []
         self.acting = self.agent.acting_loop(self.actor, batch, self._add, lambda *_: None)
 
+    def make_trainer(self):
+        limiter = self.agent.rate_limiter(in_turns=True)
+        return self.agent.make_trainer(self.learner, self.memory, self.spec, 0, limiter)
+
     def _add(self, added):
         self.added += added.episodes
-        self.agent.insert(self.memory, self.actor, range(1), added, 0)
+        for delivery in self.writer.add(added):
+            self.memory.put(delivery.rows)
 
     def pull(self):
         self.actor.load(packing.pack(tuple(self.learner.actor_variables)).numpy())
@@ -53,7 +57,7 @@ class Run:
         """Returns the metrics of the last call."""
         metrics = None
         while int(self.learner.steps) < num_updates:
-            found = self.updates.step()
+            found = self.trainer.step()
             if found is None:
                 self.pull()
                 self.acting.step()
@@ -66,10 +70,10 @@ def test_every_setting_learns_for_200_updates(setting):
     run = Run(setting)
     metrics = run.train(200)
     assert set(metrics) == set(run.agent.metrics) and np.isfinite(list(metrics.values())).all()
-    statistics = run.memory.statistics()
-    assert statistics.sampled == 200 * 16 and statistics.inserted == 200 + 199
+    counters = run.memory.counters()
+    assert counters.sampled == 200 * 16 and counters.inserted == 200 + 199
     assert metrics["far_policy_fraction"] == pytest.approx(
-        int(run.memory.count_far_policy(metrics["c_max"])) / statistics.items, abs=0.05
+        int(run.memory.count_far_policy(metrics["c_max"])) / counters.items, abs=0.05
     )
     if not run.config.penalty:
         assert metrics["beta"] == 1
@@ -81,7 +85,7 @@ def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
         for num_updates in range(1, 20):
             run.train(num_updates)
             executed = run.acting.steps
-            assert run.memory.statistics().inserted == executed
+            assert run.memory.counters().inserted == executed
             assert executed - 200 == np.ceil(round(f * (num_updates - 1), 6))
 
 
@@ -93,7 +97,7 @@ def test_an_update_that_is_not_finite_is_one_line_and_changes_no_step_of_the_mem
         np.full(run.learner.network.parameters[0].shape, np.nan, np.float32)
     )
     with pytest.raises(DivergedError, match=r"^learning has diverged: \w+ is nan; "):
-        while run.updates.step() is None:
+        while run.trainer.step() is None:
             run.acting.step()  # with the parameters of before
     assert run.memory.statistics().updated == before > 0
 
@@ -126,7 +130,7 @@ def test_a_second_learner_of_an_agent_has_scales_of_its_own():
     run = Run(environment="gym:Reacher-v4")
     run.train(1)
     run.learner = run.agent.make_learner(run.spec, seed=2)
-    run.updates = run.agent.updates_in_turns(run.learner, run.memory, run.spec, 0)
+    run.trainer = run.make_trainer()
     run.train(1)
     assert float(run.learner.reward_scale) == pytest.approx(float(run.memory.reward_scale()))
     assert np.any(run.learner.standardizer.mean)
@@ -149,8 +153,8 @@ def test_what_an_update_finds_is_stored():
     run = Run()
     run.train(1)
     sample = run.memory.sample(16, 3)
-    outputs = run.learner.gradients(batch_of(sample)).outputs
-    run.agent.write_back_to(run.learner, run.memory, sample.keys, outputs)
+    outputs = run.learner.gradients(sample.batch()).outputs
+    run.agent.write_back(run.learner, run.memory, sample.keys, outputs)
     stored = run.memory.stored(sample.keys)
     for name in ("values", "rhos", "divergences", "errors"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))
@@ -183,9 +187,7 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():
 
 def test_what_is_drawn_by_rank():
     config = SETTINGS.configuration
-    names = {
-        name: Refer(config(name), name).distributions()[0]["sample"] for name in SETTINGS.names
-    }
+    names = {name: Refer(config(name), name).data._sample for name in SETTINGS.names}
     assert {name for name, one in names.items() if one == RankBased(0.5, 10)} == {
         "vracer_per",
         "ddpg_per",
@@ -212,27 +214,9 @@ def test_c_max_is_that_of_the_updates():
     assert run.train(11)["c_max"] == pytest.approx(1 + 4 / 1.1, rel=1e-5)
 
 
-def test_an_episode_that_is_longer_than_the_memory_is_one_line():
-    run = Run(environment="gym:Reacher-v4", min_replay_size=40, replay_capacity=49)
-    with pytest.raises(
-        UnusableEnvironmentError, match="an episode of more than 49 steps"
-    ) as caught:
-        run.train(1)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_memory_that_never_holds_a_batch_is_one_line():
-    run = Run(
-        environment="gym:Reacher-v4", batch_size=120, min_replay_size=120, replay_capacity=149
-    )
-    with pytest.raises(UnusableEnvironmentError, match="holds 100 steps.*a batch of 120") as caught:
-        run.train(1)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("removal", ["oldest", "far_policy", "divergence"])
 def test_the_memory_never_exceeds_its_capacity(removal):
     run = Run(removal=removal, replay_capacity=300)
     run.train(150)
-    assert run.memory.statistics().removed > 0
-    assert 200 < run.memory.statistics().items <= 300
+    assert run.memory.counters().removed > 0
+    assert 200 < run.memory.counters().items <= 300

@@ -1,0 +1,62 @@
+"""The declaration of an agent. This module does not import TensorFlow."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+from common.cluster.layout import Layout, imported
+from common.config import Settings
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AgentDeclaration:
+    """Everything about an agent that is known without TensorFlow: one object for each agent.
+
+    Attributes:
+      name: of the agent, as in config.json; that of the paper where it has only one.
+      title: of the agent in captions.
+      paper: name of the paper's directory.
+      agent_class: "module:class" of the agent, built as `class(config, setting)`; importing it
+        imports TensorFlow, so only roles do.
+      settings: of the agent.
+      num_actors: default of --num_actors, given the configuration and the setting.
+      num_actors_help: of that flag.
+      layouts: the first one, and one for configurations whose `single_process` is true if they can
+        have another.
+      require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
+        environment, given the configuration and the environment's spec; without TensorFlow.
+      bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
+        the environment.
+      num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
+      num_actors_flag: name of the flag --num_actors, where the paper does not speak of actors.
+      program: module that runs the agent with `python -m`; "": that of its name in `binaries`.
+    """
+
+    name: str
+    title: str
+    paper: str
+    agent_class: str
+    settings: Settings
+    num_actors: Callable[[Any, str], int]
+    num_actors_help: str
+    layouts: tuple[Layout, ...]
+    require: str
+    bytes_per_step: Callable[[Any, Any, Any], float]
+    num_frames: int | None = None
+    num_actors_flag: str = "num_actors"
+    program: str = ""
+
+    @property
+    def module(self) -> str:
+        """The module that runs the agent with `python -m`."""
+        return self.program or f"binaries.{self.name}"
+
+    def layout(self, config: Any) -> Layout:
+        """Returns the layout that a configuration has."""
+        return self.layouts[-1 if getattr(config, "single_process", False) else 0]
+
+    def make_agent(self, **fields: Any) -> Any:
+        """Builds the agent of the default setting but for these fields; imports TensorFlow."""
+        setting = self.settings.default
+        config = dataclasses.replace(self.settings.configuration(setting), **fields)
+        return imported(self.agent_class)(config, setting)

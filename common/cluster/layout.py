@@ -1,0 +1,140 @@
+"""Layouts, which describe the processes of a run. This module does not import TensorFlow."""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import importlib
+from typing import Any
+
+from common.cluster.topology import Job, Topology
+from common.reporting.user_error import UserError
+
+FlagValues = Mapping[str, Any]
+"""Values of a layout's own flags, by name."""
+
+
+def imported(name: str) -> Any:
+    """Returns what "module:name" names; whatever the module imports is imported only now."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class LayoutError(UserError):
+    """Error of flags or a cluster that do not fit a layout; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Role(Job):
+    """A job of a layout with everything that is needed to run its tasks.
+
+    Attributes:
+      run: "module:function" that a task runs; the function gets a
+        `common.roles.run_context.RunContext`.
+      local_tasks: number of tasks in a local run, given the values of the layout's flags.
+      threads: threads of a task, given the values of the layout's flags and the usable cores.
+      acts: whether its tasks share the paper's actors.
+      uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
+      outlives_keeper: whether a local run waits for its tasks after the run is over.
+      replay_share: replay memories that a task holds, given its topology and the number of the
+        paper's actors in it; less than 1 for a shard of a memory.
+    """
+
+    run: str = ""
+    local_tasks: Callable[[FlagValues], int] = lambda values: 1
+    threads: Callable[[FlagValues, int], int] = lambda values, cores: 1
+    acts: bool = False
+    uses_gpu: bool = False
+    outlives_keeper: bool = False
+    replay_share: Callable[[Topology, int], float] = lambda topology, actors: 0.0
+
+    def function(self) -> Callable[[Any], None]:
+        """Imports the function that a task runs, and TensorFlow with it."""
+        return imported(self.run)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The processes of a run and their connections.
+
+    Attributes:
+      name: shown in messages.
+      roles: the roles. The first one keeps the run: its counters, limits, checkpoints and files.
+      flags: names of the flags that only programs of this layout have.
+      acting_flag: name of the flag among them that gives the number of acting tasks if the cluster
+        does not list these tasks.
+      local_values: returns defaults of these flags in a local run, given the flags' values, the
+        number of actors and the usable cores.
+      check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
+        unknown number are missing from the mapping.
+      num_memories: replay memories of the configured size in a run, given the flags' values.
+      store: the job that serves the store to which actors add, "" if they keep it themselves.
+      applies_gradients: whether the keeper gets gradients instead, which workers compute.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+    flags: tuple[str, ...] = ()
+    acting_flag: str = ""
+    local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
+    check: Callable[[Mapping[str, int]], None] = lambda tasks: None
+    num_memories: Callable[[FlagValues], int] = lambda values: 1
+    store: str = ""
+    applies_gradients: bool = False
+
+    @property
+    def keeper(self) -> Role:
+        """The role that keeps the run."""
+        return self.roles[0]
+
+    @property
+    def last_role(self) -> Role:
+        """The role that ends last."""
+        return next((role for role in self.roles if role.outlives_keeper), self.keeper)
+
+    @property
+    def acting_role(self) -> Role:
+        """The role whose tasks share the paper's actors."""
+        return next(role for role in self.roles if role.acts)
+
+    def role(self, job: str) -> Role:
+        """Returns the role of a job.
+
+        Raises:
+          LayoutError: the layout has no such role.
+        """
+        for role in self.roles:
+            if role.name == job:
+                return role
+        names = ", ".join(role.name for role in self.roles)
+        raise LayoutError(
+            f"--role={job} does not exist in this setting's layout, {self.name}: use one of {names}"
+        )
+
+    def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
+        """Returns the actors of an acting task; tasks share the actors as evenly as possible.
+
+        Args:
+          index: of the task, from 0.
+          tasks: number of acting tasks, 0 if it is unknown.
+          num_actors: number of actors in the whole run.
+
+        Raises:
+          LayoutError: the number of tasks is unknown, larger than the number of actors, or not
+            larger than the index.
+        """
+        job = self.acting_role.name
+        if not tasks:
+            raise LayoutError(
+                f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
+                "give the number of processes that share the actors"
+            )
+        if tasks > num_actors:
+            raise LayoutError(
+                f"there are {tasks} tasks of {job} for --num_actors={num_actors}: start fewer, or "
+                "raise --num_actors"
+            )
+        if index >= tasks:
+            raise LayoutError(
+                f"this is {job} {index}, counted from 0, but there are {tasks}: give every role "
+                f"the same --{self.acting_flag}"
+            )
+        return range(index * num_actors // tasks, (index + 1) * num_actors // tasks)

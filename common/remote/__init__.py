@@ -1,0 +1,1 @@
+"""Any store in another process: services, and clients that are stores themselves."""

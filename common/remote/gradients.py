@@ -1,0 +1,266 @@
+"""Gradients that workers compute and a parameter server applies (Reactor, section 3.4).
+
+A worker delivers the gradients of a learner step as an actor delivers steps; the store of the
+parameter server is a queue of them.
+"""
+
+from collections.abc import Callable, Sequence
+import queue
+import time
+from typing import NamedTuple
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+
+from common.cluster import rpc
+from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.cluster.processes import Patience, StopRequest
+from common.remote.remote_store import RemoteStore
+from common.replay.store import Counters, Store, Wire
+from common.types import Batch
+
+_REPORT_SECONDS = 1.0
+_POLL_SECONDS = 0.001
+_SLEPT = 0.8
+"""Share of the last wait for an update that passes before the next one is asked about."""
+_LONGEST_PAUSE = 0.2
+"""Upper bound of that, in seconds: the first wait is for the server's graphs as well."""
+_RETRY_SECONDS = 0.2
+
+
+class FlatGradients(NamedTuple):
+    """The gradients of a learner step.
+
+    Attributes:
+      head: int64 [4]: index of the worker, its incarnation, the number of the delivery, and the
+        updates that the parameters had which the gradients are for.
+      metrics: [M] float32, in the order of the agent's names.
+      steps: [P] float32, the gradients.
+    """
+
+    head: np.ndarray
+    metrics: np.ndarray
+    steps: np.ndarray
+
+    @property
+    def token(self) -> tf.Tensor:
+        """Nothing: they are applied once."""
+        return tf.zeros([0], tf.int64)
+
+    def batch(self) -> Batch:
+        """Refuses: nothing learns from them."""
+        raise NotImplementedError
+
+
+class GradientWire(Wire):
+    """The form in which `FlatGradients` travel."""
+
+    consumes = True
+
+    row_bytes = draw_bytes = 1  # they are neither cut nor drawn elsewhere
+    put_specs = (
+        tf.TensorSpec([4], tf.int64, "head"),
+        tf.TensorSpec([None], tf.float32, "metrics"),
+        tf.TensorSpec([None], tf.float32, "steps"),
+    )
+
+    def columns(self, rows: FlatGradients) -> list:
+        """Returns the fields."""
+        return list(rows)
+
+    def rows(self, columns: Sequence) -> FlatGradients:
+        """Reverses `columns`."""
+        return FlatGradients(*columns)
+
+    def drawn_columns(self, drawn: FlatGradients) -> list:
+        """Returns the fields."""
+        return list(drawn)
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> FlatGradients:
+        """Returns the only part."""
+        return FlatGradients(*parts[0])
+
+
+class GradientQueue(Store):
+    """A first in, first out queue of `FlatGradients`."""
+
+    def __init__(self, num_parameters: int, num_metrics: int):
+        """Makes an empty queue for gradients of P parameters, with M metrics."""
+        self.wire = GradientWire()
+        self._shapes = (4,), (num_metrics,), (num_parameters,)
+        self._queue: queue.Queue[FlatGradients] = queue.Queue()
+        self._inserted = 0
+
+    def put(self, rows: FlatGradients) -> bool:
+        """Adds the gradients of a learner step.
+
+        Raises:
+          ValueError: they are of another network, or the head has a number below 0.
+        """
+        copy = FlatGradients(*map(np.array, rows))
+        if tuple(column.shape for column in copy) != self._shapes:
+            raise ValueError(
+                f"an update has {self._shapes[2][0]} parameters and {self._shapes[1][0]} metrics "
+                f"here, but worker {copy.head.flat[0]} sent {copy.steps.size} and "
+                f"{copy.metrics.size}: start all roles with the same version of the program"
+            )
+        if copy.head.min() < 0:
+            raise ValueError(f"head must not be negative, is {copy.head.tolist()}")
+        self._queue.put(copy)
+        self._inserted += 1
+        return True
+
+    def draw(
+        self, num_items: int = 1, seed: int | None = None, timeout_seconds: float = 0.0
+    ) -> FlatGradients | None:
+        """Returns the oldest gradients; None if none come in time."""
+        del num_items, seed
+        try:
+            return self._queue.get(timeout=timeout_seconds or None, block=timeout_seconds > 0)
+        except queue.Empty:
+            return None
+
+    def counters(self) -> Counters:
+        """Returns the counters; an item is the gradients of a learner step."""
+        waiting = self._queue.qsize()
+        return Counters(waiting, self._inserted, self._inserted - waiting)
+
+
+class GradientSender:
+    """A worker's side of the updates that a parameter server applies.
+
+    Attributes:
+      incarnation: of this start of the worker; 0 before `join`.
+    """
+
+    def __init__(
+        self,
+        client: rpc.Client,
+        worker: int,
+        acting: Callable[[], tuple[int, Counters]],
+        stop: StopRequest,
+    ):
+        """Prepares calls.
+
+        Args:
+          client: of the parameter server.
+          worker: index of this worker.
+          acting: returns what to report: actor steps of this start, and the memory's counters.
+          stop: ends the waits.
+        """
+        self._store = RemoteStore(client, GradientWire())
+        self._worker = worker
+        self._acting = acting
+        self._stop = stop
+        self._reported_at = 0.0
+        self._pause = 0.0
+        self._patience = Patience("no answer from the parameter server")
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation of this start of the worker; 0 before `join`."""
+        return self._store.incarnation
+
+    def join(self) -> bool:
+        """Gets an incarnation; returns False if a stop was requested before that."""
+        while not self._stop.requested:
+            try:
+                self._store.join()
+                return True
+            except ServiceUnavailableError as error:
+                self.wait_for_server(error)
+        return False
+
+    def report(self) -> tuple[int, int]:
+        """Reports the worker's acting.
+
+        Returns:
+          The numbers of the newest update received, and of the newest in published parameters.
+
+        Raises:
+          ServiceUnavailableError: the parameter server does not answer.
+        """
+        self._store.num_accepted, counters = self._acting()
+        numbers = self._store.report(self._worker, counters)
+        self._reported_at = time.monotonic()
+        self._patience.renew()
+        return numbers
+
+    def report_if_due(self) -> bool:
+        """Reports if the last report was a second ago, unless the server is gone.
+
+        Returns:
+          Whether it was due.
+
+        Raises:
+          ClusterError: the server is gone for too long.
+        """
+        if time.monotonic() - self._reported_at < _REPORT_SECONDS:
+            return False
+        try:
+            self.report()
+        except ServiceUnavailableError as error:
+            self.wait_for_server(error)
+        return True
+
+    def push(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> bool:
+        """Sends an update, and returns once the published parameters contain it.
+
+        It is sent again until the server has it, also by a server that was restarted.
+
+        Args:
+          learner_steps: updates that the parameters had which the gradients are for.
+          gradients: [P] float32.
+          metrics: [M] float32.
+
+        Returns:
+          False if a stop was requested before that.
+
+        Raises:
+          ClusterError: the server refuses the update, or is gone for too long.
+        """
+        number = self._store.number + 1
+        head = np.array([self._worker, self.incarnation, number, learner_steps], np.int64)
+        is_sent = False
+        while not self._stop.requested:
+            try:
+                if not is_sent:
+                    self._store.number = number - 1  # also to a server that was restarted
+                    self._send(FlatGradients(head, metrics, gradients))
+                    is_sent, sent_at = True, time.monotonic()
+                    time.sleep(self._pause)
+                received, published = self.report()
+                if published >= number:
+                    self._pause = min(_SLEPT * (time.monotonic() - sent_at), _LONGEST_PAUSE)
+                    return True
+                is_sent = received >= number
+                time.sleep(_POLL_SECONDS)
+            except ServiceUnavailableError as error:
+                is_sent = False
+                self.wait_for_server(error)
+        return False
+
+    def wait_for_server(self, error: ServiceUnavailableError) -> None:
+        """Waits a moment after a call that the server did not answer.
+
+        Args:
+          error: of that call.
+
+        Raises:
+          ClusterError: the server is gone for too long.
+        """
+        logging.log_every_n_seconds(
+            logging.WARNING, "waiting for the parameter server: %s", 60, error
+        )
+        self._patience.check(error)
+        self._stop.wait(_RETRY_SECONDS)
+
+    def _send(self, gradients: FlatGradients) -> None:
+        try:
+            self._store.put(gradients)
+        except tf.errors.InvalidArgumentError as error:
+            line = error.message.splitlines()[0].rsplit("}} ", 1)[-1]  # without the graph's nodes
+            raise ClusterError(
+                f"the update was refused: {line.removeprefix('ValueError: ')}"
+            ) from None

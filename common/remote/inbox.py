@@ -1,0 +1,251 @@
+"""Deliveries that count once, however often they arrive."""
+
+from collections.abc import Mapping, Sequence
+import secrets
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from common.cluster import rpc
+from common.replay import key_layout
+from common.replay.store import MOST_STEPS, Counters, Store
+
+PART_BYTES = 3 * 2**20
+"""Bytes of a part of a delivery that exceeds a message, but for the last one."""
+_IDENTITIES = 1 << 32
+_PRESENT_SECONDS = 10.0
+"""Age of a sender's last report at which it counts as gone; senders report every second."""
+_ABANDONED_SECONDS = 60.0
+"""Age of a delivery's last part at which its sender counts as gone. A sender that is only slow
+sends all parts again."""
+
+
+def pack(columns: Sequence) -> bytes:
+    """Returns columns as bytes, for a delivery that exceeds a message."""
+    parts = [tf.io.serialize_tensor(column).numpy() for column in columns]
+    return np.array([len(part) for part in parts], np.int64).tobytes() + b"".join(parts)
+
+
+def unpack(packed: bytes, dtypes: Sequence[tf.DType]) -> list[np.ndarray]:
+    """Reverses `pack`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: these are no columns of these dtypes.
+    """
+    begin = 8 * len(dtypes)
+    if len(packed) < begin:
+        raise tf.errors.InvalidArgumentError(None, None, "a delivery is cut short")
+    columns = []
+    for size, dtype in zip(np.frombuffer(packed[:begin], np.int64), dtypes):
+        columns.append(tf.io.parse_tensor(packed[begin : begin + size], dtype).numpy())
+        begin += size
+    return columns
+
+
+class _Parts:
+    """A delivery of which parts are still missing.
+
+    Attributes:
+      number: of the delivery.
+      size: of the delivery, in bytes.
+      at: time of the last part.
+    """
+
+    def __init__(self, number: int, size: int):
+        self.number, self.size = number, size
+        self.at = time.monotonic()
+        self._buffer = bytearray(size)
+        self._missing = set(range(0, size, PART_BYTES))
+
+    def add(self, offset: int, part: bytes) -> bytes | None:
+        """Adds a part; returns the delivery once it is whole.
+
+        Raises:
+          ValueError: it is no part of this delivery.
+        """
+        expected = min(PART_BYTES, len(self._buffer) - offset)
+        if offset % PART_BYTES or len(part) != expected:
+            raise ValueError(f"no part of a delivery: {len(part)} bytes at offset {offset}")
+        self.at = time.monotonic()
+        self._buffer[offset : offset + len(part)] = part
+        self._missing.discard(offset)
+        return None if self._missing else bytes(self._buffer)
+
+
+class Inbox:
+    """The deliveries to a store from other processes, and the actor steps accepted from each.
+
+    An incarnation identifies one start of a sender, such as an actor process. It is identity * 2^14
+    + number. The identity is drawn when this inbox is made, so that incarnations of different
+    services differ (two of a run's n services draw the same identity with probability n^2 / 2^33).
+    The number becomes part of replay keys.
+
+    A delivery has a number in its incarnation: 1, 2, ... It is taken once. A store whose rows have
+    keys needs no numbers. With each delivery a sender says how many of its actor steps are accepted
+    after it. So a restarted service knows the count again at the sender's next delivery, and a call
+    that is repeated or late changes nothing. Only of an incarnation of another service, which may
+    be this one before it restarted, the first count is believed up to `rpc.MAX_COUNT`. Methods on
+    tensors can be traced into graphs.
+    """
+
+    def __init__(self, store: Store):
+        """Makes an empty table for deliveries to `store`."""
+        self._store = store
+        # Not the module random, which a user's environment may seed.
+        self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
+        # A random start, so that a new service does not repeat the numbers of a former one.
+        first = secrets.randbelow(key_layout.MAX_INCARNATIONS)
+        self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
+        self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+        self._one_at_a_time = tf.CriticalSection()
+        self._lock = threading.Lock()
+        self._received: dict[int, int] = {}
+        self._heard: set[int] = set()  # not those of which only a checkpoint has an older number
+        self._parts: dict[int, _Parts] = {}
+        self._done: dict[int, int] = {}
+        self._closed = False
+        self._reports: dict[int, tuple[float, Counters]] = {}
+
+    def next_incarnation(self) -> tf.Tensor:
+        """Returns an int64 incarnation whose number no incarnation in the table has."""
+        return self._one_at_a_time.execute(self._next_incarnation)
+
+    def checked(
+        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor = MOST_STEPS
+    ) -> tf.Tensor:
+        """Returns `accepted`, in a graph that fails if it is negative or a leap from the last.
+
+        Args:
+          incarnation: int64, of the sender.
+          accepted: int64, the number accepted from it, as it says.
+          added: actor steps that this call can add; int64, if it is a tensor.
+        """
+        is_own = tf.equal(incarnation // key_layout.MAX_INCARNATIONS, self._identity)
+        if_unknown = tf.where(
+            is_own, tf.constant(0, tf.int64), tf.constant(rpc.MAX_COUNT, tf.int64)
+        )
+        last = self._accepted.lookup(incarnation, if_unknown)
+        return rpc.checked_count("accepted", accepted, last + added)
+
+    def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
+        """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
+
+        def raise_():
+            most = tf.maximum(self._accepted.lookup(incarnation), accepted)
+            with tf.control_dependencies([self._accepted.insert(incarnation, most)]):
+                return tf.identity(most)
+
+        return self._one_at_a_time.execute(raise_)
+
+    def table(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns incarnations and the actor steps accepted from each, both int64 [n]."""
+        return self._accepted.export()
+
+    def accepted(self) -> dict[int, int]:
+        """Returns the table as Python numbers."""
+        return as_dict(self.table())
+
+    def put(self, incarnation: int, number: int, columns: Sequence) -> bool:
+        """Puts a delivery into the store, unless it was taken before.
+
+        Returns:
+          False if the store has no room for it now.
+
+        Raises:
+          ValueError: the number skips one.
+        """
+        with self._lock:
+            if not self._is_new(incarnation, number):
+                return True
+            if not self._store.put(self._store.wire.rows(columns)):
+                return False
+            self._received[incarnation] = number
+            self._heard.add(incarnation)
+        return True
+
+    def put_part(self, incarnation: int, number: int, size: int, offset: int, part: bytes) -> bool:
+        """Takes a part of a delivery, and the delivery once it is whole; see `put`.
+
+        Returns:
+          True if the delivery was taken, now or before.
+        """
+        with self._lock:
+            if not self._is_new(incarnation, number):
+                return True
+            parts = self._parts.get(incarnation)
+            if parts is None or (parts.number, parts.size) != (number, size):
+                self._drop_abandoned()
+                parts = self._parts[incarnation] = _Parts(number, size)
+            whole = parts.add(offset, part)
+            if whole is None:
+                return False
+            del self._parts[incarnation]
+        dtypes = [spec.dtype for spec in self._store.wire.put_specs]
+        return self.put(incarnation, number, unpack(whole, dtypes))
+
+    def report(self, sender: int, incarnation: int, counters: Sequence[int]) -> tuple[int, int]:
+        """Takes the counters of a sender's own store.
+
+        Returns:
+          The numbers of the newest delivery received, and of the newest that is done with.
+        """
+        with self._lock:
+            self._reports[sender] = time.monotonic(), Counters.of(counters)
+            received = self._received.get(incarnation, 0)
+            return received, received if self._closed else self._done.get(incarnation, 0)
+
+    def reported(self) -> list[Counters]:
+        """Returns the counters of the senders that have reported lately."""
+        now = time.monotonic()
+        with self._lock:
+            reports = list(self._reports.values())
+        return [counters for at, counters in reports if now - at < _PRESENT_SECONDS]
+
+    def acknowledge(self, numbers: Mapping[int, int]) -> None:
+        """Tells senders that deliveries up to a number are done with.
+
+        Args:
+          numbers: by incarnation. After a restart, also those that the checkpoint has: they are not
+            taken again.
+        """
+        with self._lock:
+            self._done.update(numbers)
+            for incarnation, number in numbers.items():
+                self._received[incarnation] = max(number, self._received.get(incarnation, 0))
+
+    def close(self) -> None:
+        """Releases senders that wait for deliveries which come too late."""
+        self._closed = True
+
+    def _drop_abandoned(self) -> None:
+        """Frees the memory of deliveries whose senders have died half way."""
+        oldest = time.monotonic() - _ABANDONED_SECONDS
+        self._parts = {sender: parts for sender, parts in self._parts.items() if parts.at > oldest}
+
+    def _is_new(self, incarnation: int, number: int) -> bool:
+        if self._store.keyed:
+            return True
+        last = self._received.get(incarnation, 0)
+        if number > last + 1 and incarnation in self._heard:
+            raise ValueError(f"number must be at most {last + 1}, is {number}")
+        return number > last
+
+    def _next_incarnation(self):
+        count = key_layout.MAX_INCARNATIONS
+        taken = self._accepted.export()[0] % count
+        is_free = tf.tensor_scatter_nd_update(
+            tf.ones([count], tf.int32), taken[:, None], tf.zeros_like(taken, tf.int32)
+        )
+        following = (self._number + 1 + tf.range(count, dtype=tf.int64)) % count
+        # The first free number; if none is free, the next number, which was given out longest ago.
+        number = following[tf.argmax(tf.gather(is_free, following))]
+        with tf.control_dependencies([self._number.assign(number)]):
+            return self._identity * count + number
+
+
+def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
+    """Returns the steps accepted from each incarnation, of what `Inbox.table` returns."""
+    incarnations, accepted = table
+    return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist(), strict=True))

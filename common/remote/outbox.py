@@ -1,0 +1,257 @@
+"""Sending of what acting adds to a store in another process."""
+
+import abc
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+import math
+import queue
+import threading
+import time
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import Patience, StopRequest
+from common.remote.remote_store import RemoteStore
+from common.remote.shards import CountersOfAll
+from common.replay.local_replay import LocalReplay
+from common.replay.rate_limiter import RateLimiter
+from common.replay.store import Counters
+from common.types import Nest
+
+_QUEUE = 4
+"""Deliveries that may wait. When the queue is full, the actors wait, so that no data is lost."""
+_CLOSE_SECONDS = 5.0
+"""Time that `close` has for sending the remaining deliveries."""
+_GONE_SECONDS = 0.2
+"""Time between calls to a service that does not answer."""
+_REFUSED_SECONDS = 0.005, 0.05
+"""Shortest and longest time between calls to a full store, which carry the whole delivery each."""
+
+
+class Delivery(NamedTuple):
+    """Rows that are put into a store at once, and the actor steps that are accepted with them."""
+
+    rows: Any
+    steps: int
+
+
+class Writer(abc.ABC):
+    """A converter of what an adder gives to deliveries for a store.
+
+    Attributes:
+      incarnation: of this start of the actors, which becomes part of keys.
+      replay: the store of these actors themselves, if they have one.
+    """
+
+    replay: LocalReplay | None = None
+
+    def __init__(self, send_batch: int = 0):
+        """Collects at least `send_batch` actor steps for a delivery; 0 delivers at once."""
+        self.incarnation = 0
+        self._send_batch = send_batch
+        self._collected: list[Any] = []
+        self._num_steps = 0
+
+    def add(self, added: Nest) -> Iterable[Delivery]:
+        """Takes what the adder gave; returns the deliveries that are complete."""
+        self._collected.append(added)
+        self._num_steps += self.count_steps(added)
+        return self.flush() if self._num_steps >= self._send_batch else ()
+
+    def flush(self) -> Iterable[Delivery]:
+        """Returns the rest as deliveries."""
+        collected, self._collected, self._num_steps = self._collected, [], 0
+        return self.deliveries(collected) if collected else ()
+
+    @abc.abstractmethod
+    def count_steps(self, added: Any) -> int:
+        """Returns the number of actor steps that an adder's result accounts for."""
+
+    @abc.abstractmethod
+    def deliveries(self, collected: Sequence[Any]) -> Iterable[Delivery]:
+        """Returns what the adder gave since the last call as deliveries."""
+
+
+class Outbox:
+    """Sender of deliveries in order, each of which is repeated until the store has it.
+
+    By default a background thread sends, while the actors go on (Ape-X algorithm 1). In lockstep
+    the actors send themselves and act only once the store has taken all, so that neither side runs
+    ahead of the other (AQL algorithm 1).
+
+    Attributes:
+      writer: of these actors.
+    """
+
+    def __init__(
+        self,
+        store: RemoteStore,
+        writer: Writer,
+        limiter: RateLimiter,
+        stop: StopRequest,
+        others: Sequence[RemoteStore] = (),
+        in_lockstep: bool = False,
+        job: str = "replay",
+    ):
+        """Prepares to send.
+
+        Args:
+          store: the store, or the shard of it, to which these actors add.
+          writer: of these actors.
+          limiter: limits how far the actors may run ahead of the learner.
+          stop: ends the waits.
+          others: the store's other shards, if the limit is over all.
+          in_lockstep: whether the actors send themselves.
+          job: that keeps the store, for messages.
+        """
+        self._store = store
+        self.writer = writer
+        self._limiter = limiter
+        self._stop = stop
+        self._total_counters = CountersOfAll(others)
+        self._in_lockstep = in_lockstep
+        self._waiting: deque[Delivery] = deque()
+        self._queue: queue.Queue[Delivery | None] = queue.Queue(_QUEUE)
+        self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
+        self._error: Exception | None = None
+        self._counters: Counters | None = None
+        self._deadline = math.inf
+        self._pause = _REFUSED_SECONDS[0]
+        self._job = job
+        self._patience = Patience(f"no answer from the {job}")
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation of this start of the actors."""
+        return self._store.incarnation
+
+    @property
+    def num_accepted(self) -> int:
+        """Actor steps that the store has accepted since this start of the actors."""
+        return self._store.num_accepted
+
+    def start(self) -> None:
+        """Waits for the store, gets an incarnation and starts the background thread."""
+        self._until_available(self._store.join, lambda: self._stop.requested)
+        self.writer.incarnation = self.incarnation
+        if not self._in_lockstep:
+            self._thread.start()
+
+    def add(self, added: Nest) -> None:
+        """Takes what the adder gave.
+
+        Raises:
+          Exception: the error that ended the background thread, such as a refused token.
+        """
+        self._take(self.writer.add(added))
+
+    def has_credit(self) -> bool:
+        """Returns whether the actors may continue; if not, waits for a moment and asks again.
+
+        Raises:
+          Exception: the error that ended the background thread.
+          ClusterError: in lockstep, the service refuses this role, or has been gone for too long.
+        """
+        if self._in_lockstep:
+            return self._has_sent_all()
+        self._raise_error()
+        if self._counters is None or self._limiter.may_insert(self._counters):
+            return True
+        self._stop.wait(0.01)
+        try:
+            self._counters = self._total_counters(self._store.counters())
+        except ServiceUnavailableError as error:
+            self._log_wait(error)
+        return self._limiter.may_insert(self._counters)
+
+    def close(self) -> None:
+        """Sends what waits and ends; gives up after a few seconds without success.
+
+        In lockstep, what waits is dropped: nobody will learn from it.
+
+        Raises:
+          Exception: the error that ended the background thread.
+        """
+        if self._in_lockstep:
+            self._waiting.clear()
+            return
+        self._begin_to_close()
+        self._take(self.writer.flush())
+        self._enqueue(None)
+        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+
+    def _take(self, deliveries: Iterable[Delivery]) -> None:
+        if self._in_lockstep:
+            self._waiting.extend(deliveries)
+        else:
+            for delivery in deliveries:
+                self._enqueue(delivery)
+
+    def _has_sent_all(self) -> bool:
+        while self._waiting:
+            try:
+                is_taken = self._store.put(*self._waiting[0])
+            except ServiceUnavailableError as error:
+                self._log_wait(error)
+                self._patience.check(error)
+                self._stop.wait(_GONE_SECONDS)
+                return False
+            self._patience.renew()
+            shortest, longest = _REFUSED_SECONDS
+            if not is_taken:
+                self._stop.wait(self._pause)
+                self._pause = min(2 * self._pause, longest)
+                return False
+            self._pause = shortest
+            self._waiting.popleft()
+        return True
+
+    def _begin_to_close(self) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + _CLOSE_SECONDS)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _enqueue(self, delivery: Delivery | None) -> None:
+        while not self._is_late():
+            self._raise_error()
+            try:
+                self._queue.put(delivery, timeout=0.2)
+                return
+            except queue.Full:
+                if self._stop.requested:
+                    self._begin_to_close()
+
+    def _send_all(self) -> None:
+        try:
+            while (delivery := self._queue.get()) is not None:
+                self._until_available(lambda delivery=delivery: self._send(delivery), self._is_late)
+            self._until_available(self._store.report, self._is_late)
+        except Exception as error:
+            self._error = error  # `add`, `has_credit` and `close` raise it in the acting thread
+
+    def _send(self, delivery: Delivery) -> None:
+        while not self._store.put(*delivery) and not self._is_late():
+            time.sleep(_REFUSED_SECONDS[1])
+        self._counters = self._total_counters(self._store.last_counters)
+
+    def _until_available(self, function: Callable, gives_up: Callable[[], bool]) -> None:
+        self._patience.renew()
+        while not gives_up():
+            try:
+                function()
+                self._patience.renew()
+                return
+            except ServiceUnavailableError as error:
+                self._log_wait(error)
+                self._patience.check(error)
+                time.sleep(_GONE_SECONDS)
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _log_wait(self, error: ServiceUnavailableError) -> None:
+        logging.log_every_n_seconds(logging.WARNING, "waiting for the %s: %s", 60, self._job, error)

@@ -1,0 +1,188 @@
+"""The interface of all stores: what actors put into and a learner draws from, wherever it is."""
+
+import abc
+from collections.abc import Iterable, Sequence
+import os
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import tensorflow as tf
+
+from common.types import Batch, Nest
+
+MOST_STEPS = 1 << 24
+"""Most actor steps between two calls of a sender, where the call does not have them.
+
+Senders wait while the service is gone; until their memory is filled, they do so only after minutes.
+"""
+
+
+class Counters(NamedTuple):
+    """Counters of a store, which rate limiters compare; all but the first only grow.
+
+    Attributes:
+      items: items stored now.
+      inserted: items inserted; steps executed, where the items are steps of episodes.
+      sampled: items drawn, counted each time.
+      duplicates: items or steps refused because they came before.
+      removed: items removed.
+      missing: items whose outputs of updates came after their removal.
+    """
+
+    items: int = 0
+    inserted: int = 0
+    sampled: int = 0
+    duplicates: int = 0
+    removed: int = 0
+    missing: int = 0
+
+    @classmethod
+    def of(cls, values: tf.Tensor | np.ndarray) -> Self:
+        """Returns the counters in `values`, int64 [6]."""
+        return cls(*np.asarray(values).tolist())
+
+    @classmethod
+    def total(cls, counters: Iterable["Counters"]) -> Self:
+        """Returns the sum of each counter."""
+        return cls(*(sum(column) for column in zip(*counters)))
+
+
+class Drawn(Protocol):
+    """Items drawn from a store, as a named tuple.
+
+    Attributes:
+      steps: nest of [B, ...], or [B, T, ...] for sequences and unrolls.
+    """
+
+    steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """The part that `Store.write_back` needs, int64 [B], or [0] where nothing is written."""
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+
+    def _replace(self, **fields: Any) -> Self: ...
+
+
+class Wire(abc.ABC):
+    """The form in which a store's rows and draws travel between processes: lists of columns.
+
+    Attributes:
+      put_specs: a spec for each column of a put, with the name that errors give it.
+      row_bytes: the most bytes that a row of a put takes in a message.
+      draw_bytes: the most bytes that a drawn item takes in a message.
+      output_specs: a spec for each column that `Store.write_back` gets beside the token.
+      consumes: whether an item is drawn once.
+      num_batches: batches of equal size in a draw, one behind the other.
+    """
+
+    put_specs: Sequence[tf.TensorSpec]
+    row_bytes: int
+    draw_bytes: int
+    output_specs: Sequence[tf.TensorSpec] = ()
+    consumes = False
+    num_batches = 1
+
+    @abc.abstractmethod
+    def columns(self, rows: Any) -> list:
+        """Returns the columns of an argument of `Store.put`."""
+
+    @abc.abstractmethod
+    def rows(self, columns: Sequence) -> Any:
+        """Reverses `columns`."""
+
+    @abc.abstractmethod
+    def drawn_columns(self, drawn: Any) -> list:
+        """Returns the columns of a result of `Store.draw`."""
+
+    @abc.abstractmethod
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
+        """Reverses `drawn_columns` and joins the parts of a draw."""
+
+    def cut(self, columns: list, num_rows: int) -> list[list]:
+        """Cuts a put into several of at most `num_rows` rows, unless they belong together."""
+        del num_rows
+        return [columns]
+
+    def most_steps(self, columns: Sequence[tf.Tensor]) -> int | tf.Tensor:
+        """Returns an upper bound of the actor steps in a put."""
+        del columns
+        return MOST_STEPS
+
+
+class Store(abc.ABC):
+    """A store of steps, episodes, unrolls or gradients. All methods are thread-safe.
+
+    Attributes:
+      wire: how its rows and draws travel.
+      in_graph: whether all methods but `put` can be traced into graphs.
+      keyed: whether each row has a key by which a repeated `put` changes nothing. Then `put` can be
+        traced, too.
+    """
+
+    wire: Wire
+    in_graph: bool = False
+    keyed: bool = False
+
+    @abc.abstractmethod
+    def put(self, rows: Any) -> Any:
+        """Adds rows; returns False if the store has no room for them now."""
+
+    @abc.abstractmethod
+    def draw(self, num_items: Any, seed: Any = None) -> Any:
+        """Draws items.
+
+        Args:
+          num_items: an int or an int32 scalar tensor.
+          seed: an int or an int64 scalar tensor that determines the draw, together with the
+            contents; None or 0 draws with the store's own generator.
+
+        Returns:
+          `Drawn`, or None if there are too few.
+
+        Raises:
+          tf.errors.FailedPreconditionError: there is nothing to draw.
+        """
+
+    def write_back(self, token: Any, outputs: Nest) -> Any:
+        """Takes the outputs of the updates that learnt from a draw, such as new priorities."""
+        del token, outputs
+        return tf.zeros([], tf.int64)
+
+    @abc.abstractmethod
+    def counters(self) -> Counters:
+        """Returns the counters."""
+
+    def counters_tensor(self) -> tf.Tensor:
+        """Returns the counters as int64 [6]."""
+        return tf.numpy_function(lambda: np.array(self.counters(), np.int64), [], tf.int64)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the contents to a file; a store through which rows only pass writes none.
+
+        Raises:
+          ReplayFileError: the file cannot be written; one of that name is as it was.
+        """
+        del path
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Makes this store, which must be empty, the one that was saved.
+
+        Raises:
+          ReplayFileError: the file cannot be read, is damaged, or is of another store.
+        """
+        del path
+
+    def trim(self) -> Any:
+        """Removes what exceeds a soft capacity; returns how many items."""
+        return tf.zeros([], tf.int64)
+
+    def mass(self) -> tuple[Any, Any]:
+        """Returns the sum of all items' masses (float64) and their number (int64).
+
+        An item is drawn with the probability mass / sum.
+        """
+        items = self.counters_tensor()[0]
+        return tf.cast(items, tf.float64), items

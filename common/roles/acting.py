@@ -1,0 +1,236 @@
+"""Acting in a process: environments, policy and writer, whoever drives them."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent import futures
+import contextlib
+from typing import Protocol
+
+from common.acting import actor_start
+from common.environments.spec import EnvironmentSpec
+from common.learning.bookkeeping import Bookkeeping
+from common.learning.remote_step import RemoteStep
+from common.remote.outbox import Delivery, Writer
+from common.replay.local_replay import LocalReplay
+from common.replay.rate_limiter import RateLimiter
+from common.replay.store import Counters, Store
+from common.roles.run_context import RunContext
+from common.types import Nest
+
+
+class Parameters(Protocol):
+    """The parameters with which actors act."""
+
+    @property
+    def version(self) -> int:
+        """Version of those in use."""
+
+    @property
+    def age_steps(self) -> int:
+        """Learner steps by which newer ones are ahead of them."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+
+
+class Acting:
+    """The actors of a process, which step together as one batch.
+
+    Attributes:
+      start: number of earlier starts of these actors. Random numbers differ between starts.
+      spec: of the environment.
+      policy: the exploring policy.
+      num_steps: actor steps whose results the adder has given so far.
+      timesteps: of the batch of environments.
+    """
+
+    def __init__(self, context: RunContext):
+        """Makes the environments and the policy; `begin` has to follow.
+
+        Args:
+          context: of the run.
+        """
+        self._context = context
+        agent, actors = context.agent, context.actors
+        self.start = actor_start.record_start(context.directory, actors)
+        self._environments = context.watch(
+            actor_start.make_environments(
+                context.environment, actors, context.seed, self.start, agent.num_frames
+            )
+        )
+        self.spec = EnvironmentSpec.of(self._environments)
+        self.policy = agent.make_actor(self.spec, actors, context.num_actors, self.seed)
+        self.num_steps = self.timesteps = 0
+
+    @property
+    def seed(self) -> int:
+        """The seed of this start of these actors."""
+        return actor_start.actor_seed(self._context.seed, self._context.actors.start, self.start)
+
+    def begin(
+        self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
+    ) -> None:
+        """Starts an episode in each environment.
+
+        Args:
+          writer: of these actors.
+          on_added: called with what the adder gives.
+          parameters: described in acting.csv.
+        """
+
+        def count(added: Nest) -> None:
+            self.num_steps += writer.count_steps(added)
+            on_added(added)
+
+        log = actor_start.EpisodeLog(
+            self._context.directory,
+            self._context.actors,
+            lambda: {
+                "wall_seconds": round(parameters.wall_seconds, 2),
+                "incarnation": writer.incarnation,
+                "parameter_version": parameters.version,
+                "parameter_age_steps": parameters.age_steps,
+            },
+        )
+        self._loop = self._context.agent.acting_loop(
+            self.policy, self._environments, count, log.write
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps done in all environments together, without resets."""
+        return self._loop.steps
+
+    @property
+    def pull_is_due(self) -> bool:
+        """True if the actors want newer parameters at this timestep."""
+        agent = self._context.agent
+        return self.timesteps % agent.actor_period == agent.data.pull_timestep
+
+    def step(self) -> None:
+        """Advances every environment by one timestep."""
+        self._loop.step()
+        self.timesteps += 1
+
+
+class LocalActing(Acting):
+    """Actors in a process that also learns: they add to its store and act with its parameters.
+
+    Attributes:
+      incarnation: number of this start of the actors.
+      version: version of the parameters in use.
+      age_steps: learner steps since these parameters.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        store: Store,
+        source: Bookkeeping | RemoteStep,
+        seed: int,
+        incarnation: int | None = None,
+    ):
+        """Starts an episode in each environment.
+
+        Args:
+          context: of the run.
+          store: gets the actors' steps.
+          source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
+          seed: of what the writer draws.
+          incarnation: number of this start of the actors, where a server counts; None counts here.
+        """
+        super().__init__(context)
+        self._source, self._store = source, store
+        self._writer = context.agent.make_writer(self.policy, context.actors, self.spec, seed)
+        self.incarnation = self._writer.incarnation = incarnation or 1 + self.start
+        self._added: list[Nest] = []
+        self._waiting: deque[Delivery] = deque()
+        self.version, self._loaded_at, self._learner_steps = 0, -1, 0
+        self.begin(self._writer, self._added.append, self)
+
+    @property
+    def replay(self) -> LocalReplay | None:
+        """The store of these actors themselves, if they have one."""
+        return self._writer.replay
+
+    @property
+    def age_steps(self) -> int:
+        """Learner steps since the parameters in use."""
+        return self._learner_steps - self._loaded_at
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+        return self._source.wall_seconds
+
+    def pull(self) -> None:
+        """Loads newer parameters if they are due."""
+        self._learner_steps = self._source.steps
+        is_due = self._loaded_at < 0 or self.pull_is_due
+        if is_due and self._learner_steps != self._loaded_at:
+            self.policy.load(self._source.parameters())
+            self.version, self._loaded_at = self._source.version, self._learner_steps
+
+    def insert(self) -> None:
+        """Puts into the store what the steps have added, as far as it has room now."""
+        for added in self._added:
+            self._waiting.extend(self._writer.add(added))
+        self._added.clear()
+        while self._waiting and self._store.put(self._waiting[0].rows):
+            self._waiting.popleft()
+
+    def act(self) -> None:
+        """Advances every environment by one timestep, unless something of the last one waits.
+
+        That is put and learnt from first, so that the next step has the parameters of after it.
+        """
+        if not self._waiting:
+            self.pull()
+            self.step()
+        self.insert()
+
+
+class ActingBeside:
+    """A context for the updates of a call, during which actors act until the next call is due.
+
+    The actors use the parameters of before the call, and insert after it, so that equal seeds give
+    equal runs.
+    """
+
+    def __init__(
+        self, limiter: RateLimiter, num_samples: int, num_copies: int, actors: LocalActing
+    ):
+        """Starts the thread of the actors.
+
+        Args:
+          limiter: says when a call is due.
+          num_samples: items that a call draws.
+          num_copies: items per actor step.
+          actors: the actors.
+        """
+        self._limiter = limiter
+        self._num_samples = num_samples
+        self._num_copies = num_copies
+        self._actors = actors
+        self._thread = futures.ThreadPoolExecutor(1, "act")
+
+    @contextlib.contextmanager
+    def __call__(self, counters: Counters) -> Iterator[None]:
+        """Enters the context of a call; `counters` are the store's before it."""
+        self._actors.pull()
+        acting = self._thread.submit(self._act, counters)
+        try:
+            yield
+        finally:
+            acting.result()
+        self._actors.insert()
+
+    def _act(self, counters: Counters) -> None:
+        sampled, begin = counters.sampled + self._num_samples, self._actors.num_steps
+        while True:
+            added = self._num_copies * (self._actors.num_steps - begin)
+            now = counters._replace(inserted=counters.inserted + added, sampled=sampled)
+            if self._limiter.may_sample(now, self._num_samples):
+                return
+            self._actors.step()

@@ -1,0 +1,185 @@
+"""Tests of common.learning.fused: calls in one graph, on a memory of episodes."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.environments.environment_errors import UnusableEnvironmentError
+from common.learning.fused import FusedUpdates, StoreRules
+from common.learning.learner import Gradients, Learner
+from common.learning.metrics import DivergedError
+from common.learning.trainer import Trainer
+from common.learning.update_loop import UpdateLoop
+from common.replay import seeds
+from common.replay.distributions import Uniform
+from common.replay.episodes import EpisodeMemory
+from common.replay.rate_limiter import RateLimiter
+from common.replay.store import Counters
+from common.types import Episode, Episodes
+
+BATCH, UPDATES = 4, 3
+CALL = BATCH * UPDATES
+C_MAX = 4.0
+EPISODE_STEPS = 6
+
+
+class Marks(Learner):
+    """Finds V = reward for each step, and as its error the updates before, once made finite."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable([1.0])
+        self.seen = tf.Variable(tf.zeros([0]), shape=[None])
+
+    @property
+    def actor_variables(self):
+        return (self.scale,)
+
+    def gradients(self, batch):
+        rewards = batch.steps.rewards
+        self.seen.assign(tf.concat([self.seen, rewards], 0))
+        ones = tf.ones_like(rewards)
+        outputs = (rewards, 2 * ones, ones / 2, ones * tf.cast(self.steps, tf.float32), 0 * ones)
+        return Gradients((), outputs, {"loss": tf.reduce_mean(rewards) * self.scale[0]})
+
+    def apply(self, gradients):
+        self.steps.assign_add(1)
+
+
+class Rules(StoreRules):
+    """A log of what is asked of it."""
+
+    def __init__(self):
+        self.prepared, self.traced = [], []
+
+    def prepare(self, learner, memory, step, is_first):
+        self.prepared.append((step, is_first, memory.counters().sampled))
+
+    def before_updates(self, learner, memory):
+        self.traced.append("before")
+
+    def write_back(self, learner, memory, keys, outputs):
+        self.traced.append("write")
+        memory.write_back(keys, (*outputs, C_MAX))
+
+
+def filled(num_episodes=10, capacity=100, memory_seed=1, num_steps=EPISODE_STEPS):
+    """A memory in which each step has another reward."""
+    memory = EpisodeMemory(
+        tf.TensorSpec([1]), capacity, 1.0, Uniform(), seed=memory_seed, num_batches=UPDATES
+    )
+    for i in range(num_episodes):
+        states = np.zeros([num_steps + 1, 1], np.float32)
+        rewards = (num_steps * i + np.arange(num_steps)).astype(np.float32)
+        episode = Episode(0, states, rewards, states[:, 0], False)
+        memory.put(Episodes(num_steps, (episode,)))
+    return memory
+
+
+class Run:
+    """A learner, its trainer and the rules."""
+
+    def __init__(self, memory, seed=5, first_step=0):
+        self.memory, self.learner, self.rules = memory, Marks(), Rules()
+        self.learner.steps.assign(first_step)
+        loop = UpdateLoop(self.learner.update, UPDATES, BATCH, jit_compile=False)
+        updates = FusedUpdates(loop, self.learner, memory, self.rules, seed)
+        limiter = RateLimiter(10, None, float(CALL))
+        self.trainer = Trainer(memory, updates, self.learner.steps, limiter)
+
+    def calls(self, count):
+        """The rewards that so many calls learn from."""
+        before = len(self.learner.seen.numpy())
+        for _ in range(count):
+            assert self.trainer.step().keys() == {"loss"}
+        return self.learner.seen.numpy()[before:].tolist()
+
+
+def test_a_call_draws_updates_and_writes_back_in_one_graph():
+    run = Run(filled())
+    rewards = run.calls(1)
+    sample = filled().draw(CALL, seeds.derive(5, 0))
+    np.testing.assert_array_equal(rewards, sample.rewards)
+    stored = run.memory.stored(sample.keys)
+    np.testing.assert_array_equal(stored.values, sample.rewards)
+    np.testing.assert_array_equal(stored.rhos, np.full(CALL, 2))
+    np.testing.assert_array_equal(stored.divergences, np.full(CALL, 0.5))
+    keys, last = np.unique(sample.keys.numpy()[::-1], return_index=True)
+    updates = (CALL - 1 - last) // BATCH  # of equal keys the last one counts
+    np.testing.assert_array_equal(run.memory.stored(keys).errors, updates)
+    assert int(run.learner.steps) == run.trainer.priority_lag == UPDATES
+    assert run.trainer.num_samples == CALL and run.trainer.counters == Counters(60, 60)
+    run.calls(2)
+    assert run.memory.counters() == Counters(60, 60, 3 * CALL)
+    assert run.memory.statistics().updated == 3 * CALL
+    assert run.rules.traced == ["before", "write"]  # once, since later calls run the same graph
+
+
+@pytest.mark.parametrize("first_step", [0, 500])
+def test_a_call_is_prepared_before_its_draw(first_step):
+    """Of a resumed run, too, the first call of the process is the first one."""
+    run = Run(filled(), first_step=first_step)
+    run.calls(3)
+    steps = [first_step + UPDATES * call for call in range(3)]
+    assert run.rules.prepared == [*zip(steps, [True, False, False], [0, CALL, 2 * CALL])]
+
+
+def test_draws_depend_on_the_seed_the_learner_step_and_the_contents_alone():
+    first, second = (Run(filled(memory_seed=seed)) for seed in (1, 2))
+    drawn = first.calls(3)
+    second.memory.draw(CALL)  # by somebody else, from the memory's own generator
+    assert second.calls(3) == drawn
+    assert drawn[:CALL] != drawn[CALL : 2 * CALL]
+    assert Run(filled(), first_step=2 * UPDATES).calls(1) == drawn[2 * CALL :]
+    assert Run(filled(), seed=6).calls(1) != drawn[:CALL] != Run(filled(9)).calls(1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_updates_that_are_not_finite_are_one_line_and_change_no_step(value):
+    run = Run(filled())
+    run.calls(1)
+    keys = run.memory.draw(CALL, 1).keys
+    before = [column.numpy() for column in run.memory.stored(keys)]
+    run.learner.scale.assign([value])
+    with pytest.raises(DivergedError, match=rf"^learning has diverged: loss is {value}; .*$"):
+        run.trainer.step()
+    assert run.memory.statistics().updated == CALL
+    for column, expected in zip(run.memory.stored(keys), before):
+        np.testing.assert_array_equal(column, expected)
+
+
+def test_a_call_waits_for_a_batch_of_finished_episodes():
+    run = Run(filled(0))
+    run.memory.count_steps(20)  # of episodes that run yet
+    assert run.trainer.step() is None and run.trainer.counters == Counters(0, 20)
+    for size, is_enough in ((BATCH - 1, False), (1, True)):
+        states = np.zeros([size + 1, 1], np.float32)
+        rewards = np.ones(size, np.float32)
+        run.memory.put(Episodes(0, (Episode(0, states, rewards, states[:, 0], False),)))
+        assert (run.trainer.step() is not None) == is_enough
+    assert run.rules.prepared == [(0, True, 0)]
+
+
+def test_a_memory_that_never_holds_a_batch_is_one_line():
+    """Each episode drives the one before it out."""
+    run = Run(filled(4, capacity=2 * BATCH - 3, num_steps=BATCH - 1))
+    with pytest.raises(UnusableEnvironmentError, match="holds 3 steps.*a batch of 4") as caught:
+        run.trainer.step()
+    assert "\n" not in str(caught.value) and "raise --config.replay_capacity" in str(caught.value)
+    assert run.rules.prepared == [] and int(run.learner.steps) == 0
+
+
+def test_what_is_beside_a_call_has_the_counters_of_before():
+    run, seen = Run(filled()), []
+
+    @contextlib.contextmanager
+    def beside(counters):
+        before = int(run.learner.steps)
+        yield
+        seen.append((counters, int(run.learner.steps) - before))
+
+    run.trainer.beside = beside
+    run.calls(2)
+    assert seen == [(Counters(60, 60), UPDATES), (Counters(60, 60, CALL), UPDATES)]

@@ -1,0 +1,166 @@
+"""Tests of the file of a store: what a process that starts again finds."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.replay import store_file
+from common.replay.distributions import Fifo, Proportional
+from common.replay.local_replay import LocalReplay
+from common.replay.memory import Memory
+from common.replay.memory_file import ReplayFileError
+from common.replay.store_file import StoreFile
+from common.types import Items
+
+
+def make_memory(capacity=100):
+    distributions = {"sample": Proportional(1.0), "remove": Fifo()}
+    return Memory(tf.TensorSpec([3]), capacity, distributions, "remove", seed=1)
+
+
+def put(memory, begin, count):
+    keys = np.arange(begin, begin + count)
+    rows = np.repeat(keys[:, None], 3, 1).astype(np.float32)
+    memory.put(Items(keys, rows, 1 + keys.astype(np.float32)))
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """What was logged, as "info: ..." and "warning: ..."."""
+    said = []
+    for level in ("info", "warning"):
+        monkeypatch.setattr(
+            store_file.logging,
+            level,
+            lambda text, *a, level=level: said.append(f"{level}: {text % a}"),
+        )
+    return said
+
+
+def test_a_stop_keeps_the_contents_and_the_next_start_has_them(tmp_path, lines):
+    memory = make_memory()
+    put(memory, 0, 90)
+    put(memory, 90, 60)
+    file = StoreFile(memory, tmp_path / "replay/learner_0.replay", 60.0)
+    file.load()
+    assert not lines  # there was nothing
+    file.close(is_over=False)
+
+    again = make_memory()
+    StoreFile(again, tmp_path / "replay/learner_0.replay", 60.0).load()
+    assert lines == ["info: the replay goes on with the 100 items that it had"]
+    assert again.statistics() == memory.statistics()
+    np.testing.assert_array_equal(again.draw(50, seed=4).steps, memory.draw(50, seed=4).steps)
+
+
+def test_contents_are_saved_every_period_and_again_at_the_end_if_they_changed(tmp_path):
+    memory, path = make_memory(), tmp_path / "learner_0.replay"
+    file = StoreFile(memory, path, 0.0)
+    put(memory, 0, 10)
+    file.save_if_due()
+    put(memory, 10, 10)
+    file.close(is_over=False)
+    again = make_memory()
+    StoreFile(again, path, 60.0).load()
+    assert again.counters().items == 20
+    slow = StoreFile(memory, tmp_path / "other.replay", 3600.0)
+    slow.save_if_due()
+    slow.close(is_over=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["learner_0.replay"]
+
+
+def test_one_save_at_a_time_and_none_of_what_is_saved(tmp_path):
+    started, go_on, saved = threading.Event(), threading.Event(), []
+
+    class Slow(Memory):
+        def save(self, path):
+            started.set()
+            go_on.wait(30)
+            saved.append(self.counters().items)
+            super().save(path)
+
+    memory = Slow(tf.TensorSpec([3]), 9, {"sample": Proportional(1.0), "remove": Fifo()}, "remove")
+    file = StoreFile(memory, tmp_path / "memory", 0.0)
+    put(memory, 0, 5)
+    file.begin_to_save()
+    assert started.wait(30)
+    file.begin_to_save()
+    go_on.set()
+    file.close(is_over=False)
+    assert saved == [5]
+
+
+def test_the_end_of_the_run_removes_the_file_and_no_other_role_s(tmp_path):
+    (tmp_path / "actor_10.replay").touch()
+    file = StoreFile(make_memory(), tmp_path / "actor_1.replay", 0.0)
+    (tmp_path / "actor_1.replay_7").touch()
+    file.begin_to_save()
+    file.close(is_over=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["actor_10.replay"]
+
+
+def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path):
+    path, memory = tmp_path / "learner_0.replay", make_memory()
+    put(memory, 0, 5)
+    StoreFile(memory, path, 60.0).close(is_over=False)
+    other = make_memory()
+    off = StoreFile(other, path, 0.0, is_on=False)
+    off.load()
+    off.save_if_due()
+    off.close(is_over=False)
+    assert other.counters().items == 0 and not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_is_one_line_and_the_replay_starts_empty(tmp_path, lines):
+    path, memory = tmp_path / "learner_0.replay", make_memory()
+    put(memory, 0, 50)
+    StoreFile(memory, path, 60.0).close(is_over=False)
+    path.write_bytes(path.read_bytes()[:-20])
+    again = make_memory()
+    StoreFile(again, path, 60.0).load()
+    (line,) = lines
+    assert line.startswith("warning: the replay starts empty: ") and str(path) in line
+    assert "\n" not in line and again.counters().items == 0
+    put(again, 0, 3)  # it works
+    other = make_memory(capacity=7)
+    StoreFile(other, path, 60.0).load()
+    assert lines[1].startswith("warning: the replay starts empty: ")
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, lines):
+    (tmp_path / "file").touch()
+    memory = make_memory()
+    put(memory, 0, 5)
+    StoreFile(memory, tmp_path / "file/learner_0.replay", 0.0).close(is_over=False)
+    (line,) = lines
+    assert line.startswith("warning: cannot save the replay, the file before stays: ")
+
+
+def test_replays_of_actors_go_on(tmp_path):
+    def replay():
+        return LocalReplay({"x": tf.TensorSpec([4, 2])}, capacity=40, length=4, seed=5)
+
+    def bursts(local, begin):
+        rows = np.arange(begin, begin + 3, dtype=np.float32)[:, None, None] * np.ones((1, 4, 2))
+        return local.burst([2, 11, 2], {"x": rows.astype(np.float32)}, 3)["x"]
+
+    uncut = replay()
+    for number in range(6):
+        bursts(uncut, number)
+    StoreFile(uncut, tmp_path / "actor_1.replay", 60.0).close(is_over=False)
+    again = replay()
+    file = StoreFile(again, tmp_path / "actor_1.replay", 60.0)
+    file.load()
+    assert again.counters() == uncut.counters()
+    for number in range(6, 20):
+        np.testing.assert_array_equal(bursts(again, number), bursts(uncut, number))
+    file.close(is_over=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_errors_have_one_line():
+    with pytest.raises(ReplayFileError) as caught:
+        make_memory().load("/nowhere/memory")
+    assert "\n" not in str(caught.value) and "function_node" not in str(caught.value)
