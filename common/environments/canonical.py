@@ -176,7 +176,8 @@ class CanonicalBatch(BatchedEnvironment):
     """An `EnvironmentBatch` of canonical environments, which it steps in turn.
 
     It steps the wrapped environments itself, so that the actions are mapped and the observations
-    joined and rounded once for all: a fifth of the time of a `BatchedEnvironment`.
+    joined and rounded once for all. Beyond the environments' own time, a step takes 3 to 8
+    microseconds, a third of what it takes one by one.
     """
 
     def __init__(self, environments: Sequence[CanonicalEnvironment]):

@@ -90,7 +90,8 @@ class ControlBatch(CanonicalBatch):
             return
         index, kind = np.argwhere((warned != self._warned).reshape(self.num_environments, -1))[0]
         raise control.PhysicsError(
-            f"MuJoCo warned of {mujoco.mjtWarning(kind).name} in environment {index}"
+            f"the simulation is unstable: MuJoCo warned of {mujoco.mjtWarning(kind).name} in "
+            f"environment {index}"
         )
 
     def _timestep(self, step_type: dm_env.StepType, reward: np.ndarray) -> dm_env.TimeStep:

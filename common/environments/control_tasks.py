@@ -112,8 +112,9 @@ def _reward_cartpole(states: States) -> np.ndarray:
 
 
 def _reward_cartpole_sparse(states: States) -> np.ndarray:
-    is_centered = np.abs(states.qpos[:, 0]) <= 0.25
-    return 1.0 * (is_centered & (states.xmat[:, 2:, _ZZ] >= 0.995).all(axis=1))
+    cosines = states.xmat[:, 2:, _ZZ]
+    is_upright = (0.995 <= cosines) & (cosines <= 1)  # rounding may exceed 1, which does not count
+    return 1.0 * (is_upright.all(axis=1) & (np.abs(states.qpos[:, 0]) <= 0.25))
 
 
 def _observe_cheetah(states: States) -> Sequence[np.ndarray]:
