@@ -18,6 +18,8 @@ class Data(abc.ABC):
       steps_per_item: timesteps of an item from which an update learns.
       in_lockstep: whether actors wait until a store elsewhere has taken all that they added.
       acts_beside: whether the actors of a process that also learns act while an update runs.
+      inserts_late: whether what such actors add is inserted once, when the next call is due. Each
+        actor step then adds `num_copies` items.
       pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
     """
 
@@ -25,6 +27,7 @@ class Data(abc.ABC):
     steps_per_item: int = 1
     in_lockstep: bool = False
     acts_beside: bool = False
+    inserts_late: bool = False
     pull_timestep: int = 0
 
     @abc.abstractmethod

@@ -17,6 +17,8 @@ from common.types import Items, NStepTransitions, StoredTransition
 class Transitions(ItemData):
     """n-step transitions, with initial priorities that the actors compute (Ape-X appendix F)."""
 
+    inserts_late = True
+
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
         """Reads `n_step` and `send_batch` of the configuration, too; see base class."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)

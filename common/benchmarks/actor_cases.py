@@ -25,6 +25,7 @@ from common.benchmarks.report import Row, say
 from common.benchmarks.roles import replay_role
 from common.cluster.processes import StopRequest
 from common.environments import rendering
+from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.remote.outbox import Outbox
 from common.remote.remote_store import RemoteStore
@@ -35,8 +36,9 @@ _NOISE = 0.3
 _CAPACITY = 100_000
 """Capacity of the replay, which is only added to."""
 _STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
+_TASKS = ("cartpole:swingup", "cheetah:run", "finger:turn_hard", "walker:walk", "humanoid:run")
 _UNIFORM_SAMPLES = 500  # of AQL's section 5.2
-_SIMULATOR, MUJOCO = "simulator alone", "mj_step alone"
+_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "dm_control"
 _PER_CPU_SECOND = "steps/CPU s"
 
 
@@ -86,6 +88,42 @@ def actor(
     yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
     if MUJOCO in speeds:
         yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
+
+
+def simulator(
+    bench: Bench,
+    num_tasks: int = len(_TASKS),
+    actors: int = 8,
+    batch_steps: int = 150,
+    turns: int = 2,
+) -> Iterator[Row]:
+    """Yields the speeds of batches that step MuJoCo themselves, "simulator/cartpole_swingup".
+
+    The peer is a batch of the suite's own environments, which compute rewards and observations one
+    by one; that of rows "..._mujoco" is "mj_step alone".
+
+    Args:
+      bench: the request.
+      num_tasks: of those that are measured, the first.
+      actors: environments that step as one batch.
+      batch_steps: steps of the batch in a turn.
+      turns: turns of each side in a repeat.
+    """
+    for task in _TASKS[:num_tasks]:
+        name, environment = f"simulator/{task.replace(':', '_')}", f"control:{task}"
+        suite = BatchedEnvironment([environments.make(environment, i) for i in range(actors)])
+        suite.reset()
+        spec = EnvironmentSpec.of(suite)
+        actions = random_actions(actors, spec)
+        steps = simulators(environment, actors, spec) | {
+            _SUITE: lambda suite=suite, actions=actions: suite.step(next(actions))
+        }
+        timed = {key: _timed(step, batch_steps, actors) for key, step in steps.items()}
+        speeds = bench.in_turns(
+            f"{name} (steps a second, of the CPU and of the clock)", timed, turns
+        )
+        yield speeds.row(name, _PER_CPU_SECOND, _SIMULATOR, _SUITE)
+        yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, _SIMULATOR, MUJOCO)
 
 
 def unroll_actor(
@@ -141,9 +179,9 @@ def mj_steps(environment: str, actors: int) -> Callable[[np.ndarray], Any] | Non
 
     suite, _, name = environment.partition(":")
     if suite == "control":
-        from dm_control import suite as control
+        from common.environments import control_suite
 
-        task = control.load(*name.split(":"), task_kwargs={"random": 0})
+        task = control_suite.make(name, 0).wrapped
         task.reset()
         model, begin = task.physics.model.ptr, task.physics.data.ptr
         substeps = round(task.control_timestep() / task.physics.timestep())

@@ -68,15 +68,8 @@ class BatchedEnvironment:
             (tuple(spec.shape), np.dtype(spec.dtype))
             for spec in tree.flatten(self._observation_spec)
         ]
-        for index, environment in enumerate(self._environments):
-            for kind in ("observation", "action"):
-                expected = _layout(getattr(first, f"{kind}_spec")())
-                actual = _layout(getattr(environment, f"{kind}_spec")())
-                if actual != expected:
-                    raise BrokenSpecError(
-                        f"environment {index} has another {kind} spec than environment 0: "
-                        f"{actual} and {expected}; a batch takes one kind of environment"
-                    )
+        for kind in ("observation", "action"):
+            require_equal([getattr(one, f"{kind}_spec")() for one in self._environments], kind)
 
     @property
     def num_environments(self) -> int:
@@ -106,7 +99,10 @@ class BatchedEnvironment:
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
         return self._stack(
-            [environment.step(action) for environment, action in zip(self._environments, actions)]
+            [
+                environment.step(action)
+                for environment, action in zip(self._environments, self._mapped(actions))
+            ]
         )
 
     def close(self) -> None:
@@ -114,19 +110,36 @@ class BatchedEnvironment:
         for environment in self._environments:
             environment.close()
 
+    def _mapped(self, actions: np.ndarray) -> np.ndarray:
+        """Returns the actions that the environments take, [K, ...]."""
+        return actions
+
     def _stack(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
         k = len(timesteps)
         step_type = np.array([timestep.step_type for timestep in timesteps], np.int32)
         reward = np.zeros(k, np.float32)
         discount = np.ones(k, np.float32)
-        leaves = [np.empty((k, *shape), dtype) for shape, dtype in self._leaves]
+        for i, timestep in enumerate(timesteps):
+            if timestep.step_type == _FIRST:
+                continue
+            try:
+                if timestep.reward is None or timestep.discount is None:
+                    raise ValueError  # NumPy takes None for NaN
+                reward[i] = timestep.reward
+                discount[i] = timestep.discount
+            except (TypeError, ValueError):
+                raise self._misfit(i, timestep) from None
+        return dm_env.TimeStep(step_type, reward, discount, self._observations(timesteps))
+
+    def _observations(self, timesteps: Sequence[dm_env.TimeStep]) -> Any:
+        """Returns the observations as a nest of [K, ...].
+
+        Raises:
+          BrokenSpecError: one of them is not what its spec says.
+        """
+        leaves = [np.empty((len(timesteps), *shape), dtype) for shape, dtype in self._leaves]
         for i, timestep in enumerate(timesteps):
             try:
-                if timestep.step_type != _FIRST:
-                    if timestep.reward is None or timestep.discount is None:
-                        raise ValueError  # NumPy takes None for NaN
-                    reward[i] = timestep.reward
-                    discount[i] = timestep.discount
                 rows = tree.flatten(timestep.observation)
                 for leaf, (shape, dtype), row in zip(leaves, self._leaves, rows, strict=True):
                     if row.shape != shape or row.dtype != dtype:
@@ -134,8 +147,7 @@ class BatchedEnvironment:
                     leaf[i] = row
             except (AttributeError, TypeError, ValueError):
                 raise self._misfit(i, timestep) from None
-        observation = tree.unflatten_as(self._observation_spec, leaves)
-        return dm_env.TimeStep(step_type, reward, discount, observation)
+        return tree.unflatten_as(self._observation_spec, leaves)
 
     def _misfit(self, index: int, timestep: dm_env.TimeStep) -> BrokenSpecError:
         """Returns the error that says what of a timestep is not what it has to be."""
@@ -152,5 +164,20 @@ class BatchedEnvironment:
         return BrokenSpecError(f"environment {index} gave {what}")
 
 
-def _layout(spec: Any) -> Any:
-    return tree.map_structure(lambda leaf: (leaf.shape, np.dtype(leaf.dtype).name), spec)
+def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
+    """Raises BrokenSpecError unless all specs are of the same structure, shapes and dtypes.
+
+    Args:
+      environment_specs: nests of specs, one of each environment.
+      kind: of the specs, for the message.
+    """
+    expected, *others = (
+        tree.map_structure(lambda leaf: (leaf.shape, np.dtype(leaf.dtype).name), spec)
+        for spec in environment_specs
+    )
+    for index, actual in enumerate(others, 1):
+        if actual != expected:
+            raise BrokenSpecError(
+                f"environment {index} has another {kind} spec than environment 0: "
+                f"{actual} and {expected}; a batch takes one kind of environment"
+            )

@@ -6,11 +6,13 @@ reset without a renderer.
 An episode is 1000 steps and ends with LAST and discount 1, by its time limit.
 """
 
+from collections.abc import Sequence
+
 import dm_env
 import numpy as np
 
 from common.environments import rendering
-from common.environments.canonical import CanonicalEnvironment
+from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 
 rendering.disable()  # dm_control loads its renderer at import
 
@@ -19,13 +21,11 @@ try:
     from dm_control.rl import control
     from dm_control.suite import cheetah
     from dm_control.utils import rewards
+
+    from common.environments.control_batch import ControlBatch
+    from common.environments.control_tasks import CHEETAH_WALK_SPEED, TASKS
 except (ImportError, AttributeError, RuntimeError) as error:
     raise rendering.unusable(error) from error
-CHEETAH_WALK_SPEED = 1.0
-"""Metres a second, the walking speed of the suite's walker, humanoid and dog.
-
-Not in the paper: D4PG names a task "cheetah walk" but not its speed; the suite has only `run`.
-"""
 
 _CHEETAH_TIME_LIMIT = 10.0  # seconds, that of `cheetah:run`
 
@@ -79,6 +79,17 @@ def make(
             raise rendering.unusable(error) from error
 
     return CanonicalEnvironment(environment, render)
+
+
+def make_batch(
+    name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
+) -> CanonicalBatch:
+    """Makes the task called `name` for each of the seeds; see `make`.
+
+    Those of `control_tasks` are stepped without the suite's Python.
+    """
+    made = [make(name, seed, evaluation, frames) for seed in seeds]
+    return ControlBatch(made, TASKS[name]) if name in TASKS else CanonicalBatch(made)
 
 
 def _cheetah_walk(seed: int) -> dm_env.Environment:

@@ -10,6 +10,7 @@ import dm_env
 
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
+from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.environment_errors import BrokenSpecError, UnknownEnvironmentError
 
 # The module of each suite. It defines
@@ -62,8 +63,9 @@ def make_batch(
     if hasattr(suite, "make_batch"):
         return suite.make_batch(rest, seeds, evaluation, frames)
     made = [suite.make(rest, seed, evaluation, frames) for seed in seeds]
+    is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
     try:
-        return BatchedEnvironment(made)
+        return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)
     except BrokenSpecError as error:
         raise BrokenSpecError(f"{name}: {error}") from None
 

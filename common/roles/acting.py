@@ -17,6 +17,10 @@ from common.replay.store import Counters, Store
 from common.roles.run_context import RunContext
 from common.types import Nest
 
+_MOST_TIMESTEPS = 32
+"""Timesteps between two insertions at most: what is collected takes memory, and a request to stop
+waits for it."""
+
 
 class Parameters(Protocol):
     """The parameters with which actors act."""
@@ -174,21 +178,49 @@ class LocalActing(Acting):
 
     def insert(self) -> None:
         """Puts into the store what the steps have added, as far as it has room now."""
-        for added in self._added:
-            self._waiting.extend(self._writer.add(added))
-        self._added.clear()
+        if self._added:
+            self._waiting.extend(self._writer.deliveries(self._added))
+            self._added.clear()
         while self._waiting and self._store.put(self._waiting[0].rows):
             self._waiting.popleft()
 
-    def act(self) -> None:
-        """Advances every environment by one timestep, unless something of the last one waits.
+    def act(self, is_due: Callable[[], bool] = lambda: True) -> None:
+        """Advances every environment by a timestep, unless something of the last one waits.
 
         That is put and learnt from first, so that the next step has the parameters of after it.
+
+        Args:
+          is_due: whether to insert after the latest timestep; if not, another one follows. To
+            insert many timesteps at once takes a seventh of the time.
         """
         if not self._waiting:
-            self.pull()
-            self.step()
+            for _ in range(_MOST_TIMESTEPS):
+                self.pull()
+                self.step()
+                if is_due():
+                    break
         self.insert()
+
+
+def next_call_is_due(
+    limiter: RateLimiter, num_samples: int, num_copies: int, actors: Acting, counters: Counters
+) -> Callable[[], bool]:
+    """Returns a function that says whether a call may follow the steps that actors make from now.
+
+    Args:
+      limiter: of the learner.
+      num_samples: items that a call draws.
+      num_copies: items per actor step.
+      actors: the actors, whose steps are not inserted yet.
+      counters: of the store, without those steps.
+    """
+    begin = actors.num_steps
+
+    def is_due() -> bool:
+        inserted = counters.inserted + num_copies * (actors.num_steps - begin)
+        return limiter.may_sample(counters._replace(inserted=inserted), num_samples)
+
+    return is_due
 
 
 class ActingBeside:
@@ -219,7 +251,8 @@ class ActingBeside:
     def __call__(self, counters: Counters) -> Iterator[None]:
         """Enters the context of a call; `counters` are the store's before it."""
         self._actors.pull()
-        acting = self._thread.submit(self._act, counters)
+        after = counters._replace(sampled=counters.sampled + self._num_samples)
+        acting = self._thread.submit(self._act, after)
         try:
             yield
         finally:
@@ -227,10 +260,8 @@ class ActingBeside:
         self._actors.insert()
 
     def _act(self, counters: Counters) -> None:
-        sampled, begin = counters.sampled + self._num_samples, self._actors.num_steps
-        while True:
-            added = self._num_copies * (self._actors.num_steps - begin)
-            now = counters._replace(inserted=counters.inserted + added, sampled=sampled)
-            if self._limiter.may_sample(now, self._num_samples):
-                return
+        is_due = next_call_is_due(
+            self._limiter, self._num_samples, self._num_copies, self._actors, counters
+        )
+        while not is_due():
             self._actors.step()

@@ -21,7 +21,7 @@ from common.remote.service import StoreService
 from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
-from common.roles.acting import ActingBeside, LocalActing
+from common.roles.acting import ActingBeside, LocalActing, next_call_is_due
 from common.roles.evaluation import Evaluation
 from common.roles.run_context import RunContext
 
@@ -224,6 +224,13 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
     # Whoever evaluates itself has no evaluator that reads snapshots and the end of the run.
     period = context.values["evaluation_steps"]
 
+    def act() -> None:
+        if agent.data.inserts_late:
+            call = limiter, trainer.num_samples, agent.data.num_copies
+            actors.act(next_call_is_due(*call, actors, store.counters()))
+        else:
+            actors.act()
+
     def begin(bookkeeping: Bookkeeping) -> None:
         nonlocal actors, evaluator
         bookkeeping.counters.count_unreported()
@@ -240,7 +247,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
         trainer,
         lambda: {actors.incarnation: actors.num_steps},
         store.counters,
-        lambda: actors.act(),
+        act,
         begin=begin,
         evaluate=(lambda finished: evaluator.run_if_due(finished)) if period else lambda _: None,
         options={"poll_seconds": 0.0}

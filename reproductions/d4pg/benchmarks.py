@@ -24,4 +24,11 @@ CASES = (
         dict(actors=4, batch_steps=50, turns=1),
         one_thread=True,
     ),
+    Case(
+        "simulator",
+        "actor_cases:simulator",
+        "batches of Control Suite tasks, beside the suite itself",
+        dict(num_tasks=1, actors=2, batch_steps=20, turns=1),
+        one_thread=True,
+    ),
 )

@@ -236,6 +236,15 @@ def test_actor_sends_what_it_makes(capsys):
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
 
 
+def test_a_batch_is_faster_than_the_suite_and_slower_than_mujoco():
+    sizes = dict(num_tasks=1, actors=8, batch_steps=50, turns=3)
+    rows = check(
+        actor_cases.simulator(bench(), **sizes),
+        ["simulator/cartpole_swingup", "simulator/cartpole_swingup_mujoco"],
+    )
+    assert rows[1].ratio < 1 < rows[0].ratio
+
+
 def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
     sizes = dict(environment="atari:pong", actors=1, batch_steps=30, turns=1, in_worker=True)
     rows = actor_cases.actor(reactor(sequence_length=5), **sizes)

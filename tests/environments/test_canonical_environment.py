@@ -5,7 +5,7 @@ import pytest
 
 from common.environments import BrokenSpecError, UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
-from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalEnvironment
+from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalBatch, CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 
 
@@ -221,3 +221,69 @@ def test_without_a_picture_or_a_length_of_steps():
     assert environment.control_timestep() == DEFAULT_STEP_SECONDS
     with pytest.raises(UnusableEnvironmentError, match=r"no method render\(height, width\)"):
         environment.render(2, 3)
+
+
+class Nested(Recorder):
+    """A recorder whose episodes have two steps, with bounds of its own."""
+
+    def __init__(self, bound):
+        super().__init__()
+        self._bound = bound
+        self._steps = 2
+
+    def reset(self):
+        self._steps = 0
+        return super().reset()
+
+    def step(self, action):
+        if self._steps == 2:
+            return self.reset()
+        self._steps += 1
+        timestep = super().step(action)
+        return timestep._replace(step_type=dm_env.StepType(self._steps))
+
+    def action_spec(self):
+        return specs.BoundedArray((3, 1), np.float32, minimum=-self._bound, maximum=2 * self._bound)
+
+
+def test_a_batch_gives_what_its_environments_give_one_by_one():
+    inner = [Nested(bound) for bound in (1, 10)]
+    batch = CanonicalBatch([CanonicalEnvironment(one) for one in inner])
+    alone = [Nested(bound) for bound in (1, 10)]
+    others = BatchedEnvironment([CanonicalEnvironment(one) for one in alone])
+    assert batch.observation_spec() == others.observation_spec()
+    assert batch.action_spec() == others.action_spec()
+    timesteps = [(batch.reset(), others.reset())]
+    for actions in np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32):
+        timesteps.append((batch.step(actions), others.step(actions)))
+        for one, other in zip(inner, alone):
+            assert one.action.dtype == np.float32 and one.action.shape == (3, 1)
+            np.testing.assert_array_equal(one.action, other.action)
+    # Compared at the end: what was returned earlier is never written again.
+    for ours, expected in timesteps:
+        for field, other in zip(ours, expected):
+            assert field.dtype == other.dtype
+            np.testing.assert_array_equal(field, other)
+    assert [ours.step_type[0] for ours, _ in timesteps] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_batch_takes_one_kind_of_wrapped_actions():
+    bounds = specs.BoundedArray((1,), np.float64, -1, 1)
+    kinds = [CanonicalEnvironment(Still(FLOATS, one)) for one in (BOUNDED, bounds)]
+    with pytest.raises(BrokenSpecError, match="environment 1 has another action spec .*float64"):
+        CanonicalBatch(kinds)
+    with pytest.raises(ValueError, match="at least one"):
+        CanonicalBatch([])
+
+
+def test_a_batch_names_the_environment_that_breaks_its_spec():
+    good, bad = (Still(FLOATS, BOUNDED, np.zeros(size)) for size in (2, 3))
+    batch = CanonicalBatch([CanonicalEnvironment(good), CanonicalEnvironment(bad)])
+    with pytest.raises(BrokenSpecError, match=r"environment 1: it gave .*float64 \[3\]"):
+        batch.reset()
+    batch = CanonicalBatch([CanonicalEnvironment(good)])
+    with pytest.raises(ValueError, match="2 actions for 1 environments"):
+        batch.step(np.zeros((2, 1), np.float32))
+    good.step = lambda action: dm_env.transition(None, np.zeros(2))
+    with pytest.raises(BrokenSpecError, match="environment 0 gave a reward of None"):
+        batch.step(np.zeros((1, 1), np.float32))

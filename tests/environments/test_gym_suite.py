@@ -50,7 +50,7 @@ def test_sizes_are_those_of_the_paper(name):
     observation_size, action_size, bound = SIZES[name]
     assert environment.observation_spec().shape == (observation_size,)
     assert environment.action_spec().shape == (action_size,)
-    np.testing.assert_allclose(environment._scale, bound, rtol=1e-6)
+    np.testing.assert_allclose(environment.scale, bound, rtol=1e-6)
     environment.close()
 
 
@@ -77,7 +77,7 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     environment = environments.make("gym:HalfCheetah-v4", 0)
     environment.reset()
-    environment._environment._environment.unwrapped.data.qvel[:] = 1e12
+    environment.wrapped._environment.unwrapped.data.qvel[:] = 1e12
     environment.step(np.zeros(6, np.float32))
     assert "unstable" in caplog.text
     assert not list(tmp_path.iterdir())
@@ -86,7 +86,7 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
 def test_the_action_reaches_the_environment_unclipped():
     environment = environments.make("gym:InvertedPendulum-v4", 0)
     environment.reset()
-    inner = environment._environment._environment.unwrapped
+    inner = environment.wrapped._environment.unwrapped
     environment.step(np.array([1.5], np.float32))
     np.testing.assert_allclose(inner.data.ctrl, 4.5)
 

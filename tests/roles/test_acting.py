@@ -12,12 +12,13 @@ from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 from common.cluster.topology import Topology
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.program.layouts import ONE_PROCESS_WITH_REPLAYS
+from common.program.layouts import ONE_PROCESS, ONE_PROCESS_WITH_REPLAYS
 from common.replay.rate_limiter import RateLimiter
 from common.replay.store import Counters
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles.acting import ActingBeside, LocalActing
+from common.roles.acting import ActingBeside, LocalActing, next_call_is_due
+from reproductions.d4pg.declaration import AGENT
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))
 ACTORS = range(4)
@@ -136,6 +137,70 @@ def test_each_start_of_the_actors_has_another_number_and_other_random_numbers(tm
     assert (second.start, second.incarnation) == (1, 2)
     assert first.seed != second.seed
     assert make(tmp_path, incarnation=777)[0].incarnation == 777  # a parameter server counts
+
+
+def make_d4pg(path):
+    """Four actors of D4PG, their memory, and the source of their parameters."""
+    path.mkdir(exist_ok=True)
+    agent = AGENT.make_agent(
+        policy_sizes=(16,), critic_sizes=(16,), batch_size=16, min_replay_size=50, n_step=3
+    )
+    assert agent.data.inserts_late
+    spec = EnvironmentSpec(5, 1)
+    context = make_context(
+        agent,
+        spec,
+        ONE_PROCESS,
+        dataclasses.replace(Topology.local(ONE_PROCESS.roles, {"learner": 1}), job="learner"),
+        RunDirectory(path),
+        actors=ACTORS,
+        num_actors=len(ACTORS),
+    )
+    num_parameters = agent.make_learner(spec, 0).num_parameters
+    parameters = np.random.default_rng(0).normal(scale=0.1, size=num_parameters)
+    source = Source()
+    source.parameters = lambda: (parameters * (1 + source.steps)).astype(np.float32)
+    store = agent.make_store(spec, 0)
+    return LocalActing(context, store, source, 3), store, source
+
+
+def transitions_after(path, num_calls, late):
+    """Stored items and priorities after so many calls of D4PG, and the insertions it took."""
+    actors, store, source = make_d4pg(path)
+    puts = []
+    put, store.put = store.put, lambda rows: puts.append(len(rows.keys)) or put(rows)
+    limiter = RateLimiter(50, 8.0, 64.0)
+    while (counters := store.counters()).sampled < 64 * num_calls:
+        if limiter.may_sample(counters, 64):  # a call of the learner
+            store.draw(64, seed=1 + counters.inserted)
+            source.steps += 16
+        elif late:
+            actors.act(next_call_is_due(limiter, 64, 1, actors, counters))
+        else:
+            actors.act()
+    sample = store.draw(200, seed=7)
+    columns = [np.asarray(column) for column in (*sample[:3], *sample.steps)]
+    return actors.timesteps, counters, columns, puts
+
+
+def test_late_insertions_change_neither_what_is_stored_nor_when_a_call_is_due(tmp_path):
+    timesteps, counters, rows, puts = transitions_after(tmp_path / "each", 500, late=False)
+    assert timesteps > 1003  # an end of the episodes completes many transitions at once
+    late_timesteps, late_counters, late_rows, late_puts = transitions_after(
+        tmp_path / "late", 500, late=True
+    )
+    assert (late_timesteps, late_counters) == (timesteps, counters)
+    for ours, expected in zip(late_rows, rows, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+    # 64 samples of 8 for an insert take two timesteps of four actors.
+    assert sum(late_puts) == sum(puts) and len(late_puts) < 0.6 * len(puts)
+
+
+def test_actors_insert_at_the_latest_after_so_many_timesteps(tmp_path):
+    actors, store, _ = make_d4pg(tmp_path)
+    actors.act(lambda: False)
+    assert actors.timesteps == 32
+    assert store.counters().inserted == actors.num_steps == 4 * (32 - 3)  # n_step is 3
 
 
 class Steps:
