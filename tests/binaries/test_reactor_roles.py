@@ -35,7 +35,7 @@ SERVER = "parameter_server"
 @pytest.mark.timeout(3600)
 def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path):
     with forked() as start:
-        # No worker gets back what it had stored, or how much it acts depends on when that was saved.
+        # A worker that gets back what it had stored acts less, by when that was saved.
         flags = (*SMALL, "--num_workers=2", "--worker_threads=1", "--nocheckpoint_replay")
         run = RunByHand(
             start, tmp_path / "run", "binaries.reactor", flags, layout=WORKERS, parameter_server=1
