@@ -47,10 +47,7 @@ def v_trace(
         return step_error + decay * after
 
     correction = tf.scan(
-        accumulate,
-        (error, discount * tf.minimum(1.0, rho)),
-        tf.zeros_like(bootstrap),
-        reverse=True,
+        accumulate, (error, discount * tf.minimum(1.0, rho)), tf.zeros_like(bootstrap), reverse=True
     )
     target = value + correction
     following = tf.concat([target[1:], bootstrap[tf.newaxis]], axis=0)
