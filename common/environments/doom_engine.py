@@ -9,6 +9,8 @@ from pathlib import Path
 import shutil
 import tempfile
 from types import ModuleType
+from typing import Any
+import weakref
 
 import numpy as np
 
@@ -92,6 +94,8 @@ class DoomEngine:
                 f"({' '.join(str(error).split())}): see whether it is installed whole (make maze)"
             ) from error
         self._game = game
+        # Also of a game that nobody closes: the engine ends before its folder is removed.
+        self._end = weakref.finalize(self, _end, game, self._folder)
 
     def start(self, map_text: bytes, seed: int) -> None:
         """Starts an episode on a map; `seed`, in [0, 2**31), is of the engine's randomness."""
@@ -127,8 +131,7 @@ class DoomEngine:
 
     def close(self) -> None:
         """Ends the engine and removes its files."""
-        self._game.close()
-        self._folder.cleanup()
+        self._end()
 
 
 def remove_abandoned_memory() -> None:
@@ -150,6 +153,11 @@ def remove_abandoned_memory() -> None:
     for path in owned:
         if str(path) not in used:
             path.unlink(missing_ok=True)
+
+
+def _end(game: Any, folder: tempfile.TemporaryDirectory) -> None:
+    game.close()
+    folder.cleanup()
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -202,6 +202,17 @@ def test_no_engine_outlives_a_killed_player_and_the_next_start_frees_its_memory(
     shutil.rmtree(folder)
 
 
+@is_installed
+def test_a_game_that_nobody_closes_leaves_nothing_and_says_nothing(tmp_path):
+    code = PLAYER.partition("print")[0] + "environment.step(environment.action_spec().maximum)"
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path.cwd(), env=variables
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+
+
 def engines_in(folder):
     """The processes that work in a folder of `DoomEngine`."""
     found = []

@@ -1,4 +1,4 @@
-"""Tests of IMPALA: its targets, gradients and policy, against float64 twins, and a known optimum."""
+"""Tests of IMPALA: targets, gradients and policy, against float64 twins, and a known optimum."""
 
 from bandit import CONTEXTS, SMALL, optimum, rewards
 import float64_networks
