@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results pages lines soak sanitize minatar peers clean
+.PHONY: setup lint test train campaign results pages lines soak sanitize minatar maze peers clean
 
 setup: $(VENV)/.built
 
@@ -79,6 +79,14 @@ minatar: $(VENV)/.minatar
 
 $(VENV)/.minatar: $(VENV)/.built
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
+	@touch $@
+
+# The engine of the suite "maze". Its wheel brings no licence file, so `setup` leaves it out; of what
+# it depends on, only numpy is needed.
+maze: $(VENV)/.maze
+
+$(VENV)/.maze: $(VENV)/.built
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps vizdoom==1.3.2
 	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,

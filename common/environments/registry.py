@@ -8,6 +8,7 @@ from types import ModuleType
 
 import dm_env
 
+from common.environments import lab_actions
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
@@ -24,11 +25,17 @@ from common.environments.environment_errors import BrokenSpecError, UnknownEnvir
 _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
+    "dmlab": "common.environments.dmlab_suite",
     "gym": "common.environments.gym_suite",
+    "maze": "common.environments.maze_suite",
     "minatar": "common.environments.minatar_suite",
     "python": "common.environments.python_suite",
 }
-_FRAMES_PER_STEP = {"atari": FRAMES_PER_STEP}
+_FRAMES_PER_STEP = {
+    "atari": FRAMES_PER_STEP,
+    "dmlab": lab_actions.FRAMES_PER_STEP,
+    "maze": lab_actions.FRAMES_PER_STEP,
+}
 
 
 def make(

@@ -82,8 +82,13 @@ def episode_bytes_per_step(
 def unroll_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> float:
-    """Returns the bytes per timestep of unrolls with flat observations and two actions (AQL)."""
+    """Returns the bytes per timestep of unrolls with flat observations and two actions (AQL).
+
+    They are 0 where no unroll is replayed, since actors then keep none.
+    """
     del environment
+    if not config.replayed_unrolls:
+        return 0
     num_elements = 1 if spec.is_discrete else spec.action_size
     # The observation, both actions, the reward and the discount; whether the episode ends.
     step = 4 * (spec.observation_size + 2 * num_elements + 2) + 1

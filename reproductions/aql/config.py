@@ -26,8 +26,9 @@ class AQLConfig(Config):
         "proposal",
         "How an actor searches for the best action: proposal, learned and uniform samples (section "
         "4); uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions "
-        "(section 5.2); policy, the deterministic one of D3PG (section 5.1).",
-        choices=("proposal", "uniform", "cem", "exact", "policy"),
+        "(section 5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of "
+        "IMPALA's policy (section 5.1).",
+        choices=("proposal", "uniform", "cem", "exact", "policy", "none"),
         suffix="{}",
     )
     num_proposal_samples: int = field(
@@ -67,6 +68,19 @@ class AQLConfig(Config):
         'sub-action whose best value does not change: README, "The entropy cost".',
         minimum=0,
         suffix="entropy{:g}",
+    )
+    impala_entropy_cost: float = field(
+        0.01,
+        "IMPALA's cost of the entropy of its policy. Not in the paper; the highest of the range "
+        "that IMPALA's paper searched.",
+        minimum=0,
+        suffix="impala_entropy{:g}",
+    )
+    baseline_cost: float = field(
+        0.5,
+        "IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program.",
+        minimum=0,
+        suffix="baseline{:g}",
     )
     cem_samples: int = field(
         100, "K, samples of an iteration of QT-Opt (section 5.1).", minimum=1, suffix="K{}"
@@ -275,8 +289,10 @@ class AQLConfig(Config):
         self.require(self.num_levels != 1, "num_levels", "0, or 2 and more")
         if self.search in ("cem", "policy"):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
-        if self.search == "exact":
-            self.require(self.num_levels > 0, "num_levels", "above 0 with search=exact")
+        if self.search in ("exact", "none"):
+            self.require(self.num_levels > 0, "num_levels", f"above 0 with search={self.search}")
+        if self.search == "none":
+            self.require(self.replayed_unrolls == 0, "replayed_unrolls", "0 with search=none")
         self.require_at_most("cem_samples", "cem_elites")
         self.require_at_most("replay_capacity", "unroll_length")
         self.require_at_most("queue_capacity", "batch_size")

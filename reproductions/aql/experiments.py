@@ -3,16 +3,7 @@
 from collections.abc import Iterable
 import dataclasses
 
-from common.experiments.paper import (
-    AbsentAgent,
-    Band,
-    Experiment,
-    OverTasks,
-    Paper,
-    Part,
-    Run,
-    Substitute,
-)
+from common.experiments.paper import Band, Experiment, OverTasks, Paper, Part, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import (
@@ -30,8 +21,6 @@ from common.figures.palette import (
 from common.reporting.budget import Budget
 from reproductions.aql.declaration import AGENT
 from reproductions.aql.match import uniform_return
-
-_IMPALA = AbsentAgent("IMPALA")
 
 LOW = tuple(
     f"control:{task}"
@@ -140,15 +129,19 @@ def _runs(
     flags: tuple[str, ...] = (),
     fixed: tuple[str, ...] = (),
 ) -> tuple[Run, ...]:
-    # At larger rates D3PG's actions become +-1 at every state, and stay there.
-    of_d3pg = ("--config.learning_rate",)
+    fixed_of = {
+        # At larger rates D3PG's actions become +-1 at every state, and stay there.
+        "d3pg": ("--config.learning_rate",),
+        # IMPALA replays nothing.
+        "impala": ("--config.replayed_unrolls",),
+    }
     return tuple(
         Run(
-            _IMPALA if setting.startswith("impala") else AGENT,
+            AGENT,
             setting,
             environment,
             (f"--setting={setting}", *flags),
-            fixed=(*fixed, *of_d3pg) if setting.startswith("d3pg") else fixed,
+            fixed=(*fixed, *fixed_of.get(setting.partition("_")[0], ())),
         )
         for setting in settings
         for environment in environments
@@ -235,7 +228,7 @@ EXPERIMENTS = (
             "seeds": 5,
             "note": "the levels are named in the picture only: two of DMLab-30",
         },
-        unavailable="there is no suite for DeepMind Lab",
+        unavailable="AQL here learns neither from images nor with an LSTM yet",
     ),
     Experiment(
         "figure 4",
@@ -421,7 +414,7 @@ PAPER = Paper(
     name="aql",
     title="AQL",
     citation="Van de Wiele et al. 2020",
-    agents=(AGENT, _IMPALA),
+    agents=(AGENT,),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

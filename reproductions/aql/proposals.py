@@ -157,6 +157,30 @@ class ProposalTwin:
                 encoded[:, offset] = actions[:, d]
         return actions.reshape(len(features), num, space.size)
 
+    def log_prob(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Returns log mu(a | s) in nats, of a space without continuous sub-actions.
+
+        Args:
+          features: [K, H].
+          actions: [K, D], one at each state.
+
+        Returns:
+          [K] float32.
+        """
+        space = self._space
+        encoded = space.encode(actions)
+        outputs = features @ self._state_weights + self._bias
+        total = np.zeros(len(actions), np.float32)
+        for offset, width in zip(space.offsets, space.widths):
+            block = slice(offset, offset + width)
+            logits = outputs[:, block]
+            if self._autoregressive:
+                logits = logits + encoded[:, :offset] @ self._action_weights[:offset, block]
+            largest = logits.max(axis=1, keepdims=True)
+            normalizer = np.log(np.exp(logits - largest).sum(axis=1)) + largest[:, 0]
+            total += (encoded[:, block] * logits).sum(axis=1) - normalizer
+        return total
+
     def probabilities(self, features: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, ...]:
         """Returns mu_d(. | s, a_<d) of each sub-action along an action, float32 [K_d] each.
 

@@ -13,6 +13,7 @@ _METHODS: Mapping[str, Mapping[str, object]] = {
     "qt_opt": {"search": "cem", "num_levels": 0},
     "exact_q": {"search": "exact"},
     "d3pg": {"search": "policy", "num_levels": 0},
+    "impala": {"search": "none", "replayed_unrolls": 0},
 }
 """Sections 5.1 and 5.2, appendix A3."""
 
@@ -32,7 +33,7 @@ SETTINGS = Settings(
         **_METHODS,
         **{
             f"{name}_shared_rmsprop": {**_METHODS[name], **_SHARED_RMSPROP}
-            for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg")
+            for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
         },
     },
     default="aql",

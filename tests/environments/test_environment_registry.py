@@ -5,6 +5,11 @@ import pytest
 
 from common import environments
 
+EXAMPLES = (
+    '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
+    '"gym:Ant-v4", "maze:goal", "minatar:asterix", or '
+)
+
 
 @pytest.mark.parametrize(
     "name, near",
@@ -41,11 +46,8 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
 @pytest.mark.parametrize(
     "name, example",
     [
-        ("", '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or '),
-        (
-            "xyzzy",
-            '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or',
-        ),
+        ("", EXAMPLES),
+        ("xyzzy", EXAMPLES),
         ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
         ("control:123", '"control:acrobot:swingup", or'),
         ("atari:123", '"atari:alien", or'),

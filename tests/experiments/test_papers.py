@@ -211,17 +211,19 @@ def test_what_cannot_be_run_says_why():
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert "not public" in paper.obstacle(paper.experiment("figure 3"))
     aql = reproductions.paper("aql")
-    assert "there is no suite for DeepMind Lab" in aql.obstacle(aql.experiment("figure 3"))
+    assert "neither from images nor with an LSTM" in aql.obstacle(aql.experiment("figure 3"))
     assert aql.obstacle(aql.experiment("figure 1")) == ""
     refer = reproductions.paper("refer")
     assert refer.obstacle(refer.experiment("figure 6")) == "not yet implemented: flow control"
 
 
-def test_impala_is_an_agent_of_its_own_that_is_missing():
+def test_impala_replays_nothing_at_any_scale():
     aql = reproductions.paper("aql")
-    agents = {run.setting: run.agent for one in aql.experiments for run in one.every_run}
-    missing = {setting for setting, agent in agents.items() if agent == AbsentAgent("IMPALA")}
-    assert missing == {one for one in agents if one.startswith("impala")}
+    figure = aql.experiment("figure 1")
+    for scale in (one.name for one in aql.scales):
+        flags = {run.setting: run.fixed for run in figure.at(scale).runs}
+        assert "--config.replayed_unrolls" in flags["impala"]
+        assert "--config.replayed_unrolls" not in flags["aql"]
 
 
 def test_aqls_settings_are_those_of_its_agent():

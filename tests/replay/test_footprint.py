@@ -80,7 +80,7 @@ kept.append(show(columns, 50_000, Proportional(0.6), Fifo(), images))
 spec = EnvironmentSpec(1024, 18, (16, 16, 4), True)
 raw = types.SimpleNamespace(png_frames=False, state_size=0)
 sequences = footprint.sequence_bytes_per_step(raw, spec, None)
-unroll = types.SimpleNamespace(unroll_length=3)
+unroll = types.SimpleNamespace(unroll_length=3, replayed_unrolls=2)
 unrolls = 3 * footprint.unroll_bytes_per_step(unroll, EnvironmentSpec(67, 21), None)
 columns = {
     "floats": (tf.TensorSpec([3, 67 + 2 * 21 + 2]), np.ones([1000, 3, 111], np.float32)),
@@ -149,7 +149,7 @@ def test_a_timestep_of_reactor():
 
 def test_a_humanoids_unroll():
     """AQL's facts: 67 floats of the observation, two actions of 21, reward, discount, is_last."""
-    config = types.SimpleNamespace(unroll_length=30)
+    config = types.SimpleNamespace(unroll_length=30, replayed_unrolls=2)
     found = footprint.unroll_bytes_per_step(config, EnvironmentSpec(67, 21), None)
     assert found == pytest.approx(4 * (67 + 2 * 21 + 2) + 1 + 66 / 30)
     vector = EnvironmentSpec(9, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
@@ -158,6 +158,8 @@ def test_a_humanoids_unroll():
         footprint.unroll_bytes_per_step(config, spec, None) for spec in (vector, single)
     )
     assert of_vector - of_single == 4 * 2 * 6
+    config.replayed_unrolls = 0  # actors then keep no unroll
+    assert footprint.unroll_bytes_per_step(config, vector, None) == 0
 
 
 def test_the_launcher_imports_it_without_numpy():

@@ -34,7 +34,7 @@ def make_agent(name="aql", **values):
     return AQL(config, name)
 
 
-@pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg"])
+@pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg", "impala", "impala_shared_rmsprop"])
 def test_acts_stores_and_learns_on_the_control_suite(name):
     agent = make_agent(name, queue_capacity=300)
     agent.jit_compile = False  # compiled updates are tested with the learners

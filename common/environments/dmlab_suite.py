@@ -1,0 +1,115 @@
+"""DeepMind Lab's levels, such as "explore_goal_locations_small", where `deepmind_lab` is installed.
+
+No package registry has `deepmind_lab` for this Python: its users build it. A step is four frames,
+and its reward is the sum of theirs (AQL section 5.2). An episode ends because its time is over,
+with discount 1; that it is bootstrapped from is not in the paper.
+"""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments import lab_actions
+from common.environments.environment_errors import UnusableEnvironmentError
+
+_FOLDER = "contributed/dmlab30/"
+_LEVELS = ("explore_goal_locations_small", "explore_object_locations_small")
+_OBSERVATION = "RGB_INTERLEAVED"
+_FRAMES_PER_SECOND = 60
+
+
+def names() -> list[str]:
+    """Returns the names of the levels, whether or not the Lab is installed.
+
+    They are two of DMLab-30. That they are those of AQL's figure 3 is not in its text.
+    """
+    return list(_LEVELS)
+
+
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> "LabEnvironment":
+    """Makes the level called `name`, one of `names()`; `seed` is in [0, 2**32).
+
+    Raises:
+      UnusableEnvironmentError: the Lab is not installed, or does not have the level.
+    """
+    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
+    return LabEnvironment(name, seed)
+
+
+class LabEnvironment(dm_env.Environment):
+    """A level of DeepMind Lab.
+
+    Observation: uint8 [84, 84, 3], RGB. Action: int32 [7], see `lab_actions`.
+    """
+
+    def __init__(self, name: str, seed: int):
+        """Starts the level called `name`."""
+        height, width, _ = lab_actions.OBSERVATION_SHAPE
+        config = {"width": str(width), "height": str(height), "fps": str(_FRAMES_PER_SECOND)}
+        lab = _module(name)
+        try:
+            self._lab: Any = lab.Lab(_FOLDER + name, [_OBSERVATION], config)
+        except Exception as error:
+            raise UnusableEnvironmentError(
+                f'environment "dmlab:{name}": DeepMind Lab cannot start the level '
+                f"{_FOLDER}{name} ({' '.join(str(error).split())}): see whether its build has it"
+            ) from error
+        self._random = np.random.RandomState(seed)
+        self._last_observation: np.ndarray | None = None
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._lab.reset(seed=int(self._random.randint(2**31 - 1)))
+        return dm_env.restart(self._observe())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes `action` for four frames; after a LAST step, starts an episode.
+
+        Raises:
+          ValueError: the action is not of `action_spec`.
+        """
+        if not self._lab.is_running():
+            return self.reset()
+        action = lab_actions.require_valid(action).astype(np.intc)
+        reward = float(self._lab.step(action, num_steps=lab_actions.FRAMES_PER_STEP))
+        if self._lab.is_running():
+            return dm_env.transition(reward, self._observe())
+        # The Lab shows nothing after an episode: the picture before its last step stands for it.
+        assert self._last_observation is not None
+        return dm_env.truncation(reward, self._last_observation.copy())
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the image."""
+        return lab_actions.observation_spec()
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of the seven integers."""
+        return lab_actions.action_spec()
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds, for films."""
+        return lab_actions.FRAMES_PER_STEP / _FRAMES_PER_SECOND
+
+    def close(self) -> None:
+        """Ends the Lab's engine."""
+        self._lab.close()
+
+    def _observe(self) -> np.ndarray:
+        self._last_observation = np.array(self._lab.observations()[_OBSERVATION], np.uint8)
+        return self._last_observation
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module("deepmind_lab")
+    except ImportError:
+        raise UnusableEnvironmentError(
+            f'environment "dmlab:{name}": the package deepmind_lab is not installed: build it as '
+            "github.com/google-deepmind/lab says, or take the stand-in maze:goal (make maze)"
+        ) from None

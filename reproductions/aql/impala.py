@@ -1,0 +1,222 @@
+"""IMPALA (section 5.1): an actor-critic with V-trace on unrolls that are learnt from once.
+
+The paper gives the baseline's cost and that IMPALA has no replay. What else there is, is not in the
+paper: the policy is AQL's proposal, of the discretised actions, and the losses are those of
+IMPALA's published program.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.acting.policy import Policy
+from common.environments.spec import EnvironmentSpec
+from common.learning import optimizers
+from common.learning.learner import Gradients, Learner
+from common.networks import numpy_twins
+from common.networks.mlp import ReluMLP
+from common.types import Batch, Nest
+from common.values.v_trace import v_trace
+from reproductions.aql import networks, proposals
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.learner import flat, time_major
+from reproductions.aql.twins import load_parts
+
+METRICS = ("policy_loss", "value_loss", "mean_value", "entropy", "mean_weight", "gradient_norm")
+"""Metrics of an update and their columns in learner.csv."""
+
+
+class StoredPolicyUnroll(NamedTuple):
+    """The columns of an unroll, [B, T, ...].
+
+    Attributes:
+      observation: [Ds] float32.
+      action_index: [D] float32, the action taken, in the form of `ActionSpace`.
+      log_prob: float32, log mu of that action when the actor took it, in nats.
+      reward: float32, of the step that follows; 0 at the last timestep of an episode.
+      discount: float32, the environment's discount of the step that follows; 0 at the last
+        timestep of an episode.
+      is_last: bool, whether the timestep is the last of its episode.
+    """
+
+    observation: tf.Tensor
+    action_index: tf.Tensor
+    log_prob: tf.Tensor
+    reward: tf.Tensor
+    discount: tf.Tensor
+    is_last: tf.Tensor
+
+
+class PolicyNetwork(snt.Module):
+    """The policy and the layers that it shares with the baseline.
+
+    Attributes:
+      shared: the layers shared: the identity but in figure 11's network.
+      policy: the distribution of actions, with its hidden layers.
+      parameters: all variables, the shared ones first.
+    """
+
+    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+        """Builds the layers and their variables."""
+        super().__init__()
+        self.shared = ReluMLP(observation_size, config.shared_sizes)
+        self.policy = networks.ProposalNetwork(config, self.shared.output_size, space)
+        self.parameters = (*self.shared.trainable_variables, *self.policy.parameters)
+
+
+def targets(
+    log_rho: tf.Tensor,
+    reward: tf.Tensor,
+    discount: tf.Tensor,
+    is_last: tf.Tensor,
+    value: tf.Tensor,
+    gamma: float,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns V-trace's targets and advantages of s_1 to s_{T-1}, and their weights.
+
+    The last timestep of an episode is bootstrapped from, so that a time limit is no end, but no
+    trace crosses it; its own weight is 0, since no action was taken there. No gradient flows into
+    any argument.
+
+    Args:
+      log_rho: [T, B] floating, log pi - log mu of the actions taken.
+      reward: [T, B], of the step that follows each timestep.
+      discount: [T, B], the environment's discount of that step.
+      is_last: [T, B] bool.
+      value: [T, B], the baseline's.
+      gamma: discount per step.
+
+    Returns:
+      target: [T - 1, B], v.
+      advantage: [T - 1, B].
+      weight: [T - 1, B], 1, or 0 at the last timestep of an episode.
+    """
+    # There the value is its own target: an error of 0. Its discount of 0 cuts the trace.
+    reward = tf.where(is_last, value, reward)
+    target, advantage = v_trace(
+        log_rho[:-1], gamma * discount[:-1], reward[:-1], value[:-1], value[-1]
+    )
+    return target, advantage, 1 - tf.cast(is_last[:-1], value.dtype)
+
+
+class ImpalaLearner(Learner):
+    """Learner of a stochastic policy and a baseline, with one loss and one optimiser.
+
+    Attributes:
+      network: the policy and the shared layers.
+      baseline: V, of as many layers as Q has at a state: [B, F] -> [B, 1].
+    """
+
+    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+        """Builds the networks, the optimiser and their variables."""
+        super().__init__()
+        self._config = config
+        self.network = PolicyNetwork(config, observation_size, space)
+        sizes = (config.state_size, *config.joint_sizes)
+        last = snt.Linear(1, w_init=networks.near_zero(sizes[-1]), name="value")
+        self.baseline = ReluMLP(self.network.shared.output_size, sizes, last)
+        self.optimizer = networks.make_optimizer(config)
+        optimizers.create_variables(self.optimizer, self.variables_trained)
+
+    @property
+    def variables_trained(self) -> tuple[tf.Variable, ...]:
+        """Variables that the loss trains: all."""
+        return (*self.network.parameters, *self.baseline.trainable_variables)
+
+    @property
+    def actor_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables of the policy and of the layers that it shares; acting needs no baseline."""
+        return self.network.parameters
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of the loss on B unrolls; nothing is written back.
+
+        The loss is the sum over time and batch of -A log pi(a), of half the baseline's squared
+        error times its cost, and of minus the entropy times its cost.
+        """
+        config, unroll = self._config, batch.steps
+        length = unroll.reward.shape[1]
+        reward, discount, is_last, log_mu = map(
+            tf.transpose, (unroll.reward, unroll.discount, unroll.is_last, unroll.log_prob)
+        )
+        with tf.GradientTape() as tape:
+            features = self.network.shared(flat(unroll.observation))
+            policy = self.network.policy
+            log_pi, entropy = (
+                time_major(one, length)
+                for one in policy.proposal.log_prob_and_entropy(
+                    policy.trunk(features), flat(unroll.action_index)
+                )
+            )
+            value = time_major(self.baseline(features), length)
+            log_rho = log_pi - log_mu
+            target, advantage, weight = targets(
+                log_rho, reward, discount, is_last, value, config.discount
+            )
+            policy_loss = -tf.reduce_sum(weight * advantage * log_pi[:-1])
+            value_loss = 0.5 * tf.reduce_sum(weight * tf.square(target - value[:-1]))
+            total_entropy = tf.reduce_sum(weight * entropy[:-1])
+            loss = (
+                policy_loss
+                + config.baseline_cost * value_loss
+                - config.impala_entropy_cost * total_entropy
+            )
+        gradients = tape.gradient(loss, self.variables_trained)
+        num_steps = tf.reduce_sum(weight)
+        metrics = {
+            "policy_loss": tf.math.divide_no_nan(policy_loss, num_steps),
+            "value_loss": tf.math.divide_no_nan(value_loss, num_steps),
+            "mean_value": tf.reduce_mean(value),
+            "entropy": tf.math.divide_no_nan(total_entropy, num_steps),
+            "mean_weight": tf.reduce_mean(tf.exp(tf.minimum(log_rho, 0.0))),
+            "gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        return Gradients(gradients, (), metrics)
+
+    def apply(self, gradients: tuple) -> None:
+        """Makes a step of the optimiser; see base class."""
+        self.optimizer.apply(gradients, self.variables_trained)
+        self.steps.assign_add(1)
+
+
+class SampledPolicy(Policy):
+    """IMPALA's policy, which takes what it samples, also when it is evaluated."""
+
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int):
+        """Makes the policy with random parameters.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          space: of the actions, all finite.
+          seed: of the samples.
+        """
+        network = PolicyNetwork(config, spec.observation_size, space)
+        self._spec = spec
+        self._space = space
+        self._generator = np.random.default_rng(seed)
+        self._shared = numpy_twins.twin(network.shared) if network.shared.layers else None
+        self._trunk = numpy_twins.twin(network.policy.trunk)
+        self._policy = proposals.twin(network.policy.proposal)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `ImpalaLearner.actor_variables`, [P] float32."""
+        load_parts([part for part in (self._shared, self._trunk, self._policy) if part], flat)
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, Ds] float32.
+
+        Returns:
+          action: as the environment takes it, see `ActionSpace.to_environment`.
+          state: unchanged.
+          extras: "action_index" float32 [K, D], the action of the space, and "log_prob" float32
+            [K], its log probability in nats.
+        """
+        features = observation if self._shared is None else self._shared(observation)
+        hidden = self._trunk(features)
+        action = self._policy.sample(hidden, 1, self._generator)[:, 0]
+        extras = {"action_index": action, "log_prob": self._policy.log_prob(hidden, action)}
+        return self._space.to_environment(action, self._spec), state, extras

@@ -1,0 +1,253 @@
+"""Tests of common.environments.maze_suite and doom_engine."""
+
+import importlib.util
+import itertools
+import os
+from pathlib import Path
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import dm_env
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments import UnusableEnvironmentError, doom_engine, maze_maps, maze_suite
+from common.environments.lab_actions import MAXIMUM, STRUCTURED
+
+is_installed = pytest.mark.skipif(
+    importlib.util.find_spec("vizdoom") is None, reason="needs the extra maze: make maze"
+)
+NOTHING = np.zeros(7, np.int32)
+NAMES = ("look_right", "look_up", "strafe_right", "forward", "fire", "jump", "crouch")
+
+
+def action(**values):
+    return np.array([values.get(name, 0) for name in NAMES], np.int32)
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(name="room", seed=0):
+        made.append(environments.make(f"maze:{name}", seed))
+        return made[-1]
+
+    yield make
+    for environment in made:
+        environment.close()
+
+
+def face(environment, start, angle, things=()):
+    """Puts the player of a room of 5 x 5 into a cell, with things elsewhere."""
+    environment.reset()
+    environment.layout, environment.places = maze_maps.room(5), things
+    text = maze_maps.text(
+        environment.layout, environment._theme, start, angle, things, environment._task.kind
+    )
+    environment.engine.start(text, 0)
+
+
+@is_installed
+def test_specs(make):
+    environment = make("goal")
+    timestep = environment.reset()
+    environment.observation_spec().validate(timestep.observation)
+    assert timestep.observation.std() > 5  # it shows something
+    assert environment.action_spec().maximum.tolist() == list(MAXIMUM)
+    assert environments.frames_per_step("maze:goal") == 4
+    assert environment.render(60, 80).shape == (60, 80, 3)
+
+
+@is_installed
+def test_the_same_seed_and_actions_give_the_same_frames(make):
+    actions = np.stack([np.random.default_rng(0).choice(values, 150) for values in STRUCTURED], 1)
+
+    def play(seed):
+        environment = make("objects", seed)
+        frames = [environment.reset().observation]
+        frames += [environment.step(one).observation for one in actions]
+        frames += [environment.reset().observation, environment.step(actions[0]).observation]
+        return np.stack(frames)
+
+    first, again, other = play(0), play(0), play(1)
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other) and np.any(first[0] != first[-2])
+
+
+@is_installed
+def test_an_action_does_what_its_names_say(make):
+    environment = make()
+
+    def change(**values):
+        face(environment, (3, 3), 0)
+        before = np.array(environment.engine.pose)
+        for _ in range(4):
+            environment.step(action(**values))
+        x, y, angle, pitch = np.array(environment.engine.pose) - before
+        return x, y, (angle + 180) % 360 - 180, pitch
+
+    degrees = 4 * 4 * 10 * 6 / 57
+    assert change(look_right=10)[2] == pytest.approx(-degrees, abs=0.1)
+    assert change(look_right=-10)[2] == pytest.approx(degrees, abs=0.1)
+    up, down = change(look_up=10)[3], change(look_up=-10)[3]
+    assert abs(up) == pytest.approx(degrees, abs=0.2) and down == pytest.approx(-up, abs=0.2)
+    assert change(forward=1)[0] > 50 and change(forward=-1)[0] < -50
+    assert change(strafe_right=1)[1] < -50 and change(strafe_right=-1)[1] > 50  # it faces east
+    assert np.abs(change()).max() < 1e-3
+
+
+@is_installed
+def test_left_undoes_right(make):
+    environment = make()
+    face(environment, (3, 3), 0)
+    before = environment.engine.pose
+    for _ in range(5):
+        environment.step(action(look_right=25, look_up=5))
+    assert environment.engine.pose[2:] != pytest.approx(before[2:], abs=1)
+    for _ in range(5):
+        environment.step(action(look_right=-25, look_up=-5))
+    # The engine rounds each tic's turn down, to 1 / 65,536 of a circle.
+    assert environment.engine.pose == pytest.approx(before, abs=0.2)
+
+
+@is_installed
+def test_all_3528_actions_reach_the_engine_as_they_are(make, monkeypatch):
+    environment, got = make(), []
+    environment.reset()
+    monkeypatch.setattr(environment.engine, "advance", lambda buttons, tics: got.append(buttons))
+    monkeypatch.setattr(maze_suite, "MAX_STEPS", 10_000)
+    actions = np.array(list(itertools.product(*STRUCTURED)), np.int32)
+    for one in actions:
+        environment.step(one)
+    turns = np.array([6 / 57, 6 / 57, 50, 50, 1, 1, 1])
+    np.testing.assert_allclose(got, actions * turns)
+    assert len(np.unique(got, axis=0)) == 3528
+    with pytest.raises(ValueError, match="seven integers"):
+        environment.step(action(jump=2))
+
+
+@is_installed
+def test_the_goal_pays_once_and_sends_to_a_new_start(make):
+    environment = make()
+    face(environment, (3, 1), 0, things=((3, 3),))
+    rewards = []
+    while not rewards or not rewards[-1]:
+        assert len(rewards) < 40
+        rewards.append(environment.step(action(forward=1)).reward)
+    assert rewards[-1] == 10
+    x, y, *_ = environment.engine.pose
+    goal = maze_maps.position(environment.layout, (3, 3))
+    assert max(abs(x - goal[0]), abs(y - goal[1])) >= maze_maps.CELL
+    assert [environment.step(NOTHING).reward for _ in range(10)] == [0] * 10
+
+
+@is_installed
+def test_each_object_pays_once_and_all_come_back(make):
+    environment = make("objects")
+    face(environment, (3, 1), 0, things=((3, 2), (3, 4)))
+    environment._task = environment._task._replace(num_things=2)
+    rewards = [environment.step(action(forward=1)).reward for _ in range(20)]
+    assert sum(rewards) >= 2 and sorted(set(rewards)) == [0, 1]
+
+
+@is_installed
+def test_an_episode_ends_by_its_time(make, monkeypatch):
+    monkeypatch.setattr(maze_suite, "MAX_STEPS", 5)
+    environment = make()
+    environment._steps = 5
+    timesteps = [environment.step(NOTHING) for _ in range(7)]
+    first, middle, last = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
+    expected = [first, *[middle] * 4, last, first]
+    assert [timestep.step_type for timestep in timesteps] == expected
+    assert timesteps[5].discount == 1
+
+
+PLAYER = """
+import sys, time
+from common import environments
+environment = environments.make("maze:room", 0)
+environment.reset()
+print(environment.engine._folder.name, flush=True)
+while True:
+    environment.step(environment.action_spec().minimum)
+"""
+
+
+@is_installed
+def test_no_engine_outlives_a_killed_player_and_the_next_start_frees_its_memory(make):
+    player = subprocess.Popen(
+        [sys.executable, "-c", PLAYER], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+    folder = player.stdout.readline().strip()
+    engines = engines_in(folder)
+    assert len(engines) == 1
+    left = {Path(line.split()[-1]) for line in mapped(player.pid)}
+    assert left and all(path.exists() for path in left)
+    os.kill(player.pid, signal.SIGKILL)
+    player.wait()
+    deadline = time.monotonic() + 10
+    while engines_in(folder):
+        assert time.monotonic() < deadline, "an engine outlived its player"
+        time.sleep(0.05)
+    alive = make()
+    assert not any(path.exists() for path in left)
+    make()  # must leave the memory of the living
+    alive.reset()
+    assert len(mapped(os.getpid())) > 0
+    shutil.rmtree(folder)
+
+
+@is_installed
+def test_a_game_that_nobody_closes_leaves_nothing_and_says_nothing(tmp_path):
+    code = PLAYER.partition("print")[0] + "environment.step(environment.action_spec().maximum)"
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path.cwd(), env=variables
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+
+
+def engines_in(folder):
+    """The processes that work in a folder of `DoomEngine`."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if os.readlink(link).startswith(folder):
+                found.append(int(link.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def mapped(process):
+    lines = Path(f"/proc/{process}/maps").read_text().splitlines()
+    return [line for line in lines if "/dev/shm/ViZDoom" in line and "deleted" not in line]
+
+
+def test_a_picture_is_reduced_by_area():
+    picture = np.random.default_rng(0).integers(256, size=(120, 160, 3), dtype=np.uint8)
+    rows = np.repeat(picture.astype(np.float64), 84, axis=0).reshape(84, 120, 160, 3).mean(axis=1)
+    expected = np.repeat(rows, 84, axis=1).reshape(84, 84, 160, 3).mean(axis=2)
+    found = maze_suite.reduce_by_area(picture)
+    assert found.dtype == np.uint8
+    np.testing.assert_allclose(found, expected, atol=0.51)
+
+
+@pytest.mark.parametrize("missing", ["vizdoom", "setpriv"])
+def test_what_is_missing_is_said_in_one_line(missing, monkeypatch):
+    if missing == "vizdoom":
+        monkeypatch.setitem(sys.modules, "vizdoom", None)
+    else:
+        monkeypatch.setattr(doom_engine, "_module", lambda name: None)
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(UnusableEnvironmentError) as raised:
+        environments.make("maze:goal", 0)
+    message = str(raised.value)
+    assert message.startswith('environment "maze:goal": ') and missing in message
+    assert "\n" not in message and ("make maze" in message or missing == "setpriv")

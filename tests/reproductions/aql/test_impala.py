@@ -1,0 +1,236 @@
+"""Tests of IMPALA: targets, gradients and policy, against float64 twins, and a known optimum."""
+
+from bandit import CONTEXTS, SMALL, optimum, rewards
+import float64_networks
+from float64_networks import numeric_gradient
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.types import Batch
+from reproductions.aql import impala
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.config import AQLConfig
+from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
+from reproductions.aql.settings import SETTINGS
+
+B, T, OBSERVATION = 3, 5, 4
+SPACE = ActionSpace((3, 2))
+
+
+def config_of(**values):
+    sizes = {"state_size": 4, "joint_sizes": (4, 3), "proposal_sizes": (4,)}
+    fixed = {"search": "none", "replayed_unrolls": 0, "batch_size": B, "unroll_length": T}
+    return AQLConfig(**{**sizes, **fixed, **values})
+
+
+def make_unrolls(seed=0):
+    """B unrolls; a time limit is in the first, a true end in the second, the third goes on."""
+    generator = np.random.default_rng(seed)
+    is_last = np.zeros((B, T), bool)
+    is_last[0, 2] = is_last[1, 3] = True
+    discount = np.where(is_last, 0, 1).astype(np.float32)
+    discount[1, 2] = 0
+    reward = np.where(is_last, 0, generator.standard_normal((B, T))).astype(np.float32)
+    return StoredPolicyUnroll(
+        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
+        SPACE.uniform((B, T), generator).astype(np.float32),
+        -generator.random((B, T), np.float32) * 3,
+        reward,
+        discount,
+        is_last,
+    )
+
+
+def targets64(log_rho, reward, discount, is_last, value, gamma):
+    """v_t and A_t of each row, episode by episode, as sums of products: [T, B] -> [T - 1, B]."""
+    steps, rows = reward.shape
+    rho = np.minimum(1, np.exp(log_rho))
+    v, advantage = value.copy(), np.zeros((steps, rows))
+    for b in range(rows):
+        for t in range(steps - 1):
+            product = 1.0
+            for k in range(t, steps - 1):
+                if is_last[k, b]:
+                    break
+                error = reward[k, b] + gamma * discount[k, b] * value[k + 1, b] - value[k, b]
+                v[t, b] += product * rho[k, b] * error
+                product *= gamma * discount[k, b] * rho[k, b]
+        for t in range(steps - 1):
+            following = reward[t, b] + gamma * discount[t, b] * v[t + 1, b]
+            advantage[t, b] = rho[t, b] * (following - value[t, b])
+    return v[:-1], advantage[:-1]
+
+
+def columns_of(unroll):
+    return [c.T for c in (unroll.reward, unroll.discount, unroll.is_last)]
+
+
+def test_targets_are_v_traces_within_each_episode():
+    unroll, generator = make_unrolls(), np.random.default_rng(1)
+    value, log_rho = generator.standard_normal((2, T, B))
+    reward, discount, is_last = columns_of(unroll)
+    arguments = (log_rho, reward.astype(float), discount.astype(float), is_last, value)
+    v, advantage, weight = impala.targets(*map(tf.constant, arguments), 0.9)
+    expected_v, expected_advantage = targets64(*arguments, 0.9)
+    np.testing.assert_array_equal(weight, 1.0 - is_last[:-1])
+    np.testing.assert_allclose(v, expected_v, rtol=1e-10)
+    np.testing.assert_allclose(weight * advantage, weight * expected_advantage, rtol=1e-10)
+
+
+def test_a_last_timestep_has_no_error_and_is_bootstrapped_from():
+    """Hand-worked, on policy: r = 1, V = 10, gamma 0.5; LAST is the third of five timesteps."""
+    reward = tf.constant([[1.0], [1], [0], [1], [1]])
+    is_last = tf.constant([[False], [False], [True], [False], [False]])
+    value, log_rho = tf.fill([5, 1], 10.0), tf.zeros([5, 1])
+
+    def of(discounts):
+        discount = tf.constant(discounts)[:, tf.newaxis]
+        v, _, weight = impala.targets(log_rho, reward, discount, is_last, value, 0.5)
+        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
+        return v.numpy()[:, 0]
+
+    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [1 + 0.5 * 6, 1 + 0.5 * 10, 10, 6])
+    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [1 + 0.5 * 1, 1, 10, 6])
+
+
+class Twin64:
+    """The learner's networks in float64, whose arrays can be changed one number at a time."""
+
+    def __init__(self, learner):
+        self.learner = learner
+        self.values = {v.ref(): v.numpy().astype(np.float64) for v in learner.variables_trained}
+
+    def of(self, variable):
+        return self.values[variable.ref()]
+
+    def run(self, network, h):
+        return float64_networks.run(network.layers, h, self.of)
+
+    def forward(self, unroll):
+        """V, log pi and the entropy along the actions, [T, B] each."""
+        network = self.learner.network
+        features = self.run(network.shared, unroll.observation.astype(np.float64))
+        hidden, head = self.run(network.policy.trunk, features), network.policy.proposal
+        encoded = SPACE.encode(unroll.action_index).astype(np.float64)
+        logits = hidden @ self.of(head.state_weights) + self.of(head.bias)
+        logits[..., 3:] += encoded[..., :3] @ self.of(head.action_weights)[:3, 3:]
+        log_prob = entropy = 0
+        for block in (slice(0, 3), slice(3, 5)):
+            log_p = scipy.special.log_softmax(logits[..., block], axis=-1)
+            log_prob = log_prob + np.sum(encoded[..., block] * log_p, -1)
+            entropy = entropy - np.sum(np.exp(log_p) * log_p, -1)
+        value = self.run(self.learner.baseline, features)[..., 0]
+        return value.T, log_prob.T, entropy.T
+
+
+@pytest.mark.parametrize("shared_sizes", [(), (4,)])
+def test_the_gradients_are_those_of_the_loss(shared_sizes):
+    """Targets and advantages are constants; one loss trains shared layers as well."""
+    config = config_of(
+        shared_sizes=shared_sizes, discount=0.9, impala_entropy_cost=0.3, baseline_cost=0.7
+    )
+    learner, unroll = ImpalaLearner(config, OBSERVATION, SPACE), make_unrolls()
+    generator = np.random.default_rng(2)
+    for variable in learner.variables_trained:
+        variable.assign(0.7 * generator.standard_normal(variable.shape))
+    twin = Twin64(learner)
+    value, log_pi, _ = twin.forward(unroll)
+    reward, discount, is_last = columns_of(unroll)
+    v, advantage = targets64(log_pi - unroll.log_prob.T, reward, discount, is_last, value, 0.9)
+    weight = 1.0 - is_last[:-1]
+
+    def loss():
+        value, log_pi, entropy = (one[:-1] for one in twin.forward(unroll))
+        parts = -advantage * log_pi + 0.7 * 0.5 * np.square(v - value) - 0.3 * entropy
+        return np.sum(weight * parts)
+
+    batch = Batch(tf.nest.map_structure(tf.constant, unroll), tf.ones([B]), tf.constant(1.0))
+    gradients, outputs, metrics = learner.gradients(batch)
+    assert outputs == () and set(metrics) == set(impala.METRICS)
+    for gradient, variable in zip(gradients, learner.variables_trained, strict=True):
+        expected = numeric_gradient(loss, twin.of(variable))
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-3, err_msg=variable.name)
+    np.testing.assert_allclose(metrics["mean_value"], value.mean(), rtol=1e-4)
+    before = {v.ref() for v in learner.variables}
+    eager = [v.numpy() for v in learner.variables]
+    tf.function(learner.update, jit_compile=True)(batch)
+    assert {v.ref() for v in learner.variables} == before
+    assert any(np.any(v.numpy() != old) for v, old in zip(learner.variables, eager))
+
+
+@pytest.mark.parametrize("autoregressive", [True, False])
+def test_the_policy_stores_the_log_probability_of_what_it_samples(autoregressive):
+    config = config_of(shared_sizes=(4,), autoregressive=autoregressive)
+    learner = ImpalaLearner(config, OBSERVATION, SPACE)
+    generator = np.random.default_rng(3)
+    for variable in learner.variables_trained:
+        variable.assign(generator.standard_normal(variable.shape))
+    policy = SampledPolicy(config, EnvironmentSpec(OBSERVATION, 2), SPACE, seed=0)
+    policy.load(packing.pack(learner.actor_variables).numpy())
+    row = generator.standard_normal((1, OBSERVATION)).astype(np.float32)
+    observation = np.repeat(row, 40_000, axis=0)
+    action, state, extras = policy(observation, ())
+    index, log_prob = extras["action_index"], extras["log_prob"]
+    assert log_prob.dtype == np.float32 and state == ()
+    np.testing.assert_array_equal(action, SPACE.values(index))
+    network = learner.network
+    hidden = network.policy.trunk(network.shared(tf.constant(observation)))
+    expected = network.policy.proposal.log_prob(hidden, tf.constant(index))
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-4)
+    numbers, counts = np.unique(SPACE.flat_index(index), return_counts=True)
+    stored = {number: np.exp(log_prob[SPACE.flat_index(index) == number][0]) for number in numbers}
+    np.testing.assert_allclose(counts / len(index), list(stored.values()), atol=0.01)
+
+
+def test_impala_learns_what_is_best():
+    """Ten sub-actions of five values: 9.8 million actions."""
+    space = ActionSpace((5,) * 10)
+    config = AQLConfig(**{**SMALL, "search": "none", "replayed_unrolls": 0})
+    shape = (config.batch_size, config.unroll_length)
+    rows = shape[0] * shape[1]
+    tf.random.set_seed(0)
+    learner = ImpalaLearner(config, CONTEXTS, space)
+    policy = SampledPolicy(config, EnvironmentSpec(CONTEXTS, space.size), space, seed=1)
+    update, generator = tf.function(learner.update), np.random.default_rng(2)
+
+    def act(contexts):
+        extras = policy(np.eye(CONTEXTS, dtype=np.float32)[contexts], ())[2]
+        return extras, rewards(space, contexts, extras["action_index"])
+
+    for _ in range(400):
+        policy.load(packing.pack(learner.actor_variables).numpy())
+        contexts = generator.integers(CONTEXTS, size=rows)
+        extras, reward = act(contexts)
+        unroll = StoredPolicyUnroll(
+            np.eye(CONTEXTS, dtype=np.float32)[contexts],
+            extras["action_index"],
+            extras["log_prob"],
+            reward,
+            np.zeros(rows, np.float32),
+            np.zeros(rows, bool),
+        )
+        steps = tf.nest.map_structure(
+            lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
+        )
+        update(Batch(steps, tf.ones([shape[0]]), tf.constant(1.0)))
+    extras, reward = act(np.arange(CONTEXTS).repeat(50))
+    assert reward.mean() > 0.9, reward.mean()
+    assert np.mean(extras["action_index"] == optimum(space).repeat(50, axis=0)) > 0.9
+
+
+@pytest.mark.parametrize("name", ["impala", "impala_shared_rmsprop"])
+def test_the_settings_have_no_replay(name):
+    config = SETTINGS.configuration(name)
+    assert config.samples_per_insert == 1
+    assert (config.optimizer == "rmsprop") == bool(config.shared_sizes) == name.endswith("rmsprop")
+
+
+@pytest.mark.parametrize("wrong", [{"num_levels": 0}, {"replayed_unrolls": 2}])
+def test_what_impala_cannot_have_is_refused(wrong):
+    (field,) = wrong
+    with pytest.raises(ValueError, match=f"^--config.{field} must be .*with search=none, is"):
+        config_of(**wrong)
