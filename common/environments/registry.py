@@ -25,6 +25,7 @@ _SUITES = {
     "control": "common.environments.control_suite",
     "gym": "common.environments.gym_suite",
     "minatar": "common.environments.minatar_suite",
+    "parkour": "common.environments.parkour_suite",
     "python": "common.environments.python_suite",
 }
 _FRAMES_PER_STEP = {"atari": FRAMES_PER_STEP}
