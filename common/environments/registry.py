@@ -24,6 +24,7 @@ _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
     "gym": "common.environments.gym_suite",
+    "hand": "common.environments.hand_suite",
     "minatar": "common.environments.minatar_suite",
     "parkour": "common.environments.parkour_suite",
     "python": "common.environments.python_suite",
