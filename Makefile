@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results pages lines soak sanitize minatar peers clean
+.PHONY: setup lint test train campaign results pages lines soak sanitize minatar hand peers clean
 
 setup: $(VENV)/.built
 
@@ -79,6 +79,14 @@ minatar: $(VENV)/.minatar
 
 $(VENV)/.minatar: $(VENV)/.built
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
+	@touch $@
+
+# The MPL hand of the suite "hand", 90 MB. What else its package needs is not used, and asks for an
+# older MuJoCo.
+hand: $(VENV)/.hand
+
+$(VENV)/.hand: $(VENV)/.built
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps myosuite==2.12.2
 	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,
