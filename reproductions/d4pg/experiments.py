@@ -75,6 +75,9 @@ SMALL_FIGURE_8_TASKS = tuple(
 MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 """Figure 3 (section 4.2)."""
 
+SMALL_MANIPULATION = ("hand:catch", "hand:rotate_in_hand")
+"""Those of figure 3 at the scale `small`."""
+
 
 _FULL = settings.SETTINGS.default
 _SMALL_BATCH, _SMALL_RATE = 64, 3e-4
@@ -139,6 +142,12 @@ def _noise_runs(environments: Iterable[str]) -> tuple[Run, ...]:
     )
 
 
+def _small_figure_3(setting: str) -> tuple[Run, ...]:
+    """Returns runs with a learning rate in the paper's ratio to that on the Control Suite."""
+    flags = (f"--config.learning_rate={_SMALL_RATE / 2:g}", *_HAND_RANGE)
+    return _runs(setting + _HAND, SMALL_MANIPULATION, *flags, setting=setting)
+
+
 def _small_figure_8(setting: str) -> tuple[Run, ...]:
     """Returns runs with a learning rate in the paper's ratio to that of the others."""
     rate = settings.SETTINGS.configuration(setting).learning_rate / D4PGConfig.learning_rate
@@ -164,6 +173,9 @@ def _ppo(environment: str) -> tuple[Run, ...]:
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
 _NO_PPO = "PPO, with which parkour compares, is not implemented"
+_NAMES_OF_RATES = (
+    "names have the paper's learning rates, of which the model has three times as much"
+)
 _COURSES = "the courses are stand-ins for the paper's, which are not public"
 _DRAWING = "a drawing, nothing to run"
 
@@ -183,6 +195,7 @@ EXPERIMENTS = (
         runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _HAND, *_HAND_RANGE),
         budget=_A_DAY,
         parts=(Part("row N = 1", settings=_HAND_N1), Part("row N = 5", settings=_HAND_N5)),
+        substitutes=_small(_joined(map(_small_figure_3, _NO_DDPG)), _NAMES_OF_RATES),
         note="the tasks are stand-ins for the paper's, which are not public",
     ),
     Experiment("figure 4", "frames of the parkour domains", unavailable="pictures only"),
@@ -225,10 +238,7 @@ EXPERIMENTS = (
         "Control Suite: mixtures of Gaussians beside the categorical",
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
-        substitutes=_small(
-            _joined(map(_small_figure_8, settings.FIGURE_8)),
-            "names have the paper's learning rates, of which the model has three times as much",
-        ),
+        substitutes=_small(_joined(map(_small_figure_8, settings.FIGURE_8)), _NAMES_OF_RATES),
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
     Experiment("figure 9", "the Control Suite's domains", unavailable="pictures only"),

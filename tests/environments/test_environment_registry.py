@@ -41,7 +41,7 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
 @pytest.mark.parametrize(
     "name, example",
     [
-        ("", '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", '),
+        ("", '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "hand:catch", '),
         ("xyzzy", '"parkour:humanoid", or "python:MODULE:FUNCTION"'),
         ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
         ("control:123", '"control:acrobot:swingup", or'),
