@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results pages lines soak sanitize minatar maze peers clean
+.PHONY: setup lint test train campaign results pages lines soak sanitize minatar hand maze peers clean
 
 setup: $(VENV)/.built
 
@@ -87,6 +87,14 @@ maze: $(VENV)/.maze
 
 $(VENV)/.maze: $(VENV)/.built
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps vizdoom==1.3.2
+	@touch $@
+
+# The MPL hand of the suite "hand", 90 MB. What else its package needs is not used, and asks for an
+# older MuJoCo.
+hand: $(VENV)/.hand
+
+$(VENV)/.hand: $(VENV)/.built
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps myosuite==2.12.2
 	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,

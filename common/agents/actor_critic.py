@@ -238,14 +238,17 @@ class ActorCriticAgent(Agent):
     jit_compile = True
 
     def __init__(
-        self, config: Any, setting: str, make_networks: Callable[[Any, int, int], ActorCritic]
+        self,
+        config: Any,
+        setting: str,
+        make_networks: Callable[[Any, EnvironmentSpec], ActorCritic],
     ):
         """Makes the agent.
 
         Args:
           config: a paper's dataclass of hyperparameters.
           setting: name of the configuration, for CSV files.
-          make_networks: (config, observation size, action size) -> networks.
+          make_networks: (config, the environment's spec) -> networks.
         """
         super().__init__(config, setting)
         self.updates_per_call = config.updates_per_call
@@ -264,6 +267,4 @@ class ActorCriticAgent(Agent):
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ActorCriticEvaluator:
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""
         del num_environments  # NumPy twins take any batch size
-        return ActorCriticEvaluator(
-            self._make_networks(self.config, spec.observation_size, spec.action_size)
-        )
+        return ActorCriticEvaluator(self._make_networks(self.config, spec))

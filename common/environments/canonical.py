@@ -22,12 +22,31 @@ DEFAULT_STEP_SECONDS = 0.04
 _Path = tuple[str | int, ...]
 
 
+class FlatSpec(specs.Array):
+    """The spec of a flat observation, float32 [D].
+
+    Attributes:
+      terrain_size: how many of its last numbers are heights of the terrain.
+    """
+
+    __slots__ = ("terrain_size",)
+
+    def __init__(self, size: int, terrain_size: int):
+        """Makes the spec of `size` numbers."""
+        super().__init__((size,), np.float32, name="observation")
+        self.terrain_size = terrain_size
+
+    def __reduce__(self):
+        return type(self), (self.shape[0], self.terrain_size)
+
+
 class CanonicalEnvironment(dm_env.Environment):
     """A wrapper with flat float32 observations, and actions in [-1, 1] or in 0, ..., K - 1.
 
     Observation: float32 [D], a new array at each step. It holds the arrays of the wrapped
     environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
-    the order of its spec (D4PG section 4.1, "features"; the order is ours).
+    the order of its spec (D4PG section 4.1, "features"; the order is ours). If the last of them is
+    called "terrain", the spec says so, and networks may have layers for it.
     Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype;
     an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
     clamps the controls of limited actuators.
@@ -67,7 +86,8 @@ class CanonicalEnvironment(dm_env.Environment):
             size += length
         if not size:
             raise UnusableEnvironmentError("its observation is empty")
-        self._observation_spec = specs.Array((size,), np.float32, name="observation")
+        last, _, length, _ = self._places[-1]
+        self._observation_spec = FlatSpec(size, length if last == ("terrain",) else 0)
 
         bounds = environment.action_spec()
         _require_bounded(bounds)
@@ -106,7 +126,7 @@ class CanonicalEnvironment(dm_env.Environment):
         mapped = (self.scale * action + self.offset).reshape(self._bounds.shape)
         return self._flat(self.wrapped.step(mapped.astype(self._bounds.dtype, copy=False)))
 
-    def observation_spec(self) -> specs.Array:
+    def observation_spec(self) -> FlatSpec:
         """Returns the spec of the flat observation, float32 [D]."""
         return self._observation_spec
 

@@ -27,8 +27,10 @@ _SUITES = {
     "control": "common.environments.control_suite",
     "dmlab": "common.environments.dmlab_suite",
     "gym": "common.environments.gym_suite",
+    "hand": "common.environments.hand_suite",
     "maze": "common.environments.maze_suite",
     "minatar": "common.environments.minatar_suite",
+    "parkour": "common.environments.parkour_suite",
     "python": "common.environments.python_suite",
 }
 _FRAMES_PER_STEP = {

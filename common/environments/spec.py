@@ -17,6 +17,7 @@ class EnvironmentSpec(NamedTuple):
       is_discrete: whether an action is an int32 below `action_size`, not an array.
       action_choices: K_d for each element of an action that is an int32 array [action_size], whose
         elements are in 0, ..., K_d - 1; empty if an action is float32 [action_size].
+      terrain_size: how many of a flat observation's last numbers are heights of the terrain.
     """
 
     observation_size: int
@@ -24,6 +25,7 @@ class EnvironmentSpec(NamedTuple):
     image_shape: tuple[int, int, int] | None = None
     is_discrete: bool = False
     action_choices: tuple[int, ...] = ()
+    terrain_size: int = 0
 
     @classmethod
     def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
@@ -39,4 +41,5 @@ class EnvironmentSpec(NamedTuple):
             image_shape=observation.shape if len(observation.shape) == 3 else None,
             is_discrete=is_discrete,
             action_choices=choices,
+            terrain_size=getattr(observation, "terrain_size", 0),
         )

@@ -11,10 +11,62 @@ from collections.abc import Callable, Sequence
 import sonnet as snt
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
+
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
 # Equals Sonnet's private default. The NumPy twins need it too.
 LAYER_NORM_EPSILON = 1e-5
+
+
+class TerrainLayers(snt.Module):
+    """Layers of their own for the heights of the terrain, whose outputs take the heights' place.
+
+    D4PG (section 4.3) reduces them before they join the other inputs. Everything else is that of
+    the first layers of the other networks.
+
+    Attributes:
+      where: the heights' place in an input.
+      layers: the layers and activations in the order in which they are applied.
+    """
+
+    def __init__(
+        self, spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool, activation: Layer
+    ):
+        """Builds the layers; Sonnet creates their variables at the first call.
+
+        Args:
+          spec: says where an observation has the heights.
+          sizes: units of each layer, at least one.
+          layer_norm: whether LayerNorm precedes the tanh of the first layer.
+          activation: of every layer after the first.
+        """
+        super().__init__()
+        end = spec.observation_size
+        self.where = slice(end - spec.terrain_size, end)
+        self.layers = _hidden_layers(sizes, layer_norm, activation)
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns inputs [B, D + ...] with `sizes[-1]` numbers in place of the heights."""
+        heights = _apply(self.layers, inputs[:, self.where])
+        before, after = inputs[:, : self.where.start], inputs[:, self.where.stop :]
+        return tf.concat([before, heights, after], axis=-1)
+
+
+def terrain_layers(
+    spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool, activation: Layer = tf.nn.elu
+) -> list[Layer]:
+    """Returns new `TerrainLayers` for a network's `first_layers`; none where there is no terrain.
+
+    Args:
+      spec: of the environment.
+      sizes: units of each layer, at least one.
+      layer_norm: as for `ControlPolicy`.
+      activation: as for `ControlPolicy`.
+    """
+    if not spec.terrain_size:
+        return []
+    return [TerrainLayers(spec, sizes, layer_norm, activation)]
 
 
 class ControlPolicy(snt.Module):
@@ -30,6 +82,7 @@ class ControlPolicy(snt.Module):
         hidden_sizes: Sequence[int],
         layer_norm: bool,
         activation: Layer = tf.nn.elu,
+        first_layers: Sequence[Layer] = (),
     ):
         """Builds the layers; Sonnet creates their variables at the first call.
 
@@ -41,6 +94,7 @@ class ControlPolicy(snt.Module):
           hidden_sizes: units of each hidden layer, at least one.
           layer_norm: whether LayerNorm precedes the tanh of the first hidden layer.
           activation: of every hidden layer after the first.
+          first_layers: applied before the hidden layers.
 
         Raises:
           ValueError: `hidden_sizes` is empty.
@@ -48,6 +102,7 @@ class ControlPolicy(snt.Module):
         super().__init__()
         near_zero = snt.initializers.VarianceScaling(1e-4)
         self.layers: list[Layer] = [
+            *first_layers,
             *_hidden_layers(hidden_sizes, layer_norm, activation),
             snt.Linear(action_size, w_init=near_zero, name="action"),
             tf.tanh,
@@ -66,11 +121,16 @@ class ControlCriticTorso(snt.Module):
     """
 
     def __init__(
-        self, hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer = tf.nn.elu
+        self,
+        hidden_sizes: Sequence[int],
+        layer_norm: bool,
+        activation: Layer = tf.nn.elu,
+        first_layers: Sequence[Layer] = (),
     ):
         """Builds the layers; arguments as for `ControlPolicy`."""
         super().__init__()
-        self.layers: list[Layer] = _hidden_layers(hidden_sizes, layer_norm, activation)
+        hidden = _hidden_layers(hidden_sizes, layer_norm, activation)
+        self.layers: list[Layer] = [*first_layers, *hidden]
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Returns features: [B, D], [B, A] -> [B, hidden_sizes[-1]] float32."""

@@ -7,6 +7,7 @@ sharing the first layer's work.
 """
 
 from collections.abc import Callable, Sequence
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,11 +124,27 @@ def _layer_twins(
         elif isinstance(layer, snt.LayerNorm):
             parameters = (indices[layer.scale.ref()], indices[layer.offset.ref()])
             twins.append(_LayerTwin(_layer_norm, parameters))
+        elif isinstance(layer, control.TerrainLayers):
+            inner = _layer_twins(layer.layers, variables)
+            parameters = tuple(index for one in inner for index in one.parameters)
+            twins.append(_LayerTwin(_terrain(layer.where, inner), parameters))
         elif layer in _ACTIVATIONS:
             twins.append(_LayerTwin(_ACTIVATIONS[layer], ()))
         else:
             raise TypeError(f"The layer {layer} has no NumPy twin: add one to this module.")
     return tuple(twins)
+
+
+def _terrain(where: slice, layers: Sequence[_LayerTwin]) -> Callable[..., np.ndarray]:
+    """Returns the function of `TerrainLayers`, which takes the parameters of all its layers."""
+
+    def function(inputs: np.ndarray, *parameters: np.ndarray) -> np.ndarray:
+        heights, left = inputs[:, where], iter(parameters)
+        for layer in layers:
+            heights = layer.function(heights, *itertools.islice(left, len(layer.parameters)))
+        return np.concatenate([inputs[:, : where.start], heights, inputs[:, where.stop :]], axis=1)
+
+    return function
 
 
 def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -136,8 +153,8 @@ def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return outputs
 
 
-# The functions below work in place. Every stack begins with a Linear, so the array they change was
-# made by the twin itself.
+# The functions below work in place. Every stack begins with a Linear, also that of terrain, so the
+# array they change was made by the twin itself.
 
 
 def _layer_norm(inputs: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:

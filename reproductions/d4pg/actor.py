@@ -4,6 +4,7 @@ import numpy as np
 
 from common.acting import noise
 from common.agents.actor_critic import ActorCriticActor
+from common.environments.spec import EnvironmentSpec
 from common.types import NStepTransitions
 from reproductions.d4pg import critics
 from reproductions.d4pg import networks as networks_lib
@@ -16,11 +17,11 @@ class D4PGActor(ActorCriticActor):
     Initial priorities need its copy of Z_w, so algorithm 1 replicates w as well as theta.
     """
 
-    def __init__(self, config: D4PGConfig, observation_size: int, action_size: int, seed: int):
+    def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
         noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
         super().__init__(
-            networks_lib.make_networks(config, observation_size, action_size),
-            action_size,
+            networks_lib.make_networks(config, spec),
+            spec.action_size,
             make_noise(config, noise_seed),
         )
         self._kind = critics.make_critic_kind(config, critic_seed)

@@ -31,11 +31,11 @@ class D4PG(ActorCriticAgent):
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.D4PGLearner:
         """Builds the learner of algorithm 1."""
         tf.random.set_seed(seed)
-        return learner_lib.D4PGLearner(self.config, spec.observation_size, spec.action_size, seed)
+        return learner_lib.D4PGLearner(self.config, spec, seed)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.D4PGActor:
         """Builds the actor of algorithm 1, the same for all but for its noise."""
         del actors, num_actors  # the twins take any batch
-        return actor_lib.D4PGActor(self.config, spec.observation_size, spec.action_size, seed)
+        return actor_lib.D4PGActor(self.config, spec, seed)

@@ -9,8 +9,9 @@ from reproductions.d4pg.experiments import CONTROL_SUITE
 
 _FULL = "d4pg_prioritized_n5"
 _CARTPOLE = "control:cartpole:swingup"
-_BEYOND = "_lr5e-05_batch512"
-_HUMANOID_PARKOUR = f"{_BEYOND}_atoms101"
+_HAND = "_lr5e-05_vmin0_vmax100"
+_PARKOUR = "_lr5e-05_vmin-1_vmax10"
+_HUMANOID_PARKOUR = "_lr5e-05_atoms101_vmin-1_vmax10"
 
 
 def _pairs(
@@ -203,7 +204,7 @@ CLAIMS = (
         "On the hand's tasks N = 5 is uniformly better across all algorithms.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(_pairs(*_N_5, _BEYOND), share=EACH),
+        Comparison(_pairs(*_N_5, _HAND), share=EACH),
     ),
     Claim(
         "manipulation_full",
@@ -211,7 +212,7 @@ CLAIMS = (
         "section 4.2, figure 3",
         "figure 3",
         Comparison(
-            tuple((f"{_FULL}{_BEYOND}", f"{name}{_BEYOND}") for name in _ABLATIONS),
+            tuple((f"{_FULL}{_HAND}", f"{name}{_HAND}") for name in _ABLATIONS),
             Expected.NOT_BEHIND,
             share=EACH,
         ),
@@ -221,7 +222,7 @@ CLAIMS = (
         "On the hand's tasks prioritisation never seems to harm D4PG.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(_pairs(*_PRIORITY, _BEYOND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
+        Comparison(_pairs(*_PRIORITY, _HAND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
     ),
     Claim(
         "manipulation_d3pg",
@@ -229,7 +230,7 @@ CLAIMS = (
         "section 4.2, figure 3",
         "figure 3",
         Comparison(
-            _pairs(*reversed(_PRIORITY), _BEYOND, agents=("d3pg",), steps=(1,)),
+            _pairs(*reversed(_PRIORITY), _HAND, agents=("d3pg",), steps=(1,)),
             Expected.CLEARLY_AHEAD,
             share=SOME,
         ),
@@ -241,9 +242,9 @@ CLAIMS = (
         "figure 5",
         Comparison(
             (
-                *_pairs(*_DISTRIBUTION, _BEYOND, replays=("uniform",)),
+                *_pairs(*_DISTRIBUTION, _PARKOUR, replays=("uniform",)),
                 *(
-                    (f"{first}{_BEYOND}", f"{second}{_BEYOND}")
+                    (f"{first}{_PARKOUR}", f"{second}{_PARKOUR}")
                     for first, second in _MORE_THAN_PRIORITY
                 ),
             )
@@ -256,8 +257,8 @@ CLAIMS = (
         "figure 5",
         Comparison(
             (
-                *((_PPO, f"d3pg_{replay}_n1{_BEYOND}") for replay in _REPLAYS),
-                *((f"d4pg_{replay}_n1{_BEYOND}", _PPO) for replay in _REPLAYS),
+                *((_PPO, f"d3pg_{replay}_n1{_PARKOUR}") for replay in _REPLAYS),
+                *((f"d4pg_{replay}_n1{_PARKOUR}", _PPO) for replay in _REPLAYS),
             ),
             clock="wall_seconds",
         ),
@@ -267,7 +268,7 @@ CLAIMS = (
         "In planar parkour all algorithms outperform PPO with N = 5.",
         "section 4.3, figure 5",
         "figure 5",
-        Comparison(tuple((f"{name}{_BEYOND}", _PPO) for name in _N_5_NAMES), clock="wall_seconds"),
+        Comparison(tuple((f"{name}{_PARKOUR}", _PPO) for name in _N_5_NAMES), clock="wall_seconds"),
     ),
     Claim(
         "ppo_by_steps",
@@ -275,7 +276,7 @@ CLAIMS = (
         "section 4.3, figure 5",
         "figure 5",
         Comparison(
-            tuple((_PPO, f"d3pg_uniform_n{n}{_BEYOND}") for n in (1, 5)), clock="actor_steps"
+            tuple((_PPO, f"d3pg_uniform_n{n}{_PARKOUR}") for n in (1, 5)), clock="actor_steps"
         ),
     ),
     Claim(

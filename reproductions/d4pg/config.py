@@ -99,6 +99,13 @@ class D4PGConfig(Config):
     critic_sizes: tuple[int, ...] = field(
         (400, 300), "Hidden layers of Z. Lost as those of pi are; Ape-X appendix D.", above=0
     )
+    terrain_sizes: tuple[int, ...] = field(
+        (200, 100),
+        "Layers for the heights of parkour's terrain in each network, before they join the other "
+        "inputs (section 4.3). Sizes are Not in the paper; two "
+        "layers as the policy has, but narrower.",
+        above=0,
+    )
     layer_norm: bool = field(
         True, "LayerNorm before the first tanh. Not in the paper; Acme, by the same group."
     )

@@ -18,6 +18,6 @@ AGENT = AgentDeclaration(
         "(sections 4.1 to 4.3); 1 in a single process (DDPG)."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
-    require="common.environments.requirements:require_control",
+    require="reproductions.d4pg.requirements:require",
     bytes_per_step=control_bytes_per_step,
 )

@@ -75,16 +75,26 @@ SMALL_FIGURE_8_TASKS = tuple(
 MANIPULATION = ("hand:catch", "hand:rotate_in_hand", "hand:pick_up_and_orient")
 """Figure 3 (section 4.2)."""
 
+SMALL_MANIPULATION = ("hand:catch", "hand:rotate_in_hand")
+"""Those of figure 3 at the scale `small`."""
+
 
 _FULL = settings.SETTINGS.default
 _SMALL_BATCH, _SMALL_RATE = 64, 3e-4
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
 """The changes of sections 4 to 4.3 beyond the Control Suite."""
-_BEYOND = "_lr5e-05_batch512"
-_HUMANOID_PARKOUR = "_lr5e-05_batch512_atoms101"
+# The paper does not give Vmin and Vmax. Rewards of the hand are in [0, 1]. Returns of parkour are
+# metres, of which gamma leaves 2.5 at 1 m/s.
+_HAND_RANGE = ("--config.v_min=0", "--config.v_max=100")
+_PARKOUR_RANGE = ("--config.v_min=-1", "--config.v_max=10")
+_HAND = "_lr5e-05_vmin0_vmax100"
+_PARKOUR = "_lr5e-05_vmin-1_vmax10"
+_HUMANOID_PARKOUR = "_lr5e-05_atoms101_vmin-1_vmax10"
 _NO_DDPG = tuple(name for name in settings.FIGURE_2 if name != "ddpg")
-_BEYOND_N1, _BEYOND_N5 = (
-    tuple(name + _BEYOND for name in _NO_DDPG if name.endswith(n)) for n in ("n1", "n5")
+_HAND_N1, _HAND_N5, _PARKOUR_N1, _PARKOUR_N5 = (
+    tuple(name + suffix for name in _NO_DDPG if name.endswith(n))
+    for suffix in (_HAND, _PARKOUR)
+    for n in ("n1", "n5")
 )
 
 
@@ -132,6 +142,12 @@ def _noise_runs(environments: Iterable[str]) -> tuple[Run, ...]:
     )
 
 
+def _small_figure_3(setting: str) -> tuple[Run, ...]:
+    """Returns runs with a learning rate in the paper's ratio to that on the Control Suite."""
+    flags = (f"--config.learning_rate={_SMALL_RATE / 2:g}", *_HAND_RANGE)
+    return _runs(setting + _HAND, SMALL_MANIPULATION, *flags, setting=setting)
+
+
 def _small_figure_8(setting: str) -> tuple[Run, ...]:
     """Returns runs with a learning rate in the paper's ratio to that of the others."""
     rate = settings.SETTINGS.configuration(setting).learning_rate / D4PGConfig.learning_rate
@@ -156,8 +172,11 @@ def _ppo(environment: str) -> tuple[Run, ...]:
 
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
-_NO_PARKOUR = "the parkour environments are not public, and PPO is not implemented"
-_CORRIDORS = "dm_control's corridors have other bodies, sensors and rewards"
+_NO_PPO = "PPO, with which parkour compares, is not implemented"
+_NAMES_OF_RATES = (
+    "names have the paper's learning rates, of which the model has three times as much"
+)
+_COURSES = "the courses are stand-ins for the paper's, which are not public"
 _DRAWING = "a drawing, nothing to run"
 
 EXPERIMENTS = (
@@ -173,24 +192,28 @@ EXPERIMENTS = (
     Experiment(
         "figure 3",
         "manipulation: D4PG and its ablations",
-        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _BEYOND),
+        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _HAND, *_HAND_RANGE),
         budget=_A_DAY,
-        parts=(Part("row N = 1", settings=_BEYOND_N1), Part("row N = 5", settings=_BEYOND_N5)),
-        unavailable="the hand environments are not public",
+        parts=(Part("row N = 1", settings=_HAND_N1), Part("row N = 5", settings=_HAND_N5)),
+        substitutes=_small(_joined(map(_small_figure_3, _NO_DDPG)), _NAMES_OF_RATES),
+        note="the tasks are stand-ins for the paper's, which are not public",
     ),
     Experiment("figure 4", "frames of the parkour domains", unavailable="pictures only"),
     Experiment(
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
-        runs=(*_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _BEYOND), *_ppo("parkour:planar")),
+        runs=(
+            *_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _PARKOUR, *_PARKOUR_RANGE),
+            *_ppo("parkour:planar"),
+        ),
         budget=Budget(minutes=22 * 60),
         parts=tuple(
             Part(f"{row} {column}", settings=(*names, "ppo"), overrides={"x": x})
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
-            for column, names in (("left", _BEYOND_N1), ("right", _BEYOND_N5))
+            for column, names in (("left", _PARKOUR_N1), ("right", _PARKOUR_N5))
         ),
-        note=_CORRIDORS,
-        unavailable=_NO_PARKOUR,
+        note=_COURSES,
+        unavailable=_NO_PPO,
     ),
     Experiment(
         "figure 6",
@@ -200,13 +223,14 @@ EXPERIMENTS = (
                 [name for name in _NO_DDPG if name.endswith("n5")],
                 ("parkour:humanoid",),
                 _HUMANOID_PARKOUR,
+                *_PARKOUR_RANGE,
                 "--config.num_atoms=101",
             ),
             *_ppo("parkour:humanoid"),
         ),
         budget=_A_DAY,
-        note=_CORRIDORS,
-        unavailable=_NO_PARKOUR,
+        note=_COURSES,
+        unavailable=_NO_PPO,
     ),
     Experiment("figure 7", "the output layers", unavailable=_DRAWING),
     Experiment(
@@ -214,10 +238,7 @@ EXPERIMENTS = (
         "Control Suite: mixtures of Gaussians beside the categorical",
         runs=_suite_runs(settings.FIGURE_8, FIGURE_8_TASKS),
         budget=_HALF_A_DAY,
-        substitutes=_small(
-            _joined(map(_small_figure_8, settings.FIGURE_8)),
-            "names have the paper's learning rates, of which the model has three times as much",
-        ),
+        substitutes=_small(_joined(map(_small_figure_8, settings.FIGURE_8)), _NAMES_OF_RATES),
         note="that its curves are prioritised with N = 5 is not in the paper",
     ),
     Experiment("figure 9", "the Control Suite's domains", unavailable="pictures only"),
@@ -231,7 +252,7 @@ EXPERIMENTS = (
     Experiment(
         "table 2",
         "observations of the manipulation tasks",
-        unavailable="sizes of environments that are not public, nothing to run",
+        unavailable="sizes of environments, nothing to run",
     ),
     Experiment(
         "section 3",
@@ -346,7 +367,9 @@ def _looks() -> dict[str, Look]:
             if name == _FULL:
                 width = 2.0
             look = Look(f"{agent.upper()}, {words}, N = {n}", Style(color, line, width))
-            looks |= dict.fromkeys((name, name + _BEYOND, name + _HUMANOID_PARKOUR), look)
+            looks |= dict.fromkeys(
+                (name, name + _HAND, name + _PARKOUR, name + _HUMANOID_PARKOUR), look
+            )
     full, style = _FULL, looks[_FULL].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.types import Batch, StoredTransition
 from common.values import policy_gradients
@@ -50,9 +51,9 @@ class D4PGLearner(ActorCriticLearner):
     global seed.
     """
 
-    def __init__(self, config: D4PGConfig, observation_size: int, action_size: int, seed: int = 0):
+    def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int = 0):
         super().__init__(
-            lambda: networks_lib.make_networks(config, observation_size, action_size),
+            lambda: networks_lib.make_networks(config, spec),
             lambda: networks_lib.make_optimizer(config),
             config.target_period,
         )

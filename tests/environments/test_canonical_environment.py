@@ -1,3 +1,5 @@
+import pickle
+
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -55,6 +57,20 @@ def test_actions_are_mapped_affinely(canonical, expected):
     environment.reset()
     environment.step(np.array(canonical, np.float32))
     np.testing.assert_allclose(recorder.action, expected)
+
+
+@pytest.mark.parametrize("order, size", [(("sight", "terrain"), 4), (("terrain", "sight"), 0)])
+def test_the_spec_says_how_many_of_the_last_numbers_are_terrain(order, size):
+    class Runner(Recorder):
+        def observation_spec(self):
+            parts = {"sight": specs.Array((2,), float), "terrain": specs.Array((2, 2), float)}
+            return {name: parts[name] for name in order}
+
+    spec = CanonicalEnvironment(Runner()).observation_spec()
+    assert (spec.shape, spec.terrain_size) == ((6,), size)
+    copy = pickle.loads(pickle.dumps(spec))
+    assert (copy, copy.terrain_size, copy.name) == (spec, size, "observation")
+    assert EnvironmentSpec.of(CanonicalEnvironment(Runner())).terrain_size == size
 
 
 def test_observations_are_flat_in_spec_order_and_new_each_time():

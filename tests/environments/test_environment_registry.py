@@ -7,7 +7,7 @@ from common import environments
 
 EXAMPLES = (
     '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
-    '"gym:Ant-v4", "maze:goal", "minatar:asterix", or '
+    '"gym:Ant-v4", "hand:catch", "maze:goal", "minatar:asterix", "parkour:humanoid", or '
 )
 
 
@@ -57,7 +57,7 @@ def test_a_name_near_nothing_gets_an_example(name, example):
     with pytest.raises(ValueError) as raised:
         environments.make(name, seed=0)
     message = str(raised.value)
-    assert f"a name looks like {example}" in message and "\n" not in message
+    assert "a name looks like " in message and example in message and "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["atari:pong:frameskip=3", "atari:pong:2", "atari:pong=4"])

@@ -36,7 +36,7 @@ def make_learner(**values):
         target_period=5,
         learning_rate=1e-2,
     )
-    learner = learner_lib.D4PGLearner(D4PGConfig(**{**defaults, **values}), 3, 2)
+    learner = learner_lib.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
     return learner, UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from common.acting.noise import GaussianNoise
 from common.agents.actor_critic import ActorCriticActor
+from common.environments.spec import EnvironmentSpec
 from common.types import NStepTransitions
 from reproductions.apex.dpg import networks as networks_lib
 from reproductions.apex.dpg.config import DPGConfig
@@ -15,10 +16,10 @@ class DPGActor(ActorCriticActor):
     sigma is the same for all actors.
     """
 
-    def __init__(self, config: DPGConfig, observation_size: int, action_size: int, seed: int):
+    def __init__(self, config: DPGConfig, spec: EnvironmentSpec, seed: int):
         super().__init__(
-            networks_lib.make_networks(config, observation_size, action_size),
-            action_size,
+            networks_lib.make_networks(config, spec),
+            spec.action_size,
             GaussianNoise(config.noise_sigma, seed),
         )
         self._priority_floor = config.priority_floor

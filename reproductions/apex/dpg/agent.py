@@ -33,11 +33,11 @@ class ApexDPG(ActorCriticAgent):
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DPGLearner:
         """Builds the learner of algorithm 2."""
         tf.random.set_seed(seed)
-        return learner_lib.DPGLearner(self.config, spec.observation_size, spec.action_size)
+        return learner_lib.DPGLearner(self.config, spec)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> actor_lib.DPGActor:
         """Builds the actor of algorithm 1, the same for all but for its noise."""
         del actors, num_actors  # the twins take any batch
-        return actor_lib.DPGActor(self.config, spec.observation_size, spec.action_size, seed)
+        return actor_lib.DPGActor(self.config, spec, seed)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.types import Batch, StoredTransition
 from common.values import policy_gradients, prioritization
@@ -53,9 +54,9 @@ def policy_loss(
 class DPGLearner(ActorCriticLearner):
     """Learner with (phi, psi), (phi^-, psi^-), two Adams, and algorithm 2's update."""
 
-    def __init__(self, config: DPGConfig, observation_size: int, action_size: int):
+    def __init__(self, config: DPGConfig, spec: EnvironmentSpec):
         super().__init__(
-            lambda: networks_lib.make_networks(config, observation_size, action_size),
+            lambda: networks_lib.make_networks(config, spec),
             lambda: networks_lib.make_optimizer(config),
             config.target_period,
             config.max_gradient_norm or None,

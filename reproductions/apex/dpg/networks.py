@@ -4,13 +4,14 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
+from common.environments.spec import EnvironmentSpec
 from common.networks import control, heads, packing
 from reproductions.apex.dpg.config import DPGConfig
 
 _ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}
 
 
-def make_networks(config: DPGConfig, observation_size: int, action_size: int) -> ActorCritic:
+def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
     """Builds both networks and their variables (phi, psi).
 
     The critic has layers of 400, tanh, 300 and a scalar; the policy 300, tanh, 200 and the action.
@@ -18,10 +19,12 @@ def make_networks(config: DPGConfig, observation_size: int, action_size: int) ->
     enters with the observation here.
     """
     activation = _ACTIVATIONS[config.activation]
-    policy = control.ControlPolicy(action_size, config.policy_sizes, config.layer_norm, activation)
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, config.layer_norm, activation
+    )
     torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm, activation)
     critic = heads.Critic(torso, heads.ScalarHead())
-    packing.create_variables(policy, critic, observation_size, action_size)
+    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
     return ActorCritic(policy, critic)
 
 

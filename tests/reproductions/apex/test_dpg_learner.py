@@ -16,6 +16,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.types import Batch, StoredTransition
 from reproductions.apex.dpg import learner as learner_lib
 from reproductions.apex.dpg.agent import ApexDPG
@@ -39,7 +40,7 @@ def make_config(**values):
 
 def make_learner(seed=0, **values):
     """A learner whose four networks all differ, none of them near zero, some dq/da beyond 1."""
-    learner = learner_lib.DPGLearner(make_config(**values), S, A)
+    learner = learner_lib.DPGLearner(make_config(**values), EnvironmentSpec(S, A))
     generator = np.random.default_rng(seed)
     for variable in (*learner.networks.variables, *learner.target_networks.variables):
         variable.assign(generator.normal(scale=0.8, size=variable.shape))
@@ -204,7 +205,7 @@ def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks
     ids=["humanoid", "bring_ball"],
 )
 def test_networks_are_those_of_appendix_d(spec, expected):
-    networks = learner_lib.DPGLearner(DPGConfig(), *spec).networks
+    networks = learner_lib.DPGLearner(DPGConfig(), EnvironmentSpec(*spec)).networks
     for module, count in zip(networks, expected):
         assert sum(np.prod(v.shape) for v in module.trainable_variables) == count
     kinds = [layer for layer in networks.critic.torso.layers if not isinstance(layer, snt.Module)]

@@ -37,12 +37,6 @@ def make_batch_environment(seed=0):
     return BatchedEnvironment([environments.make(name, seed + i) for i, name in enumerate(names)])
 
 
-def sizes_of(environment):
-    """Of observations and actions."""
-    spec = EnvironmentSpec.of(environment)
-    return spec.observation_size, spec.action_size
-
-
 def randomize(variables, seed, scale=0.5):
     generator = np.random.default_rng(seed)
     for variable in variables:
@@ -70,12 +64,12 @@ def act(loop_steps, actor, config, environment=None):
 def test_initial_priorities_are_the_learners(length, critic):
     """The learner's own formula, its targets being the online networks (equations 15 and 16)."""
     config = make_config(n_step=length, critic=critic)
-    sizes = sizes_of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, *sizes)
+    spec = EnvironmentSpec.of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, spec)
     randomize(learner.networks.variables, seed=1)
     for source, target in zip(learner.networks.variables, learner.target_networks.variables):
         target.assign(source)
-    actor = D4PGActor(config, *sizes, seed=2)
+    actor = D4PGActor(config, spec, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
 
     transitions = act(40, actor, config)
@@ -92,10 +86,10 @@ def test_initial_priorities_are_the_learners(length, critic):
 
 def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     config = make_config(critic="mixture", num_target_samples=4_000, min_variance=0.1)
-    sizes = sizes_of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, *sizes)
+    spec = EnvironmentSpec.of(make_batch_environment())
+    learner = learner_lib.D4PGLearner(config, spec)
     randomize(learner.networks.variables, seed=1)
-    actor = D4PGActor(config, *sizes, seed=2)
+    actor = D4PGActor(config, spec, seed=2)
     actor.load(packing.pack(learner.actor_variables).numpy())
     transitions = act(20, actor, config)
     steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
@@ -111,11 +105,11 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     """Weights that arrive in between change where a transition ends, not where it began."""
     config = make_config(n_step=1)
     environment = make_batch_environment()
-    sizes = sizes_of(environment)
-    old, new = (learner_lib.D4PGLearner(config, *sizes) for _ in range(2))
+    spec = EnvironmentSpec.of(environment)
+    old, new = (learner_lib.D4PGLearner(config, spec) for _ in range(2))
     randomize(old.networks.variables, seed=1)
     randomize(new.networks.variables, seed=2)
-    actor = D4PGActor(config, *sizes, seed=3)
+    actor = D4PGActor(config, spec, seed=3)
     found = []
     adder = n_step_adder.NStepAdder(K, 1, config.discount)
     loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
@@ -134,8 +128,8 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
 
 def test_noise_is_gaussian_of_the_configured_std():
     config = make_config(noise_sigma=0.2)
-    actor = D4PGActor(config, 3, 2, seed=0)
-    learner = learner_lib.D4PGLearner(config, 3, 2)
+    actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
+    learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
     policy = learner.networks.policy
     actor.load(packing.pack(learner.actor_variables).numpy())
     observation = np.random.default_rng(0).normal(size=(5_000, 3)).astype(np.float32)
@@ -151,7 +145,10 @@ def test_noise_is_gaussian_of_the_configured_std():
 
 def test_default_noise_is_that_of_the_paper_and_actors_differ():
     observation = np.zeros((4_000, 3), np.float32)
-    actions = [D4PGActor(D4PGConfig(), 3, 1, seed=seed)(observation)[0] for seed in (0, 0, 1)]
+    actions = [
+        D4PGActor(D4PGConfig(), EnvironmentSpec(3, 1), seed=seed)(observation)[0]
+        for seed in (0, 0, 1)
+    ]
     np.testing.assert_array_equal(actions[0], actions[1])
     assert np.abs(actions[0] - actions[2]).max() > 0.1
     np.testing.assert_allclose(actions[0].std(), 0.3, atol=0.015)
@@ -159,15 +156,19 @@ def test_default_noise_is_that_of_the_paper_and_actors_differ():
 
 def test_actions_stay_in_bounds():
     config = make_config(noise_sigma=3.0)
-    action, _, _ = D4PGActor(config, 3, 2, seed=0)(np.zeros((1_000, 3), np.float32))
+    action, _, _ = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)(
+        np.zeros((1_000, 3), np.float32)
+    )
     assert action.min() == -1 and action.max() == 1
 
 
 def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next():
     config = make_config(noise="ou", noise_sigma=0.01, ou_theta=0.1)
-    actor = D4PGActor(config, 3, 2, seed=0)
+    actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
     quiet = make_evaluator(config)
-    parameters = packing.pack(learner_lib.D4PGLearner(config, 3, 2).actor_variables).numpy()
+    parameters = packing.pack(
+        learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2)).actor_variables
+    ).numpy()
     actor.load(parameters)
     quiet.load(parameters)
     observation = np.zeros((500, 3), np.float32)
@@ -187,7 +188,7 @@ def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next(
 
 def test_evaluator_is_the_policy_without_noise():
     config = make_config()
-    learner = learner_lib.D4PGLearner(config, 3, 2)
+    learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
     randomize(learner.networks.variables, seed=4)
     evaluator = make_evaluator(config)
     evaluator.load(packing.pack(learner.actor_variables).numpy())
@@ -241,28 +242,29 @@ class OverwritingActor:
 
 def test_stored_transitions_are_copies():
     config = make_config(n_step=3)
-    sizes = sizes_of(make_batch_environment())
-    first, second = (D4PGActor(config, *sizes, seed=0) for _ in range(2))
-    parameters = packing.pack(learner_lib.D4PGLearner(config, *sizes).actor_variables).numpy()
+    spec = EnvironmentSpec.of(make_batch_environment())
+    first, second = (D4PGActor(config, spec, seed=0) for _ in range(2))
+    parameters = packing.pack(learner_lib.D4PGLearner(config, spec).actor_variables).numpy()
     first.load(parameters)
     second.load(parameters)
     expected = act(12, first, config)
     environment, actor = OverwritingEnvironment(make_batch_environment()), OverwritingActor(second)
     actual = act(12, actor, config, environment)
     tree.map_structure(np.testing.assert_array_equal, actual, expected)
-    per_step = expected.observation_tm1.reshape(-1, K, sizes[0])
+    per_step = expected.observation_tm1.reshape(-1, K, spec.observation_size)
     assert np.all(np.abs(np.diff(per_step, axis=0)).max(axis=(1, 2)) > 0)
 
 
 _WITHOUT_PROBABILITY = """
 import sys
+from common.environments.spec import EnvironmentSpec
 from reproductions.d4pg.actor import D4PGActor
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.critics import gaussian_mixture
 from reproductions.d4pg.learner import D4PGLearner
 
-D4PGActor(D4PGConfig(critic="mixture"), 3, 2, seed=0)
-D4PGLearner(D4PGConfig(), 3, 2)
+D4PGActor(D4PGConfig(critic="mixture"), EnvironmentSpec(3, 2), seed=0)
+D4PGLearner(D4PGConfig(), EnvironmentSpec(3, 2))
 print("tensorflow_probability" in sys.modules)
 gaussian_mixture.mixture([[1.0, 2.0, 3.0]], 1e-2)
 print("tensorflow_probability" in sys.modules)

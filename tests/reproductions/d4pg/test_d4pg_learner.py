@@ -16,6 +16,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.learning.update_loop import UpdateLoop
 from common.networks import packing
 from common.types import Batch, StoredTransition
@@ -27,6 +28,7 @@ from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
 X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
+SPEC = EnvironmentSpec(X, A)
 GAMMA, N = 0.9, 3
 C, J, MIN_VARIANCE = 2, 4, 0.1  # Gaussians of a mixture, samples of it, least variance
 SEED = tf.constant([0, 0])
@@ -52,7 +54,7 @@ def make_config(**values):
 
 def make_learner(seed=0, **values):
     """A learner whose four networks all differ, none of them near zero."""
-    learner = learner_lib.D4PGLearner(make_config(**values), X, A)
+    learner = learner_lib.D4PGLearner(make_config(**values), SPEC)
     generator = np.random.default_rng(seed)
     for variable in (*learner.networks.variables, *learner.target_networks.variables):
         variable.assign(generator.normal(scale=0.6, size=variable.shape))
@@ -331,7 +333,7 @@ def test_optimisers_are_adam_at_the_configured_rate():
 
 
 def test_targets_begin_as_copies_of_the_online_networks():
-    learner = learner_lib.D4PGLearner(make_config(), X, A)
+    learner = learner_lib.D4PGLearner(make_config(), SPEC)
     assert_all_equal(
         values_of(learner.target_networks.variables), values_of(learner.networks.variables)
     )

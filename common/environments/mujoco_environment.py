@@ -1,0 +1,141 @@
+"""Episodes of a MuJoCo simulation, for tasks that no suite has."""
+
+import abc
+from typing import Any, NamedTuple
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments import rendering
+
+rendering.disable()  # MuJoCo loads its renderer at import
+
+try:
+    import mujoco
+except (ImportError, AttributeError, RuntimeError) as error:
+    raise rendering.unusable(error) from error
+
+_LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
+
+
+class Outcome(NamedTuple):
+    """The consequence of an action.
+
+    Attributes:
+      reward: of the step.
+      has_failed: whether the episode ends, with discount 0.
+      has_finished: whether the episode ends as by a time limit, with discount 1.
+    """
+
+    reward: float
+    has_failed: bool
+    has_finished: bool = False
+
+
+class MujocoEnvironment(dm_env.Environment, abc.ABC):
+    """Base class of environments with one `mujoco.MjModel` an episode, or one for all.
+
+    A simulation that MuJoCo warns about, such as one that diverges, ends the episode as a failure.
+
+    Attributes:
+      model: the `mujoco.MjModel`.
+      data: the `mujoco.MjData`.
+    """
+
+    def __init__(self, model: mujoco.MjModel, seed: int, substeps: int, max_steps: int):
+        """Makes the environment.
+
+        Args:
+          model: simulated until a subclass calls `_use`.
+          seed: of `_generator`, from which a subclass draws.
+          substeps: steps of the simulation for each action.
+          max_steps: time limit of an episode.
+        """
+        self._generator = np.random.default_rng(seed)
+        self._substeps = substeps
+        self._max_steps = max_steps
+        self._steps = 0
+        self._is_over = True
+        self._use(model)
+
+    def _use(self, model: mujoco.MjModel) -> None:
+        self.model = model
+        self.data = mujoco.MjData(model)
+        self._renderer: Any = None
+
+    @abc.abstractmethod
+    def _start(self) -> None:
+        """Sets the state in which an episode starts."""
+
+    @abc.abstractmethod
+    def _act(self, action: np.ndarray) -> Outcome:
+        """Sets the controls, calls `_simulate`, and returns the outcome."""
+
+    @abc.abstractmethod
+    def _observe(self) -> Any:
+        """Returns the observation of the state."""
+
+    def _simulate(self) -> None:
+        """Makes the steps of an action.
+
+        They begin with the second half of a step and end with the first, as in dm_control, so that
+        positions of bodies are those of the new `qpos`.
+        """
+        mujoco.mj_step2(self.model, self.data)
+        mujoco.mj_step(self.model, self.data, self._substeps - 1)
+        mujoco.mj_step1(self.model, self.data)
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._start()
+        mujoco.mj_forward(self.model, self.data)
+        self._steps = 0
+        self._is_over = False
+        return dm_env.restart(self._observe())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        if self._is_over:
+            return self.reset()
+        outcome = self._act(np.asarray(action))
+        self._steps += 1
+        reward, has_failed = float(outcome.reward), bool(outcome.has_failed)
+        if self.data.warning.number.any():
+            reward, has_failed = 0.0, True
+        is_at_limit = outcome.has_finished or self._steps == self._max_steps
+        self._is_over = bool(has_failed or is_at_limit)
+        observation = self._observe()
+        if has_failed:
+            return dm_env.termination(reward, observation)
+        if self._is_over:
+            return dm_env.truncation(reward, observation)
+        return dm_env.transition(reward, observation)
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of the action, float32 [A] in [-1, 1]."""
+        return specs.BoundedArray((self.model.nu,), np.float32, -1.0, 1.0, name="action")
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds."""
+        return self.model.opt.timestep * self._substeps
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns a picture from the model's first camera, uint8 [height, width, 3].
+
+        Raises:
+          UnusableEnvironmentError: there is no renderer.
+        """
+        try:
+            if self._renderer is None or (self._renderer.height, self._renderer.width) != (
+                height,
+                width,
+            ):
+                self.model.vis.global_.offheight = self.model.vis.global_.offwidth = (
+                    _LARGEST_PICTURE
+                )
+                self._renderer = mujoco.Renderer(self.model, height, width)
+            self._renderer.update_scene(self.data, camera=0)
+            return self._renderer.render()
+        except Exception as error:
+            raise rendering.unusable(error) from error

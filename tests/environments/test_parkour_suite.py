@@ -1,0 +1,254 @@
+"""Tests of common.environments.parkour_suite."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from common import environments
+from common.environments import parkour_suite
+from common.environments.parkour_suite import HUMANOID_X, HUMANOID_Y, PLANAR_X, Humanoid, Planar
+from common.environments.spec import EnvironmentSpec
+
+SIZES = {Planar: (19, 101, 6), Humanoid: (79, 461, 21)}
+
+
+def boxes_of(model):
+    """Yields (low, high) of each box of the world."""
+    for geom in range(model.ngeom):
+        if model.geom_bodyid[geom] == 0:
+            assert model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX
+            center, half = model.geom_pos[geom], model.geom_size[geom]
+            yield center - half, center + half
+
+
+def brute_top(model, x, y=0.0):
+    """Returns the highest top of what stands at a point, -2 m if there is nothing."""
+    tops = [
+        high[2]
+        for low, high in boxes_of(model)
+        if low[2] <= 0 and low[0] <= x <= high[0] and low[1] <= y <= high[1]
+    ]
+    return max(tops, default=-2.0)
+
+
+def brute_underside(model, x):
+    lows = [low[2] for low, high in boxes_of(model) if low[2] > 0 and low[0] <= x <= high[0]]
+    return min(lows, default=np.inf)
+
+
+def place(environment, x, y=None):
+    """Moves the torso to x (and y) and returns the terrain that it sees there."""
+    data = environment.data
+    if isinstance(environment, Planar):
+        data.qpos[1] = x
+    else:
+        data.qpos[:2] = x, y
+    mujoco.mj_forward(environment.model, data)
+    return environment._observe()["terrain"]
+
+
+def interesting_x(model, offsets):
+    """Returns edges of boxes less an offset, so that a point is on the edge, and points between."""
+    edges = sorted({edge for low, high in boxes_of(model) for edge in (low[0], high[0])})
+    return [*(edge - offset for edge in edges for offset in offsets), *np.linspace(-5, 125, 40)]
+
+
+def test_points_are_denser_near_the_body():
+    assert (PLANAR_X[0], PLANAR_X[-1], len(PLANAR_X)) == (pytest.approx(-0.72), 8, 50)
+    assert (HUMANOID_X[0], HUMANOID_X[-1], len(HUMANOID_X)) == (pytest.approx(-0.735), 6, 20)
+    assert (HUMANOID_Y[0], HUMANOID_Y[-1], len(HUMANOID_Y)) == (-2, 2, 23)
+    ahead = PLANAR_X[PLANAR_X > 0]
+    assert np.all(np.diff(ahead, n=2) > 0)
+
+
+def test_planar_terrain_is_that_of_the_models_boxes():
+    environment = Planar(3)
+    environment.reset()
+    data = environment.data
+    for x in interesting_x(environment.model, (0.0, PLANAR_X[20], PLANAR_X[-1])):
+        seen = place(environment, x)
+        x, z = data.body("torso").xpos[[0, 2]]
+        foot = min(data.body(name).xpos[2] for name in ("left_foot", "right_foot"))
+        expected = [
+            z - brute_top(environment.model, x),
+            *(brute_top(environment.model, x + ahead) - foot for ahead in PLANAR_X),
+            *(brute_underside(environment.model, x + ahead) - foot for ahead in PLANAR_X),
+        ]
+        np.testing.assert_allclose(seen, np.clip(expected, -2, 2), atol=1e-6)
+
+
+def test_humanoid_terrain_is_that_of_the_models_boxes():
+    environment = Humanoid(5)
+    environment.reset()
+    data = environment.data
+    xs = interesting_x(environment.model, (0.0, HUMANOID_X[12]))[::3]
+    for x, y in zip(xs, np.resize([0.0, 0.7, -1.5, 2.0], len(xs)), strict=True):
+        seen = place(environment, x, y)
+        x, y = data.body("torso").xpos[:2]
+        foot = min(data.body(name).xpos[2] for name in ("left_foot", "right_foot"))
+        expected = [
+            brute_top(environment.model, x + ahead, y + aside) - foot
+            for ahead in HUMANOID_X
+            for aside in HUMANOID_Y
+        ]
+        assert seen[0] == np.float32(y)
+        np.testing.assert_allclose(seen[1:], np.clip(expected, -2, 2), atol=1e-6)
+
+
+def test_heights_at_edges_are_those_of_the_box():
+    environment = Planar(3)
+    course = environment._course
+    for low, high in boxes_of(environment.model):
+        for edge in (low[0], high[0]):
+            assert course.top(np.array([edge]))[0] == brute_top(environment.model, edge)
+            assert course.underside(np.array([edge]))[0] == brute_underside(environment.model, edge)
+
+
+@pytest.mark.parametrize("body", SIZES)
+def test_observations_have_the_papers_sizes_and_the_flat_one_ends_with_the_terrain(body):
+    environment, sizes = body(0), SIZES[body]
+    observation = environment.reset().observation
+    assert list(observation) == ["proprioception", "terrain"]
+    assert [part.shape[0] for part in observation.values()] == list(sizes[:2])
+    assert all(part.dtype == np.float32 for part in observation.values())
+    flat = environments.make(f"parkour:{body.__name__.lower()}", 0)
+    assert EnvironmentSpec.of(flat) == EnvironmentSpec(
+        sum(sizes[:2]), sizes[2], terrain_size=sizes[1]
+    )
+    np.testing.assert_array_equal(flat.reset().observation, np.concatenate([*observation.values()]))
+
+
+@pytest.mark.parametrize("body", SIZES)
+def test_rewards_follow_from_positions(body):
+    environment = body(1)
+    environment.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        before = environment.data.body("torso").xpos.copy()
+        action = rng.uniform(-1.5, 1.5, SIZES[body][2])  # actuators clip to [-1, 1]
+        timestep = environment.step(action)
+        x, y, _ = environment.data.body("torso").xpos
+        v, w = (x - before[0]) / 0.025, (y - before[1]) / 0.025
+        squared = np.sum(np.clip(action, -1, 1) ** 2)
+        if body is Planar:
+            expected = 0.025 * (v - 0.01 * squared)
+        else:
+            costs = 0.005 * (v * v + w * w) + 0.05 * y * y + 0.02 * squared
+            expected = 0.025 * (min(v, 4) - costs + 0.02)
+        assert timestep.reward == pytest.approx(expected, abs=1e-9)
+        if timestep.last():
+            break
+
+
+def test_the_speed_of_the_humanoid_is_rewarded_up_to_four_metres_a_second():
+    environment = Humanoid(1)
+    environment.reset()
+    environment.data.qvel[0] = 6.0
+    before = environment.data.body("torso").xpos[0]
+    reward = environment.step(np.zeros(21)).reward
+    speed = (environment.data.body("torso").xpos[0] - before) / 0.025
+    assert speed > 5 and reward < 0.025 * (4.0 - 0.005 * speed**2 + 0.02) + 1e-9
+
+
+def hold(environment, start):
+    """Puts the body back into a state after which it stands."""
+    environment.data.qpos[:] = start
+    environment.data.qvel[:] = 0
+
+
+@pytest.mark.parametrize("body", SIZES)
+def test_a_body_that_is_held_upright_reaches_the_time_limit_with_discount_1(body):
+    environment = body(2)
+    environment.reset()
+    start, steps, timestep = environment.data.qpos.copy(), 0, None
+    while timestep is None or not timestep.last():
+        hold(environment, start)
+        timestep = environment.step(np.zeros(SIZES[body][2]))
+        steps += 1
+    assert steps == 1000 and timestep.discount == 1
+    assert environment.step(np.zeros(SIZES[body][2])).first()
+
+
+def gap_of(model):
+    floors = [box for box in boxes_of(model) if box[1][2] == 0]
+    return max(
+        ((a[1][0], b[0][0]) for a, b in zip(floors[:-1], floors[1:], strict=True)),
+        key=lambda gap: gap[1] - gap[0],
+    )
+
+
+@pytest.mark.parametrize("kind", ["lies", "leans", "sits", "in a gap"])
+def test_falls_of_the_walker_end_with_discount_0(kind):
+    environment = Planar(4)
+    environment.reset()
+    data = environment.data
+    if kind == "lies":
+        data.qpos[0], data.qpos[2] = -1.0, np.pi / 2
+    elif kind == "leans":
+        data.qpos[2] = np.arccos(0.15)
+    elif kind == "sits":
+        for side in ("left", "right"):
+            data.joint(f"{side}_hip").qpos[0] = np.radians(100)
+            data.joint(f"{side}_knee").qpos[0] = 0
+    else:
+        begin, end = gap_of(environment.model)
+        data.qpos[0], data.qpos[1] = -1.5, (begin + end) / 2
+    timestep = environment.step(np.zeros(6))
+    assert timestep.last() and timestep.discount == 0
+
+
+def test_a_fall_of_the_humanoid_ends_with_discount_0():
+    environment = Humanoid(4)
+    environment.reset()
+    environment.data.qpos[2:7] = 1.0, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0  # lies in the air
+    timestep = environment.step(np.zeros(21))
+    assert environment.data.body("head").xpos[2] < 1.1
+    assert timestep.last() and timestep.discount == 0
+
+
+@pytest.mark.parametrize("body, index, length", [(Planar, 1, 120), (Humanoid, 0, 100)])
+def test_the_end_of_the_course_has_discount_1(body, index, length):
+    environment = body(4)
+    environment.reset()
+    environment.data.qpos[index] = length - 0.01
+    assert environment.step(np.zeros(SIZES[body][2])).mid()
+    environment.data.qpos[index] = length + 0.1
+    timestep = environment.step(np.zeros(SIZES[body][2]))
+    assert timestep.last() and timestep.discount == 1
+
+
+@pytest.mark.parametrize("name", parkour_suite.names())
+def test_equal_seeds_give_equal_episodes_and_each_episode_has_a_new_course(name):
+    first, second, other = (environments.make(f"parkour:{name}", seed) for seed in (7, 7, 8))
+    size = first.action_spec().shape[0]
+    rng = np.random.default_rng(0)
+    courses = []
+    for _ in range(2):
+        timesteps = [environment.reset() for environment in (first, second, other)]
+        courses.append(first._environment.model.geom_pos.tolist())
+        assert courses[-1] == second._environment.model.geom_pos.tolist()
+        assert courses[-1] != other._environment.model.geom_pos.tolist()
+        for _ in range(20):
+            np.testing.assert_array_equal(timesteps[0].observation, timesteps[1].observation)
+            assert timesteps[0].reward == timesteps[1].reward
+            action = rng.uniform(-1, 1, size).astype(np.float32)
+            timesteps = [environment.step(action) for environment in (first, second, other)]
+    assert courses[0] != courses[1]
+
+
+@pytest.mark.parametrize("body", SIZES)
+def test_full_torques_give_finite_observations_and_no_warning(body):
+    environment, rng = body(0), np.random.default_rng(0)
+    timestep, action = environment.reset(), None
+    for step in range(400):
+        if step % 10 == 0:
+            action = rng.choice([-1.0, 1.0], SIZES[body][2])
+        timestep = environment.step(action)
+        assert all(np.isfinite(part).all() for part in timestep.observation.values())
+        assert not environment.data.warning.number.any()
+
+
+@pytest.mark.parametrize("name, near", [("planer", "parkour:planar"), ("humanoids", "parkour:hum")])
+def test_an_unknown_body_is_answered_with_a_similar_one(name, near):
+    with pytest.raises(environments.UnknownEnvironmentError, match=f'did you mean "{near}'):
+        environments.make(f"parkour:{name}", 0)

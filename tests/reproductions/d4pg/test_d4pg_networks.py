@@ -1,0 +1,105 @@
+"""Tests of D4PG's networks."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks import control, numpy_twins
+from reproductions.d4pg import networks as networks_lib
+from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.learner import D4PGLearner
+
+PLANAR = EnvironmentSpec(120, 6, terrain_size=101)
+
+
+def size_of(module):
+    return sum(np.prod(variable.shape) for variable in module.trainable_variables)
+
+
+def inputs(num_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    observation = rng.normal(size=(num_rows, 120)).astype(np.float32)
+    return observation, rng.uniform(-1, 1, (num_rows, 6)).astype(np.float32)
+
+
+def make_networks(**values):
+    """Networks of planar parkour whose every variable is far from its initial value."""
+    networks = networks_lib.make_networks(D4PGConfig(**values), PLANAR)
+    rng = np.random.default_rng(1)
+    for variable in networks.variables:
+        variable.assign_add(rng.normal(scale=0.05, size=variable.shape))
+    return networks
+
+
+def test_without_terrain_networks_are_the_standard_ones():
+    networks = networks_lib.make_networks(D4PGConfig(), EnvironmentSpec(5, 1))
+    assert size_of(networks.policy) == 62_801
+
+
+def test_numbers_of_parameters_with_terrain():
+    # Terrain: 101 -> 200, LayerNorm, 200 -> 100. Then 19 + 100 inputs, and 6 actions of the critic.
+    terrain = 102 * 200 + 2 * 200 + 201 * 100
+    networks = networks_lib.make_networks(D4PGConfig(), PLANAR)
+    policy = 120 * 300 + 2 * 300 + 301 * 200 + 201 * 6
+    critic = 126 * 400 + 2 * 400 + 401 * 300 + 301 * 51
+    assert [size_of(module) for module in networks] == [policy + terrain, critic + terrain]
+    shared = {variable.ref() for variable in networks.policy.trainable_variables}
+    assert not shared & {variable.ref() for variable in networks.critic.trainable_variables}
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@pytest.mark.parametrize("critic", ["categorical", "scalar"])
+@pytest.mark.parametrize("num_rows", [1, 64])
+def test_numpy_twins_equal_the_networks(critic, layer_norm, num_rows):
+    networks = make_networks(critic=critic, layer_norm=layer_norm)
+    observation, action = inputs(num_rows)
+    kept = observation.copy()
+    actions = numpy_twins.twin(networks.policy)(observation)
+    assert np.ptp(actions) > 0.05
+    np.testing.assert_allclose(actions, networks.policy(observation), atol=1e-5)
+    outputs = numpy_twins.twin(networks.critic)(observation, action)
+    np.testing.assert_allclose(outputs, networks.critic(observation, action), atol=1e-5)
+    np.testing.assert_array_equal(observation, kept)
+
+
+def test_the_terrain_reaches_a_network_only_through_its_layers():
+    networks = make_networks()
+    (first, second), (action, _) = inputs(2)[0], inputs(2)[1]
+    mixed = np.concatenate([first[:19], second[19:]])
+    for module, arguments in ((networks.policy, ()), (networks.critic, (action[np.newaxis],))):
+        layers = module.layers if module is networks.policy else module.torso.layers
+        assert [type(layer) for layer in layers].count(control.TerrainLayers) == 1
+        one, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
+        assert np.abs(one - other).max() > 1e-3
+        for variable in layers[0].trainable_variables:
+            variable.assign(tf.zeros_like(variable))  # all layers of the terrain now give zeros
+        one, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
+        np.testing.assert_array_equal(one, other)
+        proprioception = np.concatenate([second[:19], first[19:]])
+        assert np.abs(module(proprioception[np.newaxis], *arguments) - one).max() > 1e-3
+
+
+def test_both_gradients_reach_the_layers_of_the_terrain():
+    learner = D4PGLearner(D4PGConfig(), PLANAR)
+    observation, action = inputs(4)
+    with tf.GradientTape(persistent=True) as tape:
+        chosen = learner.networks.policy(observation)
+        outputs = learner.networks.critic(observation, action)
+    for result, module in (
+        (chosen, learner.networks.policy.layers[0]),
+        (outputs, learner.networks.critic.torso.layers[0]),
+    ):
+        gradients = tape.gradient(result, module.trainable_variables)
+        assert len(gradients) == 6
+        assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+
+
+def test_sizes_without_terrain_are_refused_in_one_line():
+    agent = D4PG(D4PGConfig(terrain_sizes=(50,)))
+    agent.require(PLANAR)
+    with pytest.raises(ValueError, match="^--config.terrain_sizes is .50,., but --envi") as raised:
+        agent.require(EnvironmentSpec(5, 1))
+    assert "\n" not in str(raised.value) and "parkour:planar" in str(raised.value)
+    D4PG(D4PGConfig()).require(EnvironmentSpec(5, 1))
