@@ -23,6 +23,7 @@ from common.environments.environment_errors import BrokenSpecError, UnknownEnvir
 _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
+    "flow": "common.environments.flow_suite",
     "gym": "common.environments.gym_suite",
     "minatar": "common.environments.minatar_suite",
     "python": "common.environments.python_suite",
