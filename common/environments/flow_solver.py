@@ -89,7 +89,9 @@ class Solver:
         self._cosines = tf.constant(cosines_x, tf.float32), tf.constant(cosines_y, tf.float32)
         self._inverse = tf.constant(1 / eigenvalues, tf.float32)
         self._advance = tf.function(self._integrate, jit_compile=True)
-        self._state = _State(*(tf.zeros(shape) for shape in ((0, nx + 1, ny), (0, nx, ny + 1))), tf.zeros((0, 6)))
+        self._state = _State(
+            *(tf.zeros(shape) for shape in ((0, nx + 1, ny), (0, nx, ny + 1))), tf.zeros((0, 6))
+        )
 
     def set_velocity(self, u: np.ndarray, v: np.ndarray) -> None:
         """Sets the velocities of K flows, which have no divergence.
@@ -126,7 +128,9 @@ class Solver:
           poses: [R, 3], x, y and angle in radians.
           rows: [R], indices of their flows.
         """
-        fitted = self._fitted(self._state._replace(bodies=_scattered(self._state.bodies, poses, rows)))
+        fitted = self._fitted(
+            self._state._replace(bodies=_scattered(self._state.bodies, poses, rows))
+        )
         self._state = self._state._replace(
             bodies=tf.constant(
                 np.where(
@@ -155,9 +159,7 @@ class Solver:
         k = len(self._state.u)
         times = np.broadcast_to(np.asarray(time, np.float32), (k,))
         wrenches = np.zeros((k, 3), np.float32) if wrench is None else np.float32(wrench)
-        self._state, impulse = self._advance(
-            self._state, tf.constant(times), tf.constant(wrenches)
-        )
+        self._state, impulse = self._advance(self._state, tf.constant(times), tf.constant(wrenches))
         return impulse.numpy() / np.maximum(times, np.finfo(np.float32).tiny)[:, None]
 
     def sample(self, points: np.ndarray) -> np.ndarray:
@@ -249,9 +251,7 @@ class Solver:
     def _rates(self, u: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns advection and diffusion of the inner faces, [K, nx - 1, ny], [K, nx, ny - 1]."""
         is_closed = self._inflow == 0
-        u_x = tf.concat(
-            [-u[:, 1:2], u, -u[:, -2:-1]] if is_closed else [u[:, :1], u, u[:, -1:]], 1
-        )
+        u_x = tf.concat([-u[:, 1:2], u, -u[:, -2:-1]] if is_closed else [u[:, :1], u, u[:, -1:]], 1)
         u_y = tf.pad(u[:, 1:-1], ((0, 0), (0, 0), (2, 2)), "SYMMETRIC")
         inner = v[:, :, 1:-1]
         if is_closed:
@@ -266,7 +266,7 @@ class Solver:
         )
 
     def _rate(self, f_x: tf.Tensor, f_y: tf.Tensor, u: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        """Returns -(u, v) . grad f + nu Lap f, of f with two more points at both ends of an axis."""
+        """Returns -(u, v) . grad f + nu Lap f; f has two more points at both ends of an axis."""
         h = self.spacing
         total = 0.0
         for axis, (f, speed) in enumerate(((f_x, u), (f_y, v)), start=1):
