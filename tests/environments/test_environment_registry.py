@@ -27,6 +27,7 @@ from common import environments
         ("minatar:SpaceInvaders-v1", "minatar:space_invaders"),
         ("minatr:freeway", "minatar:freeway"),
         ("gym:HalfCheetah", "gym:HalfCheetah-v4"),
+        ("flow:cylindre_16", "flow:cylinder_16"),
     ],
 )
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
@@ -41,11 +42,8 @@ def test_an_unknown_name_gets_near_ones_on_one_line(name, near):
 @pytest.mark.parametrize(
     "name, example",
     [
-        ("", '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or '),
-        (
-            "xyzzy",
-            '"atari:adventure", "control:acrobot:swingup", "gym:Ant-v4", "minatar:asterix", or',
-        ),
+        ("", '"atari:adventure", "control:acrobot:swingup", "flow:cylinder", "gym:Ant-v4", '),
+        ("xyzzy", '"atari:adventure", "control:acrobot:swingup", "flow:cylinder", "gym:Ant-v4", '),
         ("control:", '"control:acrobot:swingup", or "python:MODULE:FUNCTION"'),
         ("control:123", '"control:acrobot:swingup", or'),
         ("atari:123", '"atari:alien", or'),
