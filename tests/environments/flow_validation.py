@@ -5,7 +5,8 @@
 
 "round" is a round cylinder at Re 100 that blocks 5 % of a channel, for which the literature has a
 Strouhal number of 0.16 to 0.175 and a drag coefficient of 1.3 to 1.5. "half" is that of the suite,
-at Re 400, which blocks 25 %. Prints Strouhal number, drag and lift over the second half of the time.
+at Re 400, which blocks 25 %. Prints Strouhal number, drag and lift over the second half of the
+time.
 """
 
 import argparse
