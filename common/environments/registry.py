@@ -26,6 +26,7 @@ _SUITES = {
     "atari": "common.environments.atari_suite",
     "control": "common.environments.control_suite",
     "dmlab": "common.environments.dmlab_suite",
+    "flow": "common.environments.flow_suite",
     "gym": "common.environments.gym_suite",
     "hand": "common.environments.hand_suite",
     "maze": "common.environments.maze_suite",

@@ -19,7 +19,7 @@ OURS = re.compile(
 )
 SOURCES = "\n".join(
     path.read_text()
-    for folder in ("binaries", "common", "tests/roles")
+    for folder in ("binaries", "common", "tests/environments", "tests/roles")
     for path in sorted((ROOT / folder).rglob("*.py"))
 )
 NOT_IN_SOURCES = {

@@ -7,7 +7,7 @@ from common import environments
 
 EXAMPLES = (
     '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
-    '"gym:Ant-v4", "hand:catch", "maze:goal", "minatar:asterix", "parkour:humanoid", or '
+    '"flow:cylinder", "gym:Ant-v4", "hand:catch", "maze:goal", "minatar:asterix", "parkour:humanoid", or '
 )
 
 
@@ -32,6 +32,7 @@ EXAMPLES = (
         ("minatar:SpaceInvaders-v1", "minatar:space_invaders"),
         ("minatr:freeway", "minatar:freeway"),
         ("gym:HalfCheetah", "gym:HalfCheetah-v4"),
+        ("flow:cylindre_16", "flow:cylinder_16"),
     ],
 )
 def test_an_unknown_name_gets_near_ones_on_one_line(name, near):

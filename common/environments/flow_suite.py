@@ -1,0 +1,340 @@
+"""Flow control (ReF-ER, section 5.4 and appendix D): an ellipse that stays in a cylinder's wake.
+
+A D-section cylinder of diameter D moves to the left at U; Re = U D / nu = 400. An agent is a free
+ellipse, as dense as the fluid, of major axis D and aspect 0.2. "flow:cylinder_N" has N cells a D,
+"flow:cylinder" 32. The paper prints h = 2^-10 D; the authors' files have 2^-10 of the domain's
+length, N = 128. All is in the cylinder's frame, and units are D, U and D / U.
+
+Observation: float32 [14]: position behind the centre of the cylinder's flat side, angle in
+[-pi, pi), velocity, spin, and the velocity of the flow relative to the body's surface at the
+ellipse's four vertices.
+Action: float32 [3]: force in x and y and torque for a unit of time, in U^2 D and U^2 D^2 / 2; it is
+not clipped. Reward: -|action|^2. An ellipse whose centre has left the box gets -100 instead, and
+the episode ends; after 400 actions it ends by its time, with discount 1.
+
+Not in the paper: the half disc 1.8 D from the inlet with its round side ahead, the box, the starts
+and the units of actions, which are those of the authors' files; the ellipse starts with the motion
+of the fluid in its place. An episode begins from a saved wake at a random phase.
+
+This module imports TensorFlow only to make flows.
+"""
+
+from collections.abc import Sequence
+import functools
+import os
+import re
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments.environment_errors import UnusableEnvironmentError
+
+REYNOLDS = 400.0
+SIZE = (8, 4)
+"""Length and height of the domain in D."""
+MAX_ACTIONS = 400
+OUTSIDE_REWARD = -100.0
+
+_CENTRE = (1.8, 2.0)  # of the half disc
+_BOX = ((1.0, 3.0), (-1.0, 1.0))  # in x and y from the half disc
+_START = ((1.5, 2.5), (-0.5, 0.5), (-np.pi / 4, np.pi / 4))  # x, y and angle
+_HALF_AXES = (0.5, 0.1)
+_TORQUE_UNIT = 0.5
+_DEFAULT_CELLS = 32
+_DEVELOPED = 20.0  # time units until vortices are shed regularly
+_PHASES, _PHASE = 16, 0.25  # saved wakes, and the time between them: more than a period
+_ARRAYS = 40  # of a grid's size, at once, in a step
+_STEP_SECONDS = 0.1  # of a time unit in films
+_NAME = re.compile(r"cylinder(?:_(\d+))?")
+
+_FIRST, _MID, _LAST = (int(one) for one in dm_env.StepType)
+
+
+def names() -> list[str]:
+    """Returns the names of usual sizes."""
+    return ["cylinder", "cylinder_16", "cylinder_32", "cylinder_64", "cylinder_128"]
+
+
+def is_known(name: str) -> bool:
+    """Returns whether `name` is that of a grid."""
+    return _cells(name) is not None
+
+
+def why_unknown(name: str) -> str | None:
+    """Returns why there is no such grid; None for other names."""
+    if not _NAME.fullmatch(name):
+        return None
+    return "the cells a diameter must be a multiple of 16, at least 16"
+
+
+def make(
+    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+) -> "FlowEnvironment":
+    """Makes a flow, whose wakes are computed at the first reset."""
+    del evaluation, frames  # evaluations follow the rules of training; there are no images
+    return FlowEnvironment(FlowBatch(name, [seed]))
+
+
+def make_batch(
+    name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
+) -> "FlowBatch":
+    """Makes a flow for each of the seeds, and the wakes from which they start.
+
+    Raises:
+      UnusableEnvironmentError: they do not fit into the machine's memory.
+    """
+    del evaluation, frames
+    batch = FlowBatch(name, seeds)
+    batch.prepare()
+    return batch
+
+
+def half_disc(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Returns the distance from the cylinder's surface, in D, positive inside."""
+    x, y = x - _CENTRE[0], y - _CENTRE[1]
+    return np.minimum(0.5 - np.hypot(x, y), -x)
+
+
+class FlowBatch:
+    """K flows as one; see `common.environments.batch.EnvironmentBatch`."""
+
+    def __init__(self, name: str, seeds: Sequence[int]):
+        """Makes a flow for each of the seeds.
+
+        Args:
+          name: one that `is_known`.
+          seeds: one of each flow, in [0, 2**32).
+
+        Raises:
+          ValueError: there are no seeds.
+          UnusableEnvironmentError: the flows do not fit into the machine's memory.
+        """
+        if not len(seeds):
+            raise ValueError("FlowBatch needs at least one seed")
+        cells = _cells(name)
+        assert cells is not None
+        self._name, self._cells = f"flow:{name}", cells
+        _require_memory(self._name, cells, len(seeds))
+        self._random = [np.random.default_rng(seed) for seed in seeds]
+        self._actions = np.full(len(seeds), -1)  # of the episode; -1: it starts with the next call
+        self._solver = None
+
+    @property
+    def num_environments(self) -> int:
+        """The number of flows, K."""
+        return len(self._random)
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of one flow's observation."""
+        return specs.Array((14,), np.float32, name="observation")
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of one flow's action; what is beyond its bounds is not clipped."""
+        return specs.BoundedArray((3,), np.float32, minimum=-1.0, maximum=1.0, name="action")
+
+    def prepare(self) -> None:
+        """Computes the wakes, once a process, and the solver."""
+        if self._solver is None:
+            wakes = _wakes(self._cells)
+            self._solver = _make_solver(self._cells, _HALF_AXES)
+            k = self.num_environments
+            self._solver.set_velocity(*(np.repeat(one[:1], k, 0) for one in wakes))
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each flow."""
+        self._actions[:] = -1
+        return self.step(np.zeros((self.num_environments, 3), np.float32))
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes an action, float32 [K, 3], in each flow.
+
+        Raises:
+          ValueError: there is not one row for each flow.
+          UnusableEnvironmentError: a flow is not finite.
+        """
+        k = self.num_environments
+        actions = np.asarray(actions, np.float32)
+        if actions.shape != (k, 3):
+            raise ValueError(f"actions must be [{k}, 3], got {list(actions.shape)}")
+        self.prepare()
+        starts = self._actions < 0
+        self._start(np.flatnonzero(starts))
+        wrench = actions * np.float32([1, 1, _TORQUE_UNIT])
+        force = self._solver.advance(np.where(starts, 0.0, 1.0), wrench)
+        bodies = self._solver.bodies()
+        is_finite = np.isfinite(np.concatenate([force, bodies], 1)).all(1)
+        if not is_finite.all():
+            row = int(np.argmin(is_finite))
+            raise UnusableEnvironmentError(
+                f"{self._name}: the flow of environment {row} of this process is not finite after "
+                f"action {self._actions[row] + 1} of its episode, {actions[row].tolist()}: take "
+                "smaller actions or more cells"
+            )
+        self._actions += 1
+        place = bodies[:, :2] - np.float32(_CENTRE)
+        low, high = np.float32(_BOX).T
+        is_outside = ~starts & ((place < low) | (place > high)).any(1)
+        ends = is_outside | (self._actions == MAX_ACTIONS)
+        reward = np.where(is_outside, OUTSIDE_REWARD, -np.sum(actions**2, 1))
+        timestep = dm_env.TimeStep(
+            np.where(starts, _FIRST, np.where(ends, _LAST, _MID)).astype(np.int32),
+            np.where(starts, 0.0, reward).astype(np.float32),
+            np.where(is_outside, 0.0, 1.0).astype(np.float32),
+            self._observation(bodies, place),
+        )
+        self._actions[ends] = -1
+        return timestep
+
+    def vorticity(self) -> np.ndarray:
+        """Returns dv/dx - du/dy at the inner corners of cells, float32 [K, nx - 1, ny - 1]."""
+        u, v = self._solver.velocity()
+        return (np.diff(v[:, :, 1:-1], axis=1) - np.diff(u[:, 1:-1], axis=2)) * self._cells
+
+    def bodies(self) -> np.ndarray:
+        """Returns x, y, angle and their velocities of the ellipses in the domain, [K, 6]."""
+        return self._solver.bodies()
+
+    def close(self) -> None:
+        """Frees the flows."""
+        self._solver = None
+
+    def _start(self, rows: np.ndarray) -> None:
+        """Starts episodes in the flows `rows`."""
+        if not len(rows):
+            return
+        u, v = self._solver.velocity()
+        wakes_u, wakes_v = _wakes(self._cells)
+        poses = np.empty((len(rows), 3), np.float32)
+        for pose, row in zip(poses, rows):
+            phase = self._random[row].integers(_PHASES)
+            u[row], v[row] = wakes_u[phase], wakes_v[phase]
+            pose[:] = [self._random[row].uniform(*bounds) for bounds in _START]
+        poses[:, :2] += _CENTRE
+        self._solver.set_velocity(u, v)
+        self._solver.place(poses, rows)
+
+    def _observation(self, bodies: np.ndarray, place: np.ndarray) -> np.ndarray:
+        angle = (bodies[:, 2] + np.pi) % (2 * np.pi) - np.pi
+        cosine, sine = np.cos(bodies[:, 2]), np.sin(bodies[:, 2])
+        axes = np.stack([np.stack([cosine, sine], 1), np.stack([-sine, cosine], 1)], 1)
+        axes *= np.float32(_HALF_AXES)[:, None]
+        offsets = np.concatenate([axes[:, :1], -axes[:, :1], axes[:, 1:], -axes[:, 1:]], 1)
+        flow = self._solver.sample(bodies[:, None, :2] + offsets)
+        spin = bodies[:, 5, None] * np.stack([-offsets[..., 1], offsets[..., 0]], 0)
+        surface = bodies[:, None, 3:5] + np.moveaxis(spin, 0, -1)
+        sensed = (flow - surface).reshape(len(bodies), 8)
+        return np.concatenate([place, angle[:, None], bodies[:, 3:], sensed], 1, dtype=np.float32)
+
+
+class FlowEnvironment(dm_env.Environment):
+    """A single flow, with the observations and actions of `FlowBatch`."""
+
+    def __init__(self, batch: FlowBatch):
+        """Wraps a batch of one flow."""
+        self._batch = batch
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._single(self._batch.reset())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Takes `action`, [3]; after a LAST step, ignores it and starts an episode."""
+        return self._single(self._batch.step(np.reshape(action, (1, 3))))
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the observation."""
+        return self._batch.observation_spec()
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Returns the spec of the action."""
+        return self._batch.action_spec()
+
+    def control_timestep(self) -> float:
+        """Returns the seconds of a time unit in films."""
+        return _STEP_SECONDS
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns the vorticity with the bodies in grey, as in figure 6: uint8 [height, width, 3].
+
+        Red turns to the left, blue to the right, and full colours have 5 U / D. The domain is as
+        wide as the picture, or as high.
+        """
+        scale = min(width / SIZE[0], height / SIZE[1])
+        x = (np.arange(width) + 0.5 - width / 2) / scale + SIZE[0] / 2
+        y = (height / 2 - np.arange(height) - 0.5) / scale + SIZE[1] / 2
+        vorticity = self._batch.vorticity()[0]
+        cells = (vorticity.shape[0] + 1) / SIZE[0]
+        columns, rows = (
+            np.clip(np.rint(one * cells - 1).astype(int), 0, size - 1)
+            for one, size in zip((x, y), vorticity.shape)
+        )
+        strength = np.clip(vorticity[columns, rows[:, None]] / 5, -1, 1)
+        picture = np.stack(
+            [1 - np.maximum(-strength, 0), 1 - np.abs(strength), 1 - np.maximum(strength, 0)], -1
+        )
+        body_x, body_y, angle = self._batch.bodies()[0, :3]
+        offset = (x - body_x) + 1j * (y[:, None] - body_y)
+        turned = offset * np.exp(-1j * angle)
+        is_ellipse = np.hypot(turned.real / _HALF_AXES[0], turned.imag / _HALF_AXES[1]) < 1
+        picture[is_ellipse | (half_disc(x, y[:, None]) > 0)] = 0.4
+        picture[np.abs(y - SIZE[1] / 2) > SIZE[1] / 2] = 1.0
+        picture[:, np.abs(x - SIZE[0] / 2) > SIZE[0] / 2] = 1.0
+        return np.round(255 * picture).astype(np.uint8)
+
+    def close(self) -> None:
+        """Frees the flow."""
+        self._batch.close()
+
+    def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
+        observation = batched.observation[0]
+        step_type = dm_env.StepType(int(batched.step_type[0]))
+        if step_type == dm_env.StepType.FIRST:
+            return dm_env.restart(observation)
+        return dm_env.TimeStep(
+            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
+        )
+
+
+def _cells(name: str) -> int | None:
+    """Returns the cells a diameter of a name, or None if there is no such grid."""
+    match = _NAME.fullmatch(name)
+    if not match:
+        return None
+    cells = int(match[1] or _DEFAULT_CELLS)
+    return cells if cells > 0 and cells % 16 == 0 else None
+
+
+def _require_memory(name: str, cells: int, flows: int) -> None:
+    nx, ny = (side * cells for side in SIZE)
+    needed = 4 * ((flows * _ARRAYS + 2 * _PHASES) * nx * ny + nx**2 + ny**2)
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > has:
+        raise UnusableEnvironmentError(
+            f"{name}: {flows} flows on {nx} x {ny} cells take {needed / 1e9:.0f} GB of memory, and "
+            f"this machine has {has / 1e9:.0f} GB: choose fewer cells a diameter, or fewer actors"
+        )
+
+
+def _make_solver(cells: int, ellipse: tuple[float, float] | None):
+    from common.environments.flow_solver import Solver
+
+    grid = tuple(side * cells for side in SIZE)
+    return Solver(grid, 1 / cells, 1 / REYNOLDS, 1.0, half_disc, ellipse)
+
+
+@functools.cache
+def _wakes(cells: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns u [P, nx + 1, ny] and v [P, nx, ny + 1] of P phases of a developed wake."""
+    solver = _make_solver(cells, None)
+    nx, ny = (side * cells for side in SIZE)
+    x, y = (np.arange(nx) + 0.5)[:, None] / cells, np.arange(ny + 1) / cells
+    bump = 0.1 * np.sin(np.pi * y / SIZE[1]) * np.exp(-((x - 3) ** 2))  # without it, no shedding
+    solver.set_velocity(np.ones((1, nx + 1, ny)), bump[None])
+    solver.advance(_DEVELOPED)
+    saved = []
+    for _ in range(_PHASES):
+        solver.advance(_PHASE)
+        saved.append(solver.velocity())
+    u, v = (np.concatenate(one) for one in zip(*saved))
+    return u, v
