@@ -7,7 +7,8 @@ from common import environments
 
 EXAMPLES = (
     '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
-    '"flow:cylinder", "gym:Ant-v4", "hand:catch", "maze:goal", "minatar:asterix", "parkour:humanoid", or '
+    '"flow:cylinder", "gym:Ant-v4", "hand:catch", "maze:goal", "minatar:asterix", '
+    '"parkour:humanoid", or '
 )
 
 
