@@ -86,7 +86,7 @@ class CanonicalEnvironment(dm_env.Environment):
             size += length
         if not size:
             raise UnusableEnvironmentError("its observation is empty")
-        last, _, length, _ = self._places[-1]
+        last, length, _ = self._places[-1]
         self._observation_spec = FlatSpec(size, length if last == ("terrain",) else 0)
 
         bounds = environment.action_spec()

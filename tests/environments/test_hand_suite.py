@@ -56,7 +56,7 @@ def test_an_unknown_task_is_named():
 def test_hand_observations_and_actions_have_the_papers_sizes(task):
     environment = environments.make(f"hand:{task}", 0)
     assert EnvironmentSpec.of(environment) == EnvironmentSpec(SIZES[task], 13)
-    model = environment._environment.model
+    model = environment.wrapped.model
     assert (model.nv - 6, model.nu, model.neq) == (22, 13, 9)
     assert model.body("object").mass == pytest.approx(0.05)
 

@@ -225,9 +225,9 @@ def test_equal_seeds_give_equal_episodes_and_each_episode_has_a_new_course(name)
     courses = []
     for _ in range(2):
         timesteps = [environment.reset() for environment in (first, second, other)]
-        courses.append(first._environment.model.geom_pos.tolist())
-        assert courses[-1] == second._environment.model.geom_pos.tolist()
-        assert courses[-1] != other._environment.model.geom_pos.tolist()
+        courses.append(first.wrapped.model.geom_pos.tolist())
+        assert courses[-1] == second.wrapped.model.geom_pos.tolist()
+        assert courses[-1] != other.wrapped.model.geom_pos.tolist()
         for _ in range(20):
             np.testing.assert_array_equal(timesteps[0].observation, timesteps[1].observation)
             assert timesteps[0].reward == timesteps[1].reward
