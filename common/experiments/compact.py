@@ -194,6 +194,7 @@ def _row(where: str, cells: Mapping[str, str]) -> CompactRow:
         "scale": cells["scale"],
         "budget": dict(zip(Budget().to_json(), map(numbers.get, LIMITS))),
         "changed": json_file.require(where, changed, {}, "changed"),
+        "git": {"commit": str(cells["commit"])},
         "machine": {"usable_cores": int(numbers.get("usable_cores", 1))},
     }
     progress = Progress(*(numbers[name] for name in Progress._fields))
