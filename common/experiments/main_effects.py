@@ -81,11 +81,14 @@ class MainEffects:
       parts: the effects.
       environments: the tasks; the experiment's if empty.
       measure: of a run.
+      ranges: {task: the return that counts as 1}, for environments of ours, whose returns have a
+        known range.
     """
 
     parts: tuple[Part, ...]
     environments: tuple[str, ...] = ()
     measure: Callable[[pandas.DataFrame], float] = effects.late_mean
+    ranges: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     basis = Basis.RUNS
 
@@ -144,7 +147,9 @@ class MainEffects:
             return none
         frame = evidence.frame(paper, scale)
         frame = frame[frame["budget"] == str(budget)]
-        scales = _scales(frame, self.settings, tasks)
+        scales = _scales(frame, self.settings, tasks) | {
+            task: self.ranges[task] for task in tasks if task in self.ranges
+        }
         named, verdicts = [], []
         for part in self.parts:
             effect = effects.main_effect(frame, part.weights, scales, self.measure)

@@ -7,7 +7,7 @@ import pathlib
 
 import pandas
 
-from common.experiments import figures, selection
+from common.experiments import figures, forests, selection
 from common.experiments.claims import Basis, Claim, Finding, Verdict
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRun, KeptRuns
@@ -100,7 +100,8 @@ def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
         rows.append({"the paper says": others, **cells, "verdict": str(Verdict.OPEN)})
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"## {paper.title}\n\n{table}"
+    picture = f"\n\n![{paper.title}, effects](figures/{paper.name}_{forests.NAME}.png)"
+    return f"## {paper.title}\n\n{table}" + picture * forests.has_effects(findings)
 
 
 def _verdict(finding: Finding) -> str:
