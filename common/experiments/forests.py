@@ -28,7 +28,7 @@ def draw(
       output: directory of the files.
     """
     rows = [
-        forest.Row(
+        forest.EffectRow(
             " ".join(filter(None, (claim.name, one.name))),
             *(100 * end for end in (one.effect.estimate, one.effect.low, one.effect.high)),
             str(one.effect.outcome),

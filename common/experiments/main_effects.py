@@ -33,7 +33,7 @@ def mean_of(pairs: Pairs, less: Pairs = ()) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class EffectPart:
     """An effect that a claim states.
 
     Attributes:
@@ -85,7 +85,7 @@ class MainEffects:
         known range.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[EffectPart, ...]
     environments: tuple[str, ...] = ()
     measure: Callable[[pandas.DataFrame], float] = effects.late_mean
     ranges: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -12,7 +12,7 @@ _ROW_HEIGHT = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class EffectRow:
     """An effect, in percent.
 
     Attributes:
@@ -31,7 +31,7 @@ class Row:
 
 
 def draw(
-    rows: Sequence[Row], margin: float, title: str, caption: str, path: pathlib.Path
+    rows: Sequence[EffectRow], margin: float, title: str, caption: str, path: pathlib.Path
 ) -> list[pathlib.Path]:
     """Draws the effects, the first on top, and returns the files as `Page.save` does.
 

@@ -4,7 +4,7 @@ import math
 
 from common.experiments.claims import Check, Claim, Evidence, measured
 from common.experiments.comparison import Comparison, Expected
-from common.experiments.main_effects import MainEffects, Part, mean_of
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.shares import EACH, MOST
 from reproductions.aql.experiments import HIGH, LOW, MATCH, MEDIUM
 
@@ -89,7 +89,7 @@ CLAIMS = (
         "section 5.1, figure 2",
         "section match",
         MainEffects(
-            tuple(Part(name, mean_of([("aql", name)])) for name in ("uniform_q", "qt_opt")),
+            tuple(EffectPart(name, mean_of([("aql", name)])) for name in ("uniform_q", "qt_opt")),
             MATCH[1:],
             ranges=dict.fromkeys(MATCH, 100.0),
         ),

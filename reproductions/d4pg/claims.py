@@ -3,7 +3,7 @@
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
 from common.experiments.contrasts import largest_fall
-from common.experiments.main_effects import MainEffects, Part, mean_of
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.shares import EACH, MANY, SOME
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
@@ -106,7 +106,7 @@ CLAIMS = (
         "swingup.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects((Part("", mean_of([(_FULL, "ddpg")])),), _ALL_BUT_CARTPOLE),
+        MainEffects((EffectPart("", mean_of([(_FULL, "ddpg")])),), _ALL_BUT_CARTPOLE),
     ),
     Claim(
         "full_best",
@@ -115,8 +115,11 @@ CLAIMS = (
         "figure 2",
         MainEffects(
             (
-                Part("ablations", mean_of([(_FULL, name) for name in _ABLATIONS])),
-                *(Part(name, mean_of([(_FULL, name)]), Expected.NOT_BEHIND) for name in _ABLATIONS),
+                EffectPart("ablations", mean_of([(_FULL, name) for name in _ABLATIONS])),
+                *(
+                    EffectPart(name, mean_of([(_FULL, name)]), Expected.NOT_BEHIND)
+                    for name in _ABLATIONS
+                ),
             )
         ),
     ),
@@ -127,9 +130,9 @@ CLAIMS = (
         "figure 2",
         MainEffects(
             (
-                Part("all", mean_of(_pairs(*_N_5)), is_uniform=True),
-                Part("D3PG", mean_of(_pairs(*_N_5, agents=("d3pg",))), is_uniform=True),
-                Part("D4PG", mean_of(_pairs(*_N_5, agents=("d4pg",))), is_uniform=True),
+                EffectPart("all", mean_of(_pairs(*_N_5)), is_uniform=True),
+                EffectPart("D3PG", mean_of(_pairs(*_N_5, agents=("d3pg",))), is_uniform=True),
+                EffectPart("D4PG", mean_of(_pairs(*_N_5, agents=("d4pg",))), is_uniform=True),
             )
         ),
     ),
@@ -165,7 +168,7 @@ CLAIMS = (
             f"The distributional critic improves performance, here with N = {n}.",
             "section 4.1, figure 2",
             "figure 2",
-            MainEffects((Part("", mean_of(_pairs(*_DISTRIBUTION, steps=(n,)))),)),
+            MainEffects((EffectPart("", mean_of(_pairs(*_DISTRIBUTION, steps=(n,)))),)),
         )
         for n in (5, 1)
     ),
@@ -174,7 +177,7 @@ CLAIMS = (
         "The next biggest gain is arguably due to the distributional critic.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects((Part("", mean_of(_pairs(*_DISTRIBUTION), less=_pairs(*_PRIORITY))),)),
+        MainEffects((EffectPart("", mean_of(_pairs(*_DISTRIBUTION), less=_pairs(*_PRIORITY))),)),
     ),
     Claim(
         "distributional_hard",
@@ -204,7 +207,7 @@ CLAIMS = (
         "figure 2",
         MainEffects(
             (
-                Part(
+                EffectPart(
                     "", mean_of(_pairs(*reversed(_PRIORITY), agents=("d4pg",))), Expected.NOT_BEHIND
                 ),
             )
@@ -222,7 +225,7 @@ CLAIMS = (
         "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
         "section 4",
         "section 4",
-        MainEffects((Part("", mean_of([(_FULL, f"{_FULL}_ou")]), Expected.NOT_BEHIND),)),
+        MainEffects((EffectPart("", mean_of([(_FULL, f"{_FULL}_ou")]), Expected.NOT_BEHIND),)),
     ),
     Claim(
         "manipulation_n_step",

@@ -4,7 +4,7 @@ import pandas
 
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
-from common.experiments.main_effects import MainEffects, Part, mean_of
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.median_reached import MedianReached
 from common.reporting import ranking, scores
 
@@ -299,7 +299,7 @@ CLAIMS = (
         "section catch",
         MainEffects(
             tuple(
-                Part(name, mean_of([("reactor", f"reactor_{name}")]))
+                EffectPart(name, mean_of([("reactor", f"reactor_{name}")]))
                 for name in ("nd", "tislr", "uniform")
             ),
             ranges=_CATCH,
@@ -312,7 +312,7 @@ CLAIMS = (
         "section catch",
         MainEffects(
             tuple(
-                Part(f"beside {name}", mean_of([(f"reactor_{name}", "reactor_uniform")]))
+                EffectPart(f"beside {name}", mean_of([(f"reactor_{name}", "reactor_uniform")]))
                 for name in ("nd", "tislr")
             ),
             ranges=_CATCH,

@@ -65,7 +65,7 @@ def test_claims_of_a_paper_are_printed(capsys):
     assert "Reactor no_op (section 4.1, table 2, footnote 6): HOLDS" in out
     assert "Ape-X DQN" not in out
     assert out.splitlines()[-1] == (
-        "5 claims need evidence. By runs: 0 hold, 0 do not, 5 are not yet decided. 12 more are "
+        "7 claims need evidence. By runs: 0 hold, 0 do not, 7 are not yet decided. 12 more are "
         "about the paper's own numbers, which are no evidence of this code: 9 hold, 2 do not, 1 "
         "are not yet decided."
     )

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from common.figures import forest
-from common.figures.forest import Row
+from common.figures.forest import EffectRow
 
 BLUE, GREY = (0.0, 0.447, 0.698), (0.9, 0.9, 0.9)
-AHEAD = Row("n_step", 20.0, 15.0, 25.0, "ahead")
-UNCLEAR = Row("noise", -5.0, -12.0, 2.0, "unclear")
+AHEAD = EffectRow("n_step", 20.0, 15.0, 25.0, "ahead")
+UNCLEAR = EffectRow("noise", -5.0, -12.0, 2.0, "unclear")
 
 
 def pixels(path, rows):
@@ -39,4 +39,4 @@ def test_the_same_effects_give_the_same_bytes(tmp_path):
 
 def test_an_unknown_outcome_is_no_colour(tmp_path):
     with pytest.raises(KeyError):
-        forest.draw([Row("a", 1.0, 0.5, 2.0, "better")], 5.0, "", "", tmp_path / "a")
+        forest.draw([EffectRow("a", 1.0, 0.5, 2.0, "better")], 5.0, "", "", tmp_path / "a")
