@@ -13,17 +13,20 @@ scales, and --figure=runs of each scale that has curves in none of these.
 
 import argparse
 
-from common.experiments import figures, selection
+from common.experiments import figures, forests, selection
 from common.experiments.arguments import (
     add_choice_of_runs,
     add_directory,
     add_one_or_all,
     check_one_or_all,
 )
+from common.experiments.claims import Evidence
+from common.experiments.main_effects import MainEffects
 from common.experiments.paper import RESULTS, Experiment, Paper
 from common.experiments.plan import DEFAULT_SCALE
 from common.experiments.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
 
@@ -107,6 +110,16 @@ def main(argv: list[str] | None = None) -> None:
                 raise
             continue
         print(*files, sep="\n")
+    if arguments.all:
+        evidence = Evidence(kept, arguments.scale, Reported(), RESULTS / "benchmarks")
+        for paper in papers:
+            findings = [
+                (claim, claim.judge(paper, evidence))
+                for claim in reproductions.claims(paper.name)
+                if isinstance(claim.test, MainEffects)
+            ]
+            if forests.has_effects(findings):
+                print(*forests.draw(paper, findings, arguments.output), sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ import pathlib
 from typing import Any, Protocol
 
 import numpy as np
+import pandas
 
-from common.experiments import selection
+from common.experiments import runs, selection
+from common.experiments.effects import Effect
 from common.experiments.paper import Experiment, Paper, Returns
 from common.experiments.plan import Speeds
 from common.experiments.runs import KeptRun, KeptRuns
@@ -38,6 +40,19 @@ class Basis(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
+class NamedEffect:
+    """An effect with its name within a claim, "" for the only one."""
+
+    name: str
+    effect: Effect
+
+    def __str__(self) -> str:
+        ends = (self.effect.estimate, self.effect.low, self.effect.high)
+        value, low, high = (f"{100 * one:+.1f}" for one in ends)
+        return f"{self.name}: " * bool(self.name) + f"{value} % ({low} to {high})"
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """A verdict with its evidence.
 
@@ -48,6 +63,7 @@ class Finding:
       coverage: on how many of the claim's tasks.
       numbers: those that the verdict hangs on, in short.
       is_complete: whether an open verdict is that of all runs which the scale has for the claim.
+      effects: those that the verdict hangs on, in parts of the scale of a task.
     """
 
     verdict: Verdict
@@ -56,6 +72,7 @@ class Finding:
     coverage: str = ""
     numbers: str = ""
     is_complete: bool = False
+    effects: tuple[NamedEffect, ...] = ()
 
     @property
     def words(self) -> str:
@@ -96,6 +113,13 @@ class Evidence:
     def budget(self, run: KeptRun) -> Budget:
         """Returns `KeptRun.budget`."""
         return self._once(run, ("budget",), lambda: run.budget)
+
+    def frame(self, paper: Paper, scale: str) -> pandas.DataFrame:
+        """Returns `runs.frame` of a scale."""
+        root = self.kept.root
+        return self._cached(
+            ("frame", root, paper.name, scale), lambda: runs.frame(paper.name, scale, root)
+        )
 
     def speeds(self, paper: Paper, scale: str) -> Speeds:
         """Returns the speeds of the runs at a scale."""

@@ -188,12 +188,15 @@ def _row(where: str, cells: Mapping[str, str]) -> CompactRow:
     if not cells["seed"].isdecimal():
         raise CsvError(f"{where}: seed is {cells['seed']!r}, not a whole number")
     numbers = {name: float(cells[name]) for name in RUNS if name in COUNTS and cells[name]}
+    minutes, *steps = map(numbers.get, LIMITS)
+    limits = [minutes, *(None if number is None else int(number) for number in steps)]
     changed = json_file.parse(cells["changed"], f"{where}: changed")
     start = {
         "outcome": cells["outcome"],
         "scale": cells["scale"],
-        "budget": dict(zip(Budget().to_json(), map(numbers.get, LIMITS))),
+        "budget": dict(zip(Budget().to_json(), limits)),
         "changed": json_file.require(where, changed, {}, "changed"),
+        "git": {"commit": str(cells["commit"])},
         "machine": {"usable_cores": int(numbers.get("usable_cores", 1))},
     }
     progress = Progress(*(numbers[name] for name in Progress._fields))

@@ -7,7 +7,7 @@ import pathlib
 
 import pandas
 
-from common.experiments import figures, selection
+from common.experiments import figures, forests, selection
 from common.experiments.claims import Basis, Claim, Finding, Verdict
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRun, KeptRuns
@@ -37,7 +37,8 @@ def text(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: R
     rows = [_row(paper, kept, findings[paper.name], numbers) for paper in papers]
     total = pandas.DataFrame(rows).set_index("paper")
     drawn = [one for paper in papers for one in _drawn(paper, kept)]
-    parts = [total.to_markdown(disable_numparse=True), _EXPLANATION]
+    parts = [_answers(paper, findings[paper.name]) for paper in papers]
+    parts += [_RULES, total.to_markdown(disable_numparse=True), _EXPLANATION]
     if drawn:
         done = pandas.DataFrame([one.row for one in drawn]).set_index("figure")
         parts.append(done.to_markdown(disable_numparse=True))
@@ -61,6 +62,10 @@ def renew(file: pathlib.Path, overview: str) -> None:
     file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
+_RULES = """\
+Effects are means over tasks, in percent of 1000 points on the Control Suite and of the largest mean
+elsewhere. *Exploratory* is a verdict of runs made before the rule by which it is judged.
+[The rules](../docs/verdicts.md), and [all claims](tables/claims.md)."""
 _EXPLANATION = """\
 A figure is begun if there are runs of some of its curves; a table has ours if it has numbers of our
 runs. Claims: how many hold / do not hold / are not yet decided, by what decides them, with the
@@ -68,6 +73,46 @@ scales of the runs. A claim that the paper's own numbers decide says nothing abo
 evidence for each verdict, and its rule: [tables/claims.md](tables/claims.md).
 Compute is the wall-clock time of the runs, and that time multiplied by the cores that a run could
 use. Runs of one core each may have shared a machine."""
+
+
+def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
+    """Returns the table of the paper's claims that its runs or benchmarks say something about."""
+    own = [one for one in findings if one[0].test.basis is not Basis.PAPER]
+    # Main effects first: they are the papers' headlines.
+    shown = sorted(
+        (one for one in own if one[1].numbers or one[1].verdict is not Verdict.OPEN),
+        key=lambda one: (not one[1].effects, one[1].verdict is Verdict.OPEN),
+    )
+    rows = [
+        {
+            "the paper says": claim.text,
+            "its effect": claim.experiment or claim.source,
+            "ours (95 %)": finding.numbers or finding.evidence,
+            "scale, tasks, seeds": ", ".join(filter(None, (finding.scale, finding.coverage)))
+            or str(claim.test.basis),
+            "verdict": _verdict(finding),
+        }
+        for claim, finding in shown
+    ]
+    if rest := len(own) - len(shown):
+        others = f"{rest} {'more ' * bool(shown)}claims"
+        cells = dict.fromkeys(("its effect", "ours (95 %)", "scale, tasks, seeds"), "-")
+        rows.append({"the paper says": others, **cells, "verdict": str(Verdict.OPEN)})
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    picture = f"\n\n![{paper.title}, effects](figures/{paper.name}_{forests.NAME}.png)"
+    return f"## {paper.title}\n\n{table}" + picture * forests.has_effects(findings)
+
+
+def _verdict(finding: Finding) -> str:
+    """Returns the verdict with the outcomes that it hangs on."""
+    if not finding.effects:
+        return str(finding.verdict)
+    of = [one.effect for one in finding.effects]
+    words = [*dict.fromkeys(str(effect.outcome) for effect in of)]
+    if not all(effect.is_confirmed for effect in of):
+        words.append("exploratory")
+    return f"{finding.verdict}: {', '.join(words)}"
 
 
 def _row(

@@ -20,6 +20,7 @@ from common.reporting.csv_rows import read_numbers
 from common.reporting.differences import differences, listed
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
+_RUNS = pathlib.Path("results/runs")
 STRETCHES = 50
 """Training episodes are averaged over each fiftieth of a run: ReF-ER's 2e5 steps of 1e7."""
 
@@ -84,6 +85,11 @@ class KeptRun:
         if self._last_start.get("outcome") == "finished" and limits != Budget():
             return limits
         return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
+
+    @property
+    def commit(self) -> str:
+        """The commit of the code of its last start; "" if run.json does not say."""
+        return str(self._last_start.get("git", {}).get("commit", ""))
 
     @property
     def cores(self) -> int:
@@ -183,6 +189,45 @@ class CompactRun(KeptRun):
     def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
         path, identity = self.folder.evaluator_csv, self._identity
         return self.folder.read_numbers(path, names, self.seed, identity=identity)
+
+
+def frame(paper: str, scale: str, root: pathlib.Path = _RUNS) -> pandas.DataFrame:
+    """Returns the evaluations of all ended runs of a scale as one long table.
+
+    Args:
+      paper: name of the paper.
+      scale: name of the scale.
+      root: of the tree of kept runs.
+
+    Returns:
+      columns setting, task, seed, x, value, budget and commit, a row an evaluation. x is in the
+      quantity that limits the run: learner steps, actor steps, else seconds. value is the mean
+      return.
+    """
+    names = ["setting", "task", "seed", "x", "value", "budget", "commit"]
+    tables = []
+    for run in KeptRuns(root).of(paper, scale):
+        if run.has_ended:
+            budget = run.budget
+            x = next(
+                (name for name in ("learner_steps", "actor_steps") if getattr(budget, name)),
+                "wall_seconds",
+            )
+            points = run.points(x, EPISODE_RETURN, Returns.EVALUATOR)
+            tables.append(
+                points.set_axis(["x", "value"], axis=1).assign(
+                    setting=run.setting,
+                    task=run.environment,
+                    seed=run.seed,
+                    budget=str(budget),
+                    commit=run.commit,
+                )
+            )
+    return (
+        pandas.concat(tables, ignore_index=True)[names]
+        if tables
+        else pandas.DataFrame(columns=names)
+    )
 
 
 class KeptRuns:

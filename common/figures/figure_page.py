@@ -44,17 +44,20 @@ class Page:
     Args:
       blocks: with 1 to 6 columns together. Panels of a block with fewer rows are larger.
       wide: whether the page has its full width whatever its columns.
+      panel_height: in inches; None: by the number of columns.
 
     Attributes:
       blocks: the axes of each block, row by row.
     """
 
-    def __init__(self, blocks: Sequence[Block], *, wide: bool = False):
+    def __init__(
+        self, blocks: Sequence[Block], *, wide: bool = False, panel_height: float | None = None
+    ):
         rows = math.lcm(*(block.rows for block in blocks))
         widths = [block.columns * rows // block.rows for block in blocks]
         columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
-        self._grid_height = rows * _PANEL_HEIGHT[columns] + 0.3
+        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         FigureCanvasAgg(self._figure)
         page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)

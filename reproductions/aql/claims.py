@@ -4,8 +4,9 @@ import math
 
 from common.experiments.claims import Check, Claim, Evidence, measured
 from common.experiments.comparison import Comparison, Expected
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.shares import EACH, MOST
-from reproductions.aql.experiments import HIGH, LOW, MEDIUM
+from reproductions.aql.experiments import HIGH, LOW, MATCH, MEDIUM
 
 _HUMANOID = tuple(task for task in HIGH if ":humanoid:" in task)
 _BEST = tuple(("aql", name) for name in ("aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala"))
@@ -79,6 +80,18 @@ CLAIMS = (
         Comparison(
             tuple((ours, theirs) for ours in ("aql", "d3pg") for theirs in ("uniform_q", "qt_opt")),
             Expected.CLEARLY_AHEAD,
+        ),
+    ),
+    Claim(
+        "learned_search_match",
+        "On Match with 21 and 56 sub-actions, a stand-in of ours: a learned proposal (AQL) "
+        "outperforms Uniform Q-learning and QT-Opt.",
+        "section 5.1, figure 2",
+        "section match",
+        MainEffects(
+            tuple(EffectPart(name, mean_of([("aql", name)])) for name in ("uniform_q", "qt_opt")),
+            MATCH[1:],
+            ranges=dict.fromkeys(MATCH, 100.0),
         ),
     ),
     Claim(

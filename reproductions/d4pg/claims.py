@@ -3,6 +3,7 @@
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
 from common.experiments.contrasts import largest_fall
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.shares import EACH, MANY, SOME
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
@@ -106,21 +107,35 @@ CLAIMS = (
         "swingup.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(((_FULL, "ddpg"),), environments=_ALL_BUT_CARTPOLE),
+        MainEffects((EffectPart("", mean_of([(_FULL, "ddpg")])),), _ALL_BUT_CARTPOLE),
     ),
     Claim(
         "full_best",
         "Across all tasks the full D4PG (prioritised, N = 5) performs best.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(tuple((_FULL, name) for name in _OTHERS)),
+        MainEffects(
+            (
+                EffectPart("ablations", mean_of([(_FULL, name) for name in _ABLATIONS])),
+                *(
+                    EffectPart(name, mean_of([(_FULL, name)]), Expected.NOT_BEHIND)
+                    for name in _ABLATIONS
+                ),
+            )
+        ),
     ),
     Claim(
         "n_step",
         "An unroll length of N = 5 is uniformly better than N = 1.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(_pairs(*_N_5), share=EACH),
+        MainEffects(
+            (
+                EffectPart("all", mean_of(_pairs(*_N_5)), is_uniform=True),
+                EffectPart("D3PG", mean_of(_pairs(*_N_5, agents=("d3pg",))), is_uniform=True),
+                EffectPart("D4PG", mean_of(_pairs(*_N_5, agents=("d4pg",))), is_uniform=True),
+            )
+        ),
     ),
     Claim(
         "n_1_unstable",
@@ -148,14 +163,22 @@ CLAIMS = (
             )
         ),
     ),
+    *(
+        Claim(
+            f"distributional_n_{n}",
+            f"The distributional critic improves performance, here with N = {n}.",
+            "section 4.1, figure 2",
+            "figure 2",
+            MainEffects((EffectPart("", mean_of(_pairs(*_DISTRIBUTION, steps=(n,)))),)),
+        )
+        for n in (5, 1)
+    ),
     Claim(
-        "distributional",
+        "next_biggest",
         "The next biggest gain is arguably due to the distributional critic.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(
-            (*_pairs(*_DISTRIBUTION), *_MORE_THAN_PRIORITY, ("d3pg_uniform_n5", "d4pg_uniform_n1"))
-        ),
+        MainEffects((EffectPart("", mean_of(_pairs(*_DISTRIBUTION), less=_pairs(*_PRIORITY))),)),
     ),
     Claim(
         "distributional_hard",
@@ -183,7 +206,13 @@ CLAIMS = (
         "Prioritisation does not contribute significantly to D4PG.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(_pairs(*reversed(_PRIORITY), agents=("d4pg",)), Expected.NOT_BEHIND),
+        MainEffects(
+            (
+                EffectPart(
+                    "", mean_of(_pairs(*reversed(_PRIORITY), agents=("d4pg",))), Expected.NOT_BEHIND
+                ),
+            )
+        ),
     ),
     Claim(
         "priority_d3pg",
@@ -197,7 +226,7 @@ CLAIMS = (
         "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
         "section 4",
         "section 4",
-        Comparison(((_FULL, f"{_FULL}_ou"),), Expected.NOT_BEHIND),
+        MainEffects((EffectPart("", mean_of([(_FULL, f"{_FULL}_ou")]), Expected.NOT_BEHIND),)),
     ),
     Claim(
         "manipulation_n_step",

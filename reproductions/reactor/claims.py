@@ -4,6 +4,7 @@ import pandas
 
 from common.experiments.claims import Check, Claim, Evidence
 from common.experiments.comparison import Comparison, Expected
+from common.experiments.main_effects import EffectPart, MainEffects, mean_of
 from common.experiments.median_reached import MedianReached
 from common.reporting import ranking, scores
 
@@ -178,6 +179,9 @@ def _human_starts(evidence: Evidence) -> tuple[bool, str]:
     return _best(evidence, "table 1", "Reactor", ["Reactor ND"])
 
 
+_CATCH = {"python:reproductions.reactor.catch:make": 2.0}
+"""Returns are 1 or -1."""
+
 CLAIMS = (
     Claim(
         "medians",
@@ -285,6 +289,33 @@ CLAIMS = (
         "figure 3",
         Comparison(
             tuple(("reactor", name) for name in ("reactor_nd", "reactor_tislr", "reactor_uniform"))
+        ),
+    ),
+    Claim(
+        "contributions_catch",
+        "On Catch, a stand-in of ours: distributional Retrace, beta-LOO and prioritised replay "
+        "each contribute.",
+        "section 4, figure 3",
+        "section catch",
+        MainEffects(
+            tuple(
+                EffectPart(name, mean_of([("reactor", f"reactor_{name}")]))
+                for name in ("nd", "tislr", "uniform")
+            ),
+            ranges=_CATCH,
+        ),
+    ),
+    Claim(
+        "prioritization_catch",
+        "On Catch, a stand-in of ours: prioritisation is the most important component.",
+        "section 4, figure 3",
+        "section catch",
+        MainEffects(
+            tuple(
+                EffectPart(f"beside {name}", mean_of([(f"reactor_{name}", "reactor_uniform")]))
+                for name in ("nd", "tislr")
+            ),
+            ranges=_CATCH,
         ),
     ),
     Claim(

@@ -11,9 +11,9 @@ from refusals import refusal
 from binaries import claims
 from common.experiments import overview
 from common.experiments.claims import Basis, Verdict
+from common.experiments.lacking import planned_budget
 from common.experiments.paper import RESULTS
-from common.reporting.budget import Budget
-from reproductions.d4pg.experiments import CONTROL_SUITE
+import reproductions
 
 HERE = [f"--runs={RESULTS / 'runs'}", f"--benchmarks={RESULTS / 'benchmarks'}"]
 
@@ -65,32 +65,31 @@ def test_claims_of_a_paper_are_printed(capsys):
     assert "Reactor no_op (section 4.1, table 2, footnote 6): HOLDS" in out
     assert "Ape-X DQN" not in out
     assert out.splitlines()[-1] == (
-        "5 claims need evidence. By runs: 0 hold, 0 do not, 5 are not yet decided. 12 more are "
+        "7 claims need evidence. By runs: 0 hold, 0 do not, 7 are not yet decided. 12 more are "
         "about the paper's own numbers, which are no evidence of this code: 9 hold, 2 do not, 1 "
         "are not yet decided."
     )
 
 
-STEPS = Budget(learner_steps=7500)
-
-
 def test_a_verdict_says_its_scale_everywhere(tmp_path, capsys):
+    paper = reproductions.paper("d4pg")
+    budget = planned_budget(paper, paper.experiment("section 4"), "small")
     for setting, level in (("d4pg_prioritized_n5", 800), ("d4pg_prioritized_n5_ou", 600)):
-        for task in CONTROL_SUITE:
+        for task in paper.experiment("section 4").at("small").environments:
             for seed in range(3):
                 returns = [0] + [level + seed] * 9
-                plant_run(tmp_path / "runs", setting, task, seed, returns, budget=STEPS)
+                plant_run(
+                    tmp_path / "runs", setting, task, seed, returns, budget=budget, scale="small"
+                )
     where = [f"--runs={tmp_path / 'runs'}", HERE[1], "--paper=d4pg"]
     claims.main(where)
     out, _ = capsys.readouterr()
-    assert "D4PG noise (section 4): HOLDS AT THE SCALE TWO_CORES" in out
-    assert "By runs: 1 hold, 0 do not, " in out and "Of those decided, 1 at the scale two_c" in out
+    assert "D4PG noise (section 4): HOLDS AT THE SCALE SMALL" in out
+    assert "By runs: 1 hold, 0 do not, " in out and "Of those decided, 1 at the scale small" in out
     claims.main([*where, f"--output={tmp_path}"])
     text = (tmp_path / "claims.md").read_text()
     (row,) = [line for line in text.splitlines() if line.startswith("| D4PG | noise | Ornst")]
-    assert (
-        "| holds at the scale two_cores | 16 of 16 tasks together | d4pg_prioritized_n5 - " in row
-    )
+    assert "| holds at the scale small | 4 of 16 tasks, 3 seeds | +20.0 % (" in row
 
 
 @pytest.mark.parametrize("program", ["claims", "tables"])

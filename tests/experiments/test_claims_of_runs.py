@@ -10,7 +10,9 @@ import pytest
 from common.experiments.claims import Basis, Evidence, Verdict
 from common.experiments.comparison import Comparison, Expected
 from common.experiments.contrasts import gain_beyond, trend
-from common.experiments.lacking import lacking
+from common.experiments.effects import Outcome
+from common.experiments.lacking import lacking, planned_budget
+from common.experiments.main_effects import MainEffects
 from common.experiments.paper import RESULTS, Substitute
 from common.experiments.runs import KeptRun, KeptRuns
 from common.experiments.scales import Scale
@@ -45,6 +47,7 @@ def judge(paper, name, evidence):
 
 
 STEPS = Budget(learner_steps=7500)
+AT_SMALL = {"scale": "small", "budget": planned_budget(D4PG, FIGURE_2, "small")}
 
 
 def plant(root, setting, tasks, level, *, spread=2.0, seeds=3, rise=0.0, start=0.0, **kwargs):
@@ -104,10 +107,14 @@ def test_a_lead_fails_exactly_where_its_mirror_image_holds(
 
 
 def test_ddpg_ahead_on_all_tasks_while_both_rise_fails_the_claim(tmp_path, evidence):
-    tasks = [task for task in CONTROL_SUITE if task != CARTPOLE]
-    plant(tmp_path, FULL, tasks, 300, rise=100)
-    plant(tmp_path, "ddpg", tasks, 700, rise=100)
-    assert judge("d4pg", "distributed", evidence).verdict is Verdict.FAILS
+    tasks = [task for task in FIGURE_2.at("small").environments if task != CARTPOLE]
+    plant(tmp_path, FULL, tasks, 300, rise=100, **AT_SMALL)
+    plant(tmp_path, "ddpg", tasks, 700, rise=100, **AT_SMALL)
+    finding = judge("d4pg", "distributed", again(evidence))
+    assert finding.verdict is Verdict.FAILS and finding.coverage == "3 of 15 tasks, 3 seeds"
+    (of_all,) = finding.effects
+    assert of_all.effect.estimate == pytest.approx(-0.4)
+    assert of_all.effect.outcome is Outcome.BEHIND and not of_all.effect.is_confirmed
 
 
 @pytest.mark.parametrize(
@@ -235,7 +242,8 @@ def test_across_all_tasks_needs_all_tasks_both_ways(tmp_path, evidence, lead):
 def test_one_task_of_fifteen_decides_nothing(tmp_path, evidence):
     plant(tmp_path, FULL, FINGER, 800)
     plant(tmp_path, "ddpg", FINGER, 400)
-    finding = judge("d4pg", "distributed", evidence)
+    tasks = [task for task in CONTROL_SUITE if task != CARTPOLE]
+    finding = compare(evidence, Comparison(((FULL, "ddpg"),), environments=tuple(tasks)))
     assert finding.verdict is Verdict.OPEN and finding.coverage == "1 of 15 tasks together"
     assert "1 of 15 comparisons have the 3 seeds of each method" in finding.evidence
 
@@ -379,16 +387,52 @@ def test_on_a_task_all_pairs_must_hold(tmp_path, evidence):
     assert finding.coverage == "holds on 2 of 4 tasks, does not on 2"
 
 
-def test_n_step_can_hold_with_three_seeds(tmp_path, evidence):
-    """Each of 16 tests at 95 %: corrected for their number, p = 0.02 would not be enough."""
+def plant_n_steps(root, gain, tasks):
     for agent in ("d3pg", "d4pg"):
         for replay in ("uniform", "prioritized"):
-            plant(tmp_path, f"{agent}_{replay}_n1", TASKS, 400, spread=35)
-            plant(tmp_path, f"{agent}_{replay}_n5", TASKS, 525, spread=35)
-    (claim,) = [one for one in reproductions.claims("d4pg") if one.name == "n_step"]
-    finding = compare(evidence, dataclasses.replace(claim.test, environments=TASKS))
-    assert finding.verdict is Verdict.HOLDS and finding.coverage == "holds on 4 of 4 tasks"
-    assert finding.numbers.startswith("the least sure of 16: ")
+            name = f"{agent}_{replay}_n"
+            plant(root, f"{name}1", tasks, 400, spread=35, **AT_SMALL)
+            plant(root, f"{name}5", tasks, 400 + gain, spread=35, **AT_SMALL)
+
+
+def test_n_step_holds_as_a_main_effect(tmp_path, evidence):
+    plant_n_steps(tmp_path, 125, FIGURE_2.at("small").environments)
+    finding = judge("d4pg", "n_step", evidence)
+    assert finding.verdict is Verdict.HOLDS and finding.coverage == "4 of 16 tasks, 3 seeds"
+    assert [one.name for one in finding.effects] == ["all", "D3PG", "D4PG"]
+    assert finding.numbers.startswith("all: +12.5 % (")
+
+
+def test_n_step_is_not_uniform_if_it_is_surely_behind_on_a_task(tmp_path, evidence):
+    first, *others = FIGURE_2.at("small").environments
+    plant_n_steps(tmp_path, 300, others)
+    plant_n_steps(tmp_path, -150, [first])
+    finding = judge("d4pg", "n_step", evidence)
+    assert finding.effects[0].effect.outcome is Outcome.AHEAD
+    assert finding.verdict is Verdict.FAILS
+
+
+def test_an_ahead_claim_fails_by_level_and_says_the_seeds_it_needs_if_open(tmp_path, evidence):
+    tasks = FIGURE_2.at("small").environments
+    for agent, level in (("d3pg", 400), ("d4pg", 401)):
+        for replay in ("uniform", "prioritized"):
+            plant(tmp_path, f"{agent}_{replay}_n5", tasks, level, **AT_SMALL)
+            plant(tmp_path, f"{agent}_{replay}_n1", tasks, level, spread=300, **AT_SMALL)
+    finding = judge("d4pg", "distributional_n_5", evidence)
+    assert finding.effects[0].effect.outcome is Outcome.LEVEL
+    assert finding.verdict is Verdict.FAILS
+    finding = judge("d4pg", "distributional_n_1", again(evidence))
+    needed = finding.effects[0].effect.seeds_needed
+    assert finding.verdict is Verdict.OPEN and f"Power: {needed} seeds." in finding.evidence
+
+
+def test_runs_of_another_budget_decide_no_main_effect(tmp_path, evidence):
+    tasks = FIGURE_2.at("small").environments
+    shorter = AT_SMALL | {"budget": Budget(learner_steps=100)}
+    for setting, level in ((FULL, 500), (f"{FULL}_ou", 100)):
+        plant(tmp_path, setting, tasks, level, **shorter)
+    finding = judge("d4pg", "noise", evidence)
+    assert finding.verdict is Verdict.OPEN and not finding.effects
 
 
 # Trends
@@ -936,7 +980,7 @@ def test_claims_are_about_experiments_that_there_are(paper):
     assert len({claim.name for claim in claims}) == len(claims) >= 10
     for claim in claims:
         experiment = of.experiment(claim.experiment) if claim.experiment else None
-        if isinstance(claim.test, Comparison):
+        if isinstance(claim.test, (Comparison, MainEffects)):
             listed = {setting for one in of.experiments for setting in one.settings}
             assert set(claim.test.settings) <= listed, claim.name
             assert set(claim.test.environments) <= set(experiment.environments), claim.name
@@ -966,7 +1010,7 @@ def test_apexs_settings_at_small_are_those_of_its_runs():
 def test_no_verdict_of_runs_without_runs(evidence):
     for paper in reproductions.PAPERS:
         for claim in reproductions.claims(paper):
-            if isinstance(claim.test, Comparison):
+            if isinstance(claim.test, (Comparison, MainEffects)):
                 finding = claim.judge(reproductions.paper(paper), evidence)
                 assert finding.verdict is Verdict.OPEN
 
