@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Callable, Iterable, Sequence
+import math
 
 import numpy as np
 import pandas
@@ -13,7 +14,7 @@ from common.reporting.budget import Budget
 from common.reporting.reported import game_of
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
-FINAL = "the mean of a run's last tenth of values, at least two"
+FINAL = "the mean of all values in the last third of a run"
 """The definition of a final return."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
 _CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
@@ -138,7 +139,7 @@ def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
     Args:
       values: one or more, in the order of the run.
     """
-    return float(np.mean(np.asarray(values)[-max(2, len(values) // 10) :]))
+    return float(np.mean(np.asarray(values)[-math.ceil(len(values) / 3) :]))
 
 
 def final_speed(values: pandas.Series) -> float:
