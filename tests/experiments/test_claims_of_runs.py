@@ -60,7 +60,7 @@ def plant(root, setting, tasks, level, *, spread=2.0, seeds=3, rise=0.0, start=0
     for task in [tasks] if isinstance(tasks, str) else tasks:
         for seed in range(seeds):
             own = level + spread * (seed - (seeds - 1) / 2)
-            values = [start] + [own - rise] * 6 + [own] * 3
+            values = [start] + [own - rise] * 5 + [own] * 4
             plant_run(root, setting, task, seed, values, **kwargs)
 
 
