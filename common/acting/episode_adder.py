@@ -21,9 +21,6 @@ class EpisodeAdder:
         progress = adder.observe(timestep, extras)       # Episodes
         adder.act(timestep, action, extras)
 
-    `cut` gives the running episodes as fragments. Between the two calls it lets another policy
-    choose the action at the last states: its output then goes to `act`.
-
     The extra "value" of a policy becomes the `values` of its episodes. A last state has the extras
     of its observation, and an action of zeros. Everything stored or returned is a copy.
     """
@@ -47,10 +44,10 @@ class EpisodeAdder:
                 running = self._running[index] = _Running()
             else:
                 running.rewards.append(timestep.reward[index])
-            running.arrive(index, timestep.observation, extras)
             if step_type == _LAST:
+                no_action = np.zeros_like(running.states[-1].action)
+                running.append(int(index), timestep.observation, no_action, extras)
                 finished.append(running.episode(index, timestep.discount[index] == 0))
-                self._running[index] = _Running()
         return Episodes(int(np.count_nonzero(timestep.step_type != _LAST)), tuple(finished))
 
     def act(
@@ -67,25 +64,12 @@ class EpisodeAdder:
           UnusableEnvironmentError: an episode is longer than the memory.
         """
         for index in np.flatnonzero(timestep.step_type != _LAST):
-            if len(self._running[index].rewards) == self._max_steps:
+            if len(self._running[index].states) == self._max_steps:
                 raise UnusableEnvironmentError(
                     f"--environment has an episode of more than {self._max_steps} steps, which the "
                     "memory holds: raise --config.replay_capacity, or let episodes end earlier"
                 )
-            self._running[index].leave(int(index), action[index], extras)
-
-    def cut(self) -> tuple[Episode, ...]:
-        """Returns the running episodes of at least one step as finished, though not terminated.
-
-        Their last states are where the next fragments of the same episodes begin, and the values
-        there are what these fragments bootstrap from.
-        """
-        fragments = []
-        for index, running in enumerate(self._running):
-            if running.rewards:
-                fragments.append(running.episode(index, terminated=False))
-                self._running[index] = running.rest()
-        return tuple(fragments)
+            self._running[index].append(int(index), timestep.observation, action[index], extras)
 
 
 class _Running:
@@ -102,41 +86,25 @@ class _Running:
         self.values: list[float] = []
         self.rewards: list[float] = []
 
-    def arrive(self, index: int, observation: Nest, extras: Mapping[str, np.ndarray]) -> None:
-        """Appends the state in row `index` of a batch, whose action is not known yet."""
-        observation = tree.map_structure(lambda leaf: leaf[index].copy(), observation)
-        self.states.append(StoredState(observation, None, _row(index, extras)))
-        self.values.append(_value(index, extras))
-
-    def leave(self, index: int, action: np.ndarray, extras: Mapping[str, np.ndarray]) -> None:
-        """Notes the action at the last state, with the extras of the policy that chose it."""
-        self.states[-1] = StoredState(
-            self.states[-1].observation, np.array(action), _row(index, extras)
+    def append(
+        self, index: int, observation: Nest, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Appends the state in row `index` of a batch."""
+        self.values.append(extras["value"][index] if "value" in extras else 0.0)
+        self.states.append(
+            StoredState(
+                tree.map_structure(lambda leaf: leaf[index].copy(), observation),
+                np.array(action),
+                {name: leaf[index].copy() for name, leaf in extras.items() if name != "value"},
+            )
         )
-        self.values[-1] = _value(index, extras)
-
-    def rest(self) -> "_Running":
-        """Returns the episode that goes on from the last state."""
-        rest = _Running()
-        rest.states, rest.values = self.states[-1:], self.values[-1:]
-        return rest
 
     def episode(self, index: int, terminated: bool) -> Episode:
-        """Returns the episode of environment `index`, which ends at the last state."""
-        last = self.states[-1]._replace(action=np.zeros_like(self.states[0].action))
-        states = (*self.states[:-1], last)
+        """Returns the finished episode of environment `index`."""
         return Episode(
             index,
-            tree.map_structure(lambda *leaves: np.stack(leaves), *states),
+            tree.map_structure(lambda *leaves: np.stack(leaves), *self.states),
             np.array(self.rewards, np.float32),
             np.array(self.values, np.float32),
             bool(terminated),
         )
-
-
-def _row(index: int, extras: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: leaf[index].copy() for name, leaf in extras.items() if name != "value"}
-
-
-def _value(index: int, extras: Mapping[str, np.ndarray]) -> float:
-    return extras["value"][index] if "value" in extras else 0.0

@@ -1,13 +1,9 @@
 """Tests of common.acting.episode_adder."""
 
-from contextlib import nullcontext
-
 import dm_env
 import numpy as np
-import pytest
 
 from common.acting.episode_adder import EpisodeAdder
-from common.environments.environment_errors import UnusableEnvironmentError
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -80,69 +76,3 @@ def test_an_episode_that_restarts_without_last_is_dropped():
 def test_without_values_they_are_zeros():
     (episode,) = play(EpisodeAdder(1, 100), [[FIRST], [MID], [END]], values=False)[-1].episodes
     np.testing.assert_array_equal(episode.values, np.zeros(3))
-
-
-def next_timestep(step_type, number):
-    """Returns the timestep of one environment after `number` steps, and extras, as `play` has."""
-    observation = np.full((1, 1), number, np.float32)
-    timestep = dm_env.TimeStep(
-        np.array([min(step_type, LAST)], np.int32),
-        np.array([10 * number], np.float32),
-        np.array([0 if step_type == END else 1], np.float32),
-        observation,
-    )
-    return timestep, {"mean": 2 * observation, "value": 1000 + observation[:, 0]}
-
-
-def test_a_cut_ends_a_fragment_where_the_next_begins():
-    adder = EpisodeAdder(1, 100)
-    play(adder, [[FIRST], [MID]])
-    timestep, extras = next_timestep(MID, 2)
-    adder.observe(timestep, extras)
-    (fragment,) = adder.cut()
-    assert not fragment.terminated
-    # Another policy acts at the cut: the next fragment begins with its output.
-    adder.act(
-        timestep,
-        np.array([[-7]], np.float32),
-        {"mean": np.array([[9]], np.float32), "value": np.array([5], np.float32)},
-    )
-    (rest,) = adder.observe(*next_timestep(END, 3)).episodes
-    np.testing.assert_array_equal(fragment.states.observation[:, 0], [0, 1, 2])
-    np.testing.assert_array_equal(fragment.states.action[:, 0], [0, -1, 0])
-    np.testing.assert_array_equal(fragment.rewards, [10, 20])
-    np.testing.assert_array_equal(fragment.values, [1000, 1001, 1002])
-    assert rest.terminated
-    np.testing.assert_array_equal(rest.states.observation[:, 0], [2, 3])
-    np.testing.assert_array_equal(rest.states.action[:, 0], [-7, 0])
-    np.testing.assert_array_equal(rest.states.extras["mean"][:, 0], [9, 6])
-    np.testing.assert_array_equal(rest.rewards, [30])
-    np.testing.assert_array_equal(rest.values, [5, 1003])
-
-
-def test_a_cut_after_an_action_keeps_it_for_the_next_fragment():
-    adder = EpisodeAdder(1, 100)
-    play(adder, [[FIRST], [MID], [MID]])
-    (fragment,) = adder.cut()
-    (rest,) = adder.observe(*next_timestep(LAST, 3)).episodes
-    np.testing.assert_array_equal(fragment.states.action[:, 0], [0, -1, 0])
-    np.testing.assert_array_equal(rest.states.action[:, 0], [-2, 0])
-
-
-def test_a_cut_gives_no_ended_episode_again_and_no_state_without_a_step():
-    adder = EpisodeAdder(4, 100)
-    play(adder, [[FIRST, FIRST, FIRST, MID], [MID, LAST, END, FIRST]])
-    assert [one.environment_index for one in adder.cut()] == [0]
-    assert adder.cut() == ()
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_the_memory_bounds_the_steps_of_a_fragment(cut):
-    adder = EpisodeAdder(1, 2)
-    play(adder, [[FIRST], [MID]])
-    if cut:
-        adder.cut()
-    timestep, extras = next_timestep(MID, 2)
-    adder.observe(timestep, extras)
-    with nullcontext() if cut else pytest.raises(UnusableEnvironmentError, match="more than 2"):
-        adder.act(timestep, np.zeros((1, 1), np.float32), extras)
