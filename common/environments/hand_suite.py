@@ -14,7 +14,7 @@ import numpy as np
 from common.environments import hand_model
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.environment_errors import UnknownEnvironmentError, UnusableEnvironmentError
-from common.environments.mujoco_environment import MujocoEnvironment, Outcome, mujoco
+from common.environments.mujoco_environment import MujocoEnvironment, StepOutcome, mujoco
 
 INCREMENT = 0.06
 """Change of an actuator's target by an action of 1, rad."""
@@ -268,14 +268,14 @@ class Hand(MujocoEnvironment):
             if not np.any(touches & (self.data.contact.dist < -_MAX_DEPTH)):
                 return
 
-    def _act(self, action: np.ndarray) -> Outcome:
+    def _act(self, action: np.ndarray) -> StepOutcome:
         moved = self.data.ctrl + INCREMENT * action
         self.data.ctrl[:] = np.clip(moved, self._low, self._high)
         self._simulate()
         self._task.advance(self._generator)
         if self._task.ends_on_table and self._is_on_table():
-            return Outcome(0.0, has_failed=True)
-        return Outcome(self._task.reward(self), has_failed=False)
+            return StepOutcome(0.0, has_failed=True)
+        return StepOutcome(self._task.reward(self), has_failed=False)
 
     def _is_on_table(self) -> bool:
         pairs = self.data.contact.geom

@@ -19,7 +19,7 @@ except (ImportError, AttributeError, RuntimeError) as error:
 _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """The consequence of an action.
 
     Attributes:
@@ -69,7 +69,7 @@ class MujocoEnvironment(dm_env.Environment, abc.ABC):
         """Sets the state in which an episode starts."""
 
     @abc.abstractmethod
-    def _act(self, action: np.ndarray) -> Outcome:
+    def _act(self, action: np.ndarray) -> StepOutcome:
         """Sets the controls, calls `_simulate`, and returns the outcome."""
 
     @abc.abstractmethod

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.environments import courses
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.mujoco_environment import MujocoEnvironment, Outcome, mujoco
+from common.environments.mujoco_environment import MujocoEnvironment, StepOutcome, mujoco
 
 MAX_STEPS = 1000
 """Time limit of an episode, 25 s."""
@@ -162,7 +162,7 @@ class Planar(_Parkour):
         self.data.qvel[:] = self._generator.uniform(-0.05, 0.05, 9)
         self._put_on_floor(0)
 
-    def _act(self, action: np.ndarray) -> Outcome:
+    def _act(self, action: np.ndarray) -> StepOutcome:
         x = self.data.qpos[1]
         self.data.ctrl[:] = action
         self._simulate()
@@ -172,7 +172,7 @@ class Planar(_Parkour):
         has_fallen = (
             self._height() < 0.3 or self._rotation[2, 2] < 0.2 or self._torso[2] < 0.0  # in a gap
         )
-        return Outcome(reward, has_fallen, self._torso[0] > self._course.length)
+        return StepOutcome(reward, has_fallen, self._torso[0] > self._course.length)
 
     def _height(self) -> float:
         return self._torso[2] - min(foot[2] for foot in self._feet)
@@ -240,7 +240,7 @@ class Humanoid(_Parkour):
         self.data.qvel[:] = self._generator.uniform(-0.05, 0.05, self.model.nv)
         self._put_on_floor(2)
 
-    def _act(self, action: np.ndarray) -> Outcome:
+    def _act(self, action: np.ndarray) -> StepOutcome:
         before = self.data.qpos[:2].copy()
         self.data.ctrl[:] = action
         self._simulate()
@@ -255,7 +255,7 @@ class Humanoid(_Parkour):
             + 0.02
         )
         has_fallen = self._head[2] < 1.1  # Heess et al.
-        return Outcome(reward, has_fallen, x > self._course.length)
+        return StepOutcome(reward, has_fallen, x > self._course.length)
 
     def _observe(self) -> dict[str, np.ndarray]:
         data, torso = self.data, self._torso
