@@ -386,7 +386,7 @@ def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
     aql = reproductions.paper("aql")
     for seed, level in enumerate((100.0, 200.0)):
         plant_run(
-            tmp_path, "aql", "control:walker:run", seed, [0.0] * 18 + [level] * 2, paper="aql"
+            tmp_path, "aql", "control:walker:run", seed, [0.0] * 13 + [level] * 7, paper="aql"
         )
     figures.draw(aql, aql.experiment("figure 7"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
     ((groups, *_),) = drawn
