@@ -1,5 +1,6 @@
 """Tests of AQL's losses and of its learner's update, against float64 twins."""
 
+from ended_unrolls import B, T, ends
 import float64_networks
 from float64_networks import numeric_gradient
 import numpy as np
@@ -14,7 +15,7 @@ from reproductions.aql.config import AQLConfig
 from reproductions.aql.d3pg import D3PGLearner
 from reproductions.aql.learner import AQLLearner, StoredUnroll
 
-B, T, OBSERVATION = 3, 5, 4
+OBSERVATION = 4
 SPACE = ActionSpace((3, 0, 2))
 CONTINUOUS = ActionSpace((0, 0))
 SMALL = {
@@ -32,13 +33,8 @@ def config_of(**values):
 
 
 def make_unrolls(space, seed=0):
-    """B unrolls; a time limit is in the first, a true end in the second, the third goes on."""
     generator = np.random.default_rng(seed)
-    is_last = np.zeros((B, T), bool)
-    is_last[0, 2] = is_last[1, 3] = True
-    discount = np.where(is_last, 0, 1).astype(np.float32)
-    discount[1, 2] = 0
-    reward = np.where(is_last, 0, generator.standard_normal((B, T))).astype(np.float32)
+    reward, discount, is_last = ends(generator)
     return StoredUnroll(
         generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
         space.uniform((B, T), generator),

@@ -1,6 +1,7 @@
 """Tests of IMPALA: targets, gradients and policy, against float64 twins, and a known optimum."""
 
 from bandit import CONTEXTS, SMALL, optimum, rewards
+from ended_unrolls import B, T, ends
 import float64_networks
 from float64_networks import numeric_gradient
 import numpy as np
@@ -17,7 +18,7 @@ from reproductions.aql.config import AQLConfig
 from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
 from reproductions.aql.settings import SETTINGS
 
-B, T, OBSERVATION = 3, 5, 4
+OBSERVATION = 4
 SPACE = ActionSpace((3, 2))
 
 
@@ -28,13 +29,8 @@ def config_of(**values):
 
 
 def make_unrolls(seed=0):
-    """B unrolls; a time limit is in the first, a true end in the second, the third goes on."""
     generator = np.random.default_rng(seed)
-    is_last = np.zeros((B, T), bool)
-    is_last[0, 2] = is_last[1, 3] = True
-    discount = np.where(is_last, 0, 1).astype(np.float32)
-    discount[1, 2] = 0
-    reward = np.where(is_last, 0, generator.standard_normal((B, T))).astype(np.float32)
+    reward, discount, is_last = ends(generator)
     return StoredPolicyUnroll(
         generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
         SPACE.uniform((B, T), generator).astype(np.float32),
