@@ -161,11 +161,13 @@ def _small_ours(
     settings: Iterable[str], environments: Iterable[str], budget: Budget
 ) -> dict[str, Substitute]:
     """Returns runs on an environment of ours: the paper's batches and layers are soon enough."""
-    flags = ("--config.learning_rate=0.001", "--evaluation_steps=400")
+    assert budget.actor_steps is not None
+    period = budget.actor_steps // 2000  # some 30 evaluations: 63 steps are one update
+    flags = ("--config.learning_rate=0.001", f"--evaluation_steps={period}")
     runs = _runs(settings, environments, flags, fixed=("--config.batch_size", *_WIDTHS))
     note = (
         "here batches of 32 unrolls, layers of 256 units, a learning rate of 0.001 and an "
-        "evaluation every 400 updates"
+        f"evaluation every {period} updates"
     )
     return {"small": Substitute(runs, note, budget, seeds=3)}
 
@@ -392,9 +394,8 @@ SCALES = (
                 "--config.proposal_sizes=128,128", "a proposal of 128-128 instead of our 256-256"
             ),
             Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=1600", "an evaluation every 1,600 updates"),
+            Change("--evaluation_steps=400", "an evaluation every 400 updates"),
             Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
-            Change("--final_episodes=20", "20 episodes in the last evaluation instead of our 10"),
         ),
         is_compact=True,
     ),

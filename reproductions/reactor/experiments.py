@@ -200,7 +200,7 @@ EXPERIMENTS = (
         seeds=5,
         substitutes={
             "small": Substitute(
-                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_steps=300"),
+                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_steps=100"),
                 budget=Budget(learner_steps=3_000),
             ),
             "two_cores": Substitute(
@@ -262,9 +262,8 @@ SCALES = (
                 "2,000 sequences before the first update instead of our 10 x 10,000",
             ),
             Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=6000", "an evaluation every 6,000 updates"),
-            Change("--evaluation_episodes=10", "evaluations of 10 episodes"),
-            Change("--final_episodes=50", "50 episodes in the last evaluation instead of our 10"),
+            Change("--evaluation_steps=2000", "an evaluation every 2,000 updates"),
+            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
         is_compact=True,
     ),
