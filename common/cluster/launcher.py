@@ -1,11 +1,12 @@
 """Supervisor of a local run: starts roles as processes, restarts those that end early, stops all.
 
-It uses plain `subprocess`: the library supervisor tried before reports status 0 for a program that
-dies in its first second, -1 for every death by a signal, and does not count restarts.
+It forks them from a `Template` or uses plain `subprocess`: the library supervisor tried before
+reports status 0 for a program that dies in its first second, -1 for every death by a signal, and
+does not count restarts.
 This module does not import TensorFlow.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -19,6 +20,7 @@ import time
 
 from common.cluster.errors import ClusterError
 from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
+from common.cluster.template import Forked, Template
 
 GIVE_UP_CODE = 2
 """Exit code of a role whose error a restart cannot fix: a person has to act."""
@@ -113,6 +115,7 @@ class LocalCluster:
         give_up_after: int = 5,
         steady_seconds: float = 10.0,
         pause_seconds: float = 0.5,
+        preload: Sequence[str] = (),
     ):
         """Prepares the processes.
 
@@ -123,6 +126,8 @@ class LocalCluster:
           steady_seconds: time as a ready process after which the pause is the shortest again. The
             process then did work, so kills from outside do not keep it away for longer and longer.
           pause_seconds: shortest pause before a restart.
+          preload: modules that the processes import, if they are forked from a `Template` where
+            that can be done; each command is then `python -m`. Empty: none is forked.
         """
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
@@ -136,6 +141,8 @@ class LocalCluster:
         self._started = threading.Event()
         self._stop_deadline: float | None = None
         self._guard: subprocess.Popen | None = None
+        self._preload = preload
+        self._template: Template | None = None
         # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
@@ -180,6 +187,8 @@ class LocalCluster:
             return
         deadline = time.monotonic() + timeout_seconds
         self._stop_deadline = min(deadline, self._stop_deadline or deadline)
+        if self._template is not None and not self._started.is_set():
+            self._template.kill()  # it may import for seconds more
         self._thread.join()
 
     def states(self) -> dict[tuple[str, int], ProcessState]:
@@ -203,8 +212,11 @@ class LocalCluster:
         return self._log_directory / f"{name}-{index}.log"
 
     def _supervise(self) -> None:
+        if self._preload:
+            with contextlib.suppress(OSError):
+                self._template = Template(self._preload)
         for one in self._supervised.values():
-            if self._failure is None:
+            if self._failure is None and self._stop_deadline is None:
                 self._spawn(one)
         self._started.set()
         try:
@@ -232,16 +244,7 @@ class LocalCluster:
         os.set_blocking(reader, False)
         try:
             with open(self.log_path(process.name, process.index), "ab") as log:
-                popen = subprocess.Popen(
-                    process.command,
-                    env={**os.environ, **process.environment, READY_VARIABLE: str(writer)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=(writer,),
-                    preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
-                )
+                started = self._start(process, log.fileno(), writer)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             os.close(reader)
             with self._lock:
@@ -253,8 +256,27 @@ class LocalCluster:
         finally:
             os.close(writer)
         with self._lock:
-            one.begin(popen, reader)
+            one.begin(started, reader)
         self._tell_guard(some.popen.pid for some in self._supervised.values() if some.popen)
+
+    def _start(self, process: Process, log: int, ready: int) -> subprocess.Popen | Forked:
+        variables = {**os.environ, **process.environment}
+        if self._template is not None:
+            try:
+                return self._template.fork(process.command[2:], variables, log, ready)
+            except OSError:  # each process can import for itself, and says why if it cannot
+                self._template.close()
+                self._template = None
+        return subprocess.Popen(
+            process.command,
+            env=variables | {READY_VARIABLE: str(ready)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(ready,),
+            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+        )
 
     def _attend(self, one: "_Supervised") -> None:
         """Records the end of a process, and restarts it once its pause is over."""
@@ -341,6 +363,8 @@ class LocalCluster:
                     one.end(code)
                 one.restart_at = None
         self._tell_guard([])
+        if self._template is not None:
+            self._template.close()
         assert self._guard is not None
         self._guard.communicate()
 
@@ -350,7 +374,7 @@ class _Supervised:
 
     def __init__(self, process: Process):
         self.process = process
-        self.popen: subprocess.Popen | None = None
+        self.popen: subprocess.Popen | Forked | None = None
         self.exit_code: int | None = None
         self.is_running = False
         self.is_done = False
@@ -366,7 +390,7 @@ class _Supervised:
     def _is_ready(self) -> bool:
         return self.ready_at < math.inf
 
-    def begin(self, popen: subprocess.Popen, reader: int) -> None:
+    def begin(self, popen: subprocess.Popen | Forked, reader: int) -> None:
         """Records a start and takes over the pipe on which the process reports that it is ready."""
         self.popen, self._reader, self.is_running = popen, reader, True
         self.ready_at, self.restart_at = math.inf, None

@@ -1,8 +1,10 @@
 """Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import ctypes
+import errno
+import importlib
 import os
 import signal
 import sys
@@ -16,6 +18,7 @@ READY_VARIABLE = "REPLAY_RL_READY"
 UNLEARNT_SECONDS = 10.0
 """Longest end of a role that has made no update: it has nothing that must be saved."""
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -39,11 +42,39 @@ def set_parent_death_signal(
     if _LIBC is None:
         return
     parent_before = os.getppid() if parent_pid is None else parent_pid
-    if _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"cannot set the parent-death signal: {os.strerror(number)}")
+    _control(_PR_SET_PDEATHSIG, int(signal_number))
     if os.getppid() != parent_before:
         os.kill(os.getpid(), signal_number)
+
+
+def set_child_subreaper(is_one: bool) -> None:
+    """Says whether this process becomes the parent of its descendants that lose theirs.
+
+    Raises:
+      OSError: the system is not Linux, or refused the setting.
+    """
+    if _LIBC is None:
+        raise OSError(errno.ENOSYS, "only Linux has subreapers")
+    _control(_PR_SET_CHILD_SUBREAPER, int(is_one))
+
+
+def show_command(arguments: Sequence[str]) -> None:
+    """Shows a command line in `ps` and `top`, in the place of that with which the process began.
+
+    Both are in the same memory: what is too long for it is cut. Linux only.
+    """
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    line = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
+    ctypes.memmove(begin, line[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
+
+
+def _control(option: int, value: int) -> None:
+    assert _LIBC is not None
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
 
 
 def report_ready() -> None:
@@ -220,13 +251,20 @@ def limit_threads(threads: int) -> None:
       RuntimeError: TensorFlow has run an op already.
     """
     os.environ.update(thread_environment(threads))
-    # After the variables, and never in the launcher's process. TensorFlow imports Keras, and Keras
-    # these two if it can, which took a sixth of the time.
-    with _not_importable("matplotlib", "pandas"):
-        import tensorflow as tf
+    import_module("tensorflow")  # after the variables
+    import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def import_module(name: str) -> None:
+    """Imports a module.
+
+    TensorFlow imports Keras, and Keras these two if it can, which took a sixth of the time.
+    """
+    with _not_importable(*(("matplotlib", "pandas") if name == "tensorflow" else ())):
+        importlib.import_module(name)
 
 
 @contextlib.contextmanager

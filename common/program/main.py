@@ -143,7 +143,10 @@ def _run_local(run: ProgramRun) -> None:
             topology = Topology.local(run.layout.roles, counts, temporary)
             variables = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
             found = _processes(run, values, topology, variables)
-            local_run.run(LocalCluster(found, directory.logs))
+            used = [run.agent.agent_class, *(role.run for role in run.layout.roles)]
+            preload = ["tensorflow", *(name.partition(":")[0] for name in used)]
+            cluster = LocalCluster(found, directory.logs, preload=preload if found[1:] else ())
+            local_run.run(cluster)
     sys.exit(stop.exit_code)
 
 

@@ -11,8 +11,9 @@ from by_hand import RunByHand
 from forked import forked
 from launched import launched
 import pytest
-from watched_run import WatchedRun
+from watched_run import TOKEN, WatchedRun
 
+from common.cluster.token import TOKEN_VARIABLE
 from common.learning import checkpoint as checkpoint_lib
 from common.remote.parameters import ParameterClient
 from common.replay.store import Counters
@@ -46,7 +47,7 @@ def start():
     with launched() as program:
         yield lambda workdir, *flags, **variables: program(
             *("-m", "binaries.d4pg", *FLAGS, f"--workdir={workdir}", *flags),
-            env={**os.environ, **variables},
+            env={**os.environ, TOKEN_VARIABLE: TOKEN, **variables},
         )
 
 

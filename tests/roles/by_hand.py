@@ -2,13 +2,11 @@
 
 import signal
 
-from watched_run import WatchedRun
+from watched_run import TOKEN, WatchedRun
 
 from common.cluster import rpc
 from common.cluster.topology import Topology
 from common.program.layouts import DISTRIBUTED
-
-TOKEN = "the token of a run by hand"
 
 
 class RunByHand(WatchedRun):

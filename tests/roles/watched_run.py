@@ -6,10 +6,11 @@ import re
 import signal
 import time
 
-from common.cluster.topology import Topology, connect
-from common.program.layouts import DISTRIBUTED
+from common.cluster.topology import connect
 from common.reporting.csv_rows import last_row, read_rows
 
+TOKEN = "the token of a run in a test"
+"""Of runs that a test starts with it, as it must to call their roles."""
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -29,31 +30,29 @@ class WatchedRun:
                     continue
                 roles = [one for one in arguments if one.startswith("--role=")]
                 name = roles[-1].removeprefix("--role=") if roles else "launcher"
-                index = re.search(r'"index": (\d+)', _variables(path.parent).get("TF_CONFIG", ""))
+                log = pathlib.Path(os.readlink(path.with_name("fd") / "1"))
             except OSError:
                 continue  # it has just ended
             if role in (None, name):
-                found[f"{name}-{index[1] if index else 0}"] = int(path.parent.name)
+                task = "launcher-0" if name == "launcher" else log.stem
+                found[task] = int(path.parent.name)
         return found
 
     def client(self, role: str, index: int = 0):
-        """A client of the learner or of a replay; None while nobody listens there.
+        """A client of a role, by `TOKEN`; None while nobody listens there.
 
         It is worth asking first: a client that has met nobody tries again only after seconds.
         """
         from common.cluster import rpc
-        from common.cluster.token import TOKEN_VARIABLE
 
-        pid = self.pids(role).get(f"{role}-{index}")
-        if pid is None:
+        if f"{role}-{index}" not in self.pids(role):
             return None
         try:
-            variables = _variables(pathlib.Path(f"/proc/{pid}"))
-            address = Topology.from_environment(DISTRIBUTED.roles, variables).own_address
+            address = f"unix:{os.readlink(self.workdir / 'tmp')}/{role}-{index}"
             connect(address, 1).close()
         except OSError:
             return None
-        return rpc.Client(address, variables[TOKEN_VARIABLE])
+        return rpc.Client(address, TOKEN)
 
     def client_when_there(self, role: str, seconds: float, index: int = 0):
         """`client`, when somebody listens there; AssertionError after so many seconds."""
@@ -182,8 +181,3 @@ class WatchedRun:
             assert excess <= slack, (incarnation, accounts)
             if incarnation not in uncounted:
                 assert incarnation in accounts and -excess <= slack, (incarnation, accounts)
-
-
-def _variables(process: pathlib.Path) -> dict[str, str]:
-    text = (process / "environ").read_text()
-    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
