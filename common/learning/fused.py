@@ -94,9 +94,8 @@ class FusedUpdates:
             )
         return False
 
-    def __call__(self) -> Metrics:
-        """Makes the updates of a call; returns their mean metrics."""
-        step = int(self._learner.steps)
+    def __call__(self, step: int) -> Metrics:
+        """Makes the updates of a call at a learner step; returns their mean metrics."""
         self._rules.prepare(self._learner, self._memory, step, self._is_first)
         self._is_first = False
         return self._call()

@@ -136,11 +136,12 @@ class Trainer:
             return None
         with self.beside(self.counters or Counters()):
             if isinstance(self._updates, FusedUpdates):
-                metrics = self._updates()
+                metrics = self._updates(begin)
+                end = begin + self._updates.num_updates
             else:
                 outputs, metrics = self._updates(draw.drawn.batch())
+                end = int(self._steps)
         metrics_lib.check_finite(metrics)
-        end = int(self._steps)
         period = self._trim_period
         trims = period is not None and end // period > begin // period
         if not self._store.wire.consumes:
