@@ -12,8 +12,10 @@ import functools
 import itertools
 import json
 import operator
+import os
 import pathlib
 import resource
+import tempfile
 import threading
 import time
 from typing import Any, NamedTuple
@@ -135,6 +137,7 @@ def replay(
       do, and converts seven of them into tensors in each loop. "_limit" is a bound by bytes: one
       NumPy copy of a large array, front to back, in one thread, over the bytes of a loop's 306
       rows. Rows are read at random, so it is never reached.
+    replay/save, replay/load: see `_saving`.
     replay/service_loop: see `through_service`.
 
     Args:
@@ -167,6 +170,7 @@ def replay(
         yield speeds.row(f"{name}_numpy", "loops/s", "ours", _NUMPY)
     yield Row(f"{name}_limit", copied / ((_INSERTED + _SAMPLED) * row_bytes), "loops/s")
     yield from _under_adds(bench, filled, batch.first(_INSERTED), samples)
+    yield from _saving(bench, filled.memory, make, candidates["ours"], loops)
     filled.memory.check()
     del filled, candidates
     name = "replay/service_loop"
@@ -339,6 +343,47 @@ def _under_adds(
     yield medians.row(f"{name}_from_python", "us", "from Python", "idle")
     yield medians.row(f"{name}_scheduling", "us", "under adds", "beside computing")
     yield medians.row(f"{name}_added", "transitions/s", "under adds", part=1)
+
+
+def _saving(
+    bench: Bench,
+    memory: Memory,
+    make: Callable[[], Memory],
+    loop: Callable[[], None],
+    loops: int,
+) -> Iterator[Row]:
+    """Yields the speeds of saving and loading a full memory, and that of loops meanwhile.
+
+    The peers write and read the same bytes without a memory. What is written is on the disk.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        saved, plain = pathlib.Path(directory, "saved"), pathlib.Path(directory, "plain")
+        memory.save(saved)
+        content = saved.read_bytes()
+
+        def write() -> None:
+            with open(plain, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+
+        steps = {
+            "save": lambda: memory.save(saved),
+            "file written": write,
+            "load": lambda: make().load(saved),
+            "file read": plain.read_bytes,
+        }
+        speeds = bench.rates("replay/save", steps, 1, len(content) / 1e6)
+        yield speeds.row("replay/save", "MB/s", "save", "file written")
+        yield speeds.row("replay/load", "MB/s", "load", "file read")
+
+        def while_saving() -> float:
+            with _repeating(lambda: memory.save(saved)):
+                return rate(loop, loops)
+
+        name = "replay/in_process_loop_while_saving"
+        candidates = {"ours": while_saving, "not saved": lambda: rate(loop, loops)}
+        yield bench.in_turns(name, candidates).row(name, "loops/s", "ours", "not saved")
 
 
 @contextlib.contextmanager

@@ -77,6 +77,9 @@ def test_replay():
             "replay/sample_p99_under_adds_from_python",
             "replay/sample_p99_under_adds_scheduling",
             "replay/sample_p99_under_adds_added",
+            "replay/save",
+            "replay/load",
+            "replay/in_process_loop_while_saving",
             "replay/service_loop",
         ],
     )
