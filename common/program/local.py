@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import sys
 import time
 
 from common.cluster.errors import ClusterError
@@ -10,7 +11,7 @@ from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.program import available
-from common.reporting import columns, csv_rows, result
+from common.reporting import columns, csv_rows, provenance, result
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
 from common.reporting.progress import ProgressLine
@@ -27,6 +28,7 @@ _LAST_EVALUATION_SECONDS = 1800.0
 """Longest wait for roles that outlive the role that keeps the run."""
 _FULL_DISK_BYTES = 10**6
 """Free bytes that are too few for a checkpoint."""
+_HOW_TO_GO_ON = "to go on: "
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
@@ -88,9 +90,9 @@ class LocalRun:
             failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
                 progress.print(f"stopping: {self._to_save(cluster)}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             cluster.stop(0.0)
-            raise
+            raise KeyboardInterrupt(f"{interrupt}; {_HOW_TO_GO_ON}{_command()}") from None
         finally:
             progress.close()
             cluster.stop(_STOP_SECONDS)
@@ -100,6 +102,8 @@ class LocalRun:
             raise ClusterError(failure)
         finished = result.is_over(self._directory, self._limits)
         print(result.of(self._directory, self._title, finished), flush=True)
+        if self._stop.requested and not finished:
+            print(f"stopped; {_HOW_TO_GO_ON}{_command()}", flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
@@ -167,6 +171,11 @@ class LocalRun:
             notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv, columns.RESULT)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
+
+
+def _command() -> str:
+    """Returns the command line that started this program."""
+    return provenance.as_shell_words(sys.orig_argv)
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:
