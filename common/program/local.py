@@ -28,7 +28,6 @@ _LAST_EVALUATION_SECONDS = 1800.0
 """Longest wait for roles that outlive the role that keeps the run."""
 _FULL_DISK_BYTES = 10**6
 """Free bytes that are too few for a checkpoint."""
-_HOW_TO_GO_ON = "to go on: "
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
@@ -80,6 +79,12 @@ class LocalRun:
           ClusterError: a role failed for good. The message ends with the last lines of its log.
           KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
+        try:
+            self._run(cluster)
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
+
+    def _run(self, cluster: LocalCluster) -> None:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
         failure = None
@@ -90,9 +95,9 @@ class LocalRun:
             failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
                 progress.print(f"stopping: {self._to_save(cluster)}")
-        except KeyboardInterrupt as interrupt:
+        except KeyboardInterrupt:
             cluster.stop(0.0)
-            raise KeyboardInterrupt(f"{interrupt}; {_HOW_TO_GO_ON}{_command()}") from None
+            raise
         finally:
             progress.close()
             cluster.stop(_STOP_SECONDS)
@@ -103,7 +108,7 @@ class LocalRun:
         finished = result.is_over(self._directory, self._limits)
         print(result.of(self._directory, self._title, finished), flush=True)
         if self._stop.requested and not finished:
-            print(f"stopped; {_HOW_TO_GO_ON}{_command()}", flush=True)
+            print(f"stopped; {_how_to_go_on()}", flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
@@ -173,9 +178,9 @@ class LocalRun:
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
 
-def _command() -> str:
-    """Returns the command line that started this program."""
-    return provenance.as_shell_words(sys.orig_argv)
+def _how_to_go_on() -> str:
+    """Returns the command line that started this program, for a shell."""
+    return f"to go on: {provenance.as_shell_words(sys.orig_argv)}"
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:
