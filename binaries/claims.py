@@ -11,6 +11,7 @@ killed, do not count.
 import argparse
 from collections.abc import Sequence
 import pathlib
+import shutil
 import textwrap
 
 import pandas
@@ -18,15 +19,18 @@ import pandas
 from common.experiments import contrasts, overview, selection
 from common.experiments.arguments import add_choice_of_runs, add_directory, add_reported
 from common.experiments.bootstrap import CONFIDENCE
-from common.experiments.claims import Basis, Evidence, Finding, Verdict
+from common.experiments.claims import Basis, Claim, Evidence, Finding, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
 from common.experiments.selection import scale_in_words
 from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.live_line import LiveLine, shortened
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
 
+_WIDTH = 100
+"""Characters of a line that is printed, at most; on a narrower terminal those that it has."""
 _PARAGRAPHS = (
     "Computed by `make results`; nothing is typed in. A verdict is about the scale "
     "that it names and the tasks counted there, not about the paper's sizes.",
@@ -211,12 +215,42 @@ def _count(rows: pandas.DataFrame) -> str:
 
 
 def _print(rows: pandas.DataFrame) -> None:
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+
+    def say(text: str, indent: str = "", hanging: str = "") -> None:
+        # Words stay whole: commands and paths are there to be copied.
+        options = {"break_long_words": False, "break_on_hyphens": False}
+        indents = {"initial_indent": indent, "subsequent_indent": indent + hanging}
+        print(textwrap.fill(text, width, **indents, **options))
+
     for row in rows.to_dict("records"):
-        print(f"{row['paper']} {row['claim']} ({row['source']}): {_verdict(row).upper()}")
+        verdict = _verdict(row).upper()
+        say(f"{row['paper']} {row['claim']} ({row['source']}): {verdict}", hanging="  ")
         decided = f"Decided by {row['decided by']}."
         for text in (row["what it says"], row["evidence"], row["rule"], decided):
-            print(textwrap.indent(textwrap.fill(text, 100), "    "))
-    print(_count(rows))
+            say(text, "    ")
+    say(_count(rows))
+
+
+class _Judging(LiveLine):
+    """The claim that is judged, on a terminal."""
+
+    def __init__(self, total: int):
+        self._done, self._total, self._name = 0, total, ""
+        super().__init__()
+
+    def judge(self, paper: Paper, claim: Claim, evidence: Evidence) -> Finding:
+        """Returns the verdict on the next claim."""
+        self._name = f": {paper.title} {claim.name}"
+        self.refresh()
+        finding = claim.judge(paper, evidence)
+        self._done, self._name = self._done + 1, ""
+        return finding
+
+    def line(self, width: int | None) -> str:
+        """See base class."""
+        text = f"{self._done} of {self._total} claims judged{self._name}"
+        return text if width is None else shortened(text, width)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -226,12 +260,15 @@ def main(argv: list[str] | None = None) -> None:
     evidence = Evidence(kept, arguments.scale, numbers, arguments.benchmarks)
     papers = reproductions.papers(arguments.paper)
     selection.check_scale(papers, kept, arguments.scale)
-    findings = {
-        paper.name: [
-            (claim, claim.judge(paper, evidence)) for claim in reproductions.claims(paper.name)
-        ]
-        for paper in papers
-    }
+    claims = {paper.name: reproductions.claims(paper.name) for paper in papers}
+    with _Judging(sum(map(len, claims.values()))) as judging:
+        findings = {
+            paper.name: [
+                (claim, judging.judge(paper, claim, evidence)) for claim in claims[paper.name]
+            ]
+            for paper in papers
+        }
+        judging.refresh()
     if arguments.overview is not None:
         overview.renew(arguments.overview, overview.text(papers, kept, findings, numbers))
         print(arguments.overview)

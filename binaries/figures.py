@@ -25,7 +25,7 @@ from common.experiments.main_effects import MainEffects
 from common.experiments.paper import RESULTS, Experiment, Paper
 from common.experiments.plan import DEFAULT_SCALE
 from common.experiments.runs import KeptRuns
-from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.command_line import Parser, as_it_runs, exit_with, fail
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
@@ -74,7 +74,7 @@ def _how_to_make(paper: Paper, experiment: Experiment, scale: str | None, kept: 
     if obstacle := paper.obstacle(experiment):
         return f"{problem}: {obstacle}"
     listed = scale in [one.name for one in paper.scales]
-    command = (
+    command = as_it_runs(
         f"python -m binaries.experiment --paper={paper.name} {experiment.flag} "
         f"--scale={scale if listed else DEFAULT_SCALE}"
     )

@@ -1,6 +1,6 @@
 """Layouts, which describe the processes of a run. This module does not import TensorFlow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import importlib
 from typing import Any
@@ -95,8 +95,12 @@ class Layout:
         """The role whose tasks share the paper's actors."""
         return next(role for role in self.roles if role.acts)
 
-    def role(self, job: str) -> Role:
+    def role(self, job: str, others: Sequence[str] = ()) -> Role:
         """Returns the role of a job.
+
+        Args:
+          job: its name.
+          others: values of --role that are no jobs, for the message.
 
         Raises:
           LayoutError: the layout has no such role.
@@ -104,7 +108,7 @@ class Layout:
         for role in self.roles:
             if role.name == job:
                 return role
-        names = ", ".join(role.name for role in self.roles)
+        names = ", ".join((*others, *(role.name for role in self.roles)))
         raise LayoutError(
             f"--role={job} does not exist in this setting's layout, {self.name}: use one of {names}"
         )

@@ -48,7 +48,7 @@ def split_address(address: str) -> tuple[str, int]:
     )
     if not well_formed:
         raise ClusterError(
-            f"{address!r} is not an address: write host:port with a port from 1 to 65535, and an "
+            f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and an "
             "IPv6 host in [brackets]"
         )
     return bare, int(port)
@@ -179,7 +179,7 @@ class Topology:
                 )
         elif job.is_called:
             raise ClusterError(
-                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
+                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r:.200}: "
                 "add its address, because other jobs have to reach it"
             )
 
@@ -319,7 +319,7 @@ class Topology:
             if job.name == name:
                 return job
         names = ", ".join(job.name for job in self.jobs)
-        raise ClusterError(f"unknown job {name!r}: the jobs of this layout are {names}")
+        raise ClusterError(f"unknown job {name!r:.200}: the jobs of this layout are {names}")
 
 
 def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
@@ -333,7 +333,7 @@ def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
             or not addresses
             or not all(isinstance(address, str) for address in addresses)
         ):
-            raise ClusterError(f'job {job!r} needs a list of addresses, such as ["host:port"]')
+            raise ClusterError(f'job {job!r:.200} needs a list of addresses, such as ["host:port"]')
     task = config.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("type"), str):
         raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
@@ -341,5 +341,5 @@ def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
     if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) <= 9:
         index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too
     if not isinstance(index, int) or isinstance(index, bool):
-        raise ClusterError(f'the task\'s "index" is {index!r}: write a whole number from 0')
+        raise ClusterError(f'the task\'s "index" is {index!r:.200}: write a whole number from 0')
     return {job: tuple(addresses) for job, addresses in cluster.items()}, task["type"], index

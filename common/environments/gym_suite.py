@@ -47,6 +47,19 @@ def is_known(name: str) -> bool:
     return name in gymnasium.registry
 
 
+def near(name: str) -> list[str]:
+    """Returns a name if it is an id; else the newest id that differs only in version or case."""
+    if is_known(name):
+        return [name]
+    task, dash, _ = name.partition("-v")
+    versions = {
+        spec.version or 0: id_
+        for id_, spec in gymnasium.registry.items()
+        if not spec.namespace and spec.name.lower() == task.lower()
+    }
+    return [versions[max(versions)]] if dash and versions else []
+
+
 def make(
     name: str, seed: int, evaluation: bool = False, frames: int | None = None
 ) -> CanonicalEnvironment:

@@ -20,6 +20,7 @@ from common.environments.environment_errors import BrokenSpecError, UnknownEnvir
 # and may define
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
+#   near(name) -> list[str]: names that may be meant, if not all are listed
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = {
@@ -100,7 +101,9 @@ def _find(name: str) -> tuple[ModuleType, str]:
         near = (
             [without_suite[plain]]
             if plain in without_suite
-            else (_near(name, known) or [without_suite[one] for one in _near(name, without_suite)])
+            else [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
+            or _near(name, known)
+            or [without_suite[one] for one in _near(name, without_suite)]
         )
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
         raise _unknown(name, near, sorted(first_of_each.values()))
@@ -109,7 +112,7 @@ def _find(name: str) -> tuple[ModuleType, str]:
     is_known = getattr(module, "is_known", lambda name: not known or name in known)
     if not is_known(rest):
         # Without the suite, which would make all of its names look near.
-        near = [f"{suite}:{one}" for one in _near(rest, known)]
+        near = [f"{suite}:{one}" for one in _near_unlisted(suite, rest) or _near(rest, known)]
         why = getattr(module, "why_unknown", lambda _: None)(rest)
         raise _unknown(name, near, [f"{suite}:{known[0]}"], why)
     return module, rest
@@ -135,6 +138,10 @@ def _near(name: str, known: Iterable[str]) -> list[str]:
     if _plain(name) in known:
         return [_plain(name)]
     return difflib.get_close_matches(name, known) or difflib.get_close_matches(first, known)
+
+
+def _near_unlisted(suite: str, name: str) -> list[str]:
+    return getattr(_module(suite), "near", lambda _: [])(name)
 
 
 def _unknown(

@@ -6,6 +6,7 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
+from common.learning import metrics as metrics_lib
 from common.learning.learner import Learner
 from common.networks import packing
 from common.remote.gradients import GradientQueue
@@ -16,6 +17,9 @@ from common.types import Metrics
 METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
 """Metrics of an applied update beside the agent's; staleness is in updates."""
 _WAIT_SECONDS = 0.05
+_MOST_DIVERGED = 3
+"""Starts of a worker, with no update applied between them, that may end with an update that is not
+finite. Each begins with another replay, of which the next one may be free of what made it so."""
 
 
 class _SavedNumbers(tf.Module):
@@ -43,6 +47,10 @@ class AppliedGradients:
     worker that is slower than the others. Since a worker waits for its update before it computes
     the next one, at most one of each is under way, and an update after a long pause of its worker
     is a single step of Adam.
+
+    An update that is not finite is not applied. Its worker ends, and may start again. Once a worker
+    has done so several times and nobody's update was applied meanwhile, the parameters are at
+    fault, and the server ends, too.
 
     Attributes:
       priority_lag: 0; workers own the priorities.
@@ -78,6 +86,7 @@ class AppliedGradients:
         self.state: Mapping[str, tf.Module] = {"updates": self._saved}
         self._applied: dict[int, int] = {}
         self._num_refused = 0
+        self._diverged: dict[int, set[int]] = {}  # incarnations by worker
         self._apply = tf.function(
             self._apply_finite, input_signature=[tf.TensorSpec([learner.num_parameters])]
         )
@@ -95,7 +104,11 @@ class AppliedGradients:
         self._inbox.acknowledge(self._applied)
 
     def step(self) -> Metrics | None:
-        """Applies the next update; returns its metrics, or None if none has come."""
+        """Applies the next update; returns its metrics, or None if none has come.
+
+        Raises:
+          DivergedError: every update is not finite, also those of workers that started again.
+        """
         self._inbox.acknowledge(self._applied)
         update = self._queue.draw(timeout_seconds=_WAIT_SECONDS)
         if update is None:
@@ -103,13 +116,21 @@ class AppliedGradients:
         worker, incarnation, number, learner_steps = update.head.tolist()
         # Below 0 after a restart: the worker has parameters that the checkpoint lacks.
         staleness = max(0, int(self._learner.steps) - learner_steps)
+        if number > self._inbox.received(incarnation):
+            self._refuse(worker, "it names another delivery")  # which would count as taken
+            return None
         self._applied[incarnation] = number
         if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
-            self._num_refused += 1
-            logging.warning(
-                "refused an update of worker %d: it has values that are not finite", worker
-            )
+            self._refuse(worker, "it has values that are not finite")
+            starts = self._diverged.setdefault(worker, set())
+            starts.add(incarnation)
+            if len(starts) == _MOST_DIVERGED:
+                raise metrics_lib.diverged(
+                    f"{_MOST_DIVERGED} starts of worker {worker} ended with an update that is not "
+                    "finite, and no update was applied between them"
+                )
             return None
+        self._diverged.clear()
         self._on_applied()
         return {
             **dict(zip(self._metrics, update.metrics.tolist(), strict=True)),
@@ -127,6 +148,10 @@ class AppliedGradients:
     def close(self) -> None:
         """Releases the workers that wait."""
         self._inbox.close()
+
+    def _refuse(self, worker: int, reason: str) -> None:
+        self._num_refused += 1
+        logging.warning("refused an update of worker %d: %s", worker, reason)
 
     def _apply_finite(self, flat: tf.Tensor) -> tf.Tensor:
         is_finite = tf.reduce_all(tf.math.is_finite(flat))

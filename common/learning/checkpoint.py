@@ -126,6 +126,8 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     try:
         if state := tf.train.get_checkpoint_state(str(directory)):
             path = pathlib.Path(state.model_checkpoint_path)
+            if path.parent != names.parent or not path.name.isprintable():
+                raise ValueError("it names no checkpoint of this directory")
             is_there = path.with_name(f"{path.name}.index").exists()
     except (ValueError, OSError, tf.errors.OpError):
         path = None

@@ -33,10 +33,15 @@ def check_finite(metrics: Metrics) -> None:
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise DivergedError(
-                f"learning has diverged: {name} is {float(value)}; try a lower learning rate, or "
-                "look for extreme rewards and observations (the last checkpoint is of before)"
-            )
+            raise diverged(f"{name} is {float(value)}")
+
+
+def diverged(what: str) -> DivergedError:
+    """Returns the error of updates that are not finite; `what` says which."""
+    return DivergedError(
+        f"learning has diverged: {what}; try a lower learning rate, or look for extreme rewards "
+        "and observations (the last checkpoint is of before)"
+    )
 
 
 def are_finite(metrics: Metrics) -> tf.Tensor:

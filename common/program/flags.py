@@ -7,6 +7,7 @@ from typing import Any
 from absl import flags
 
 from common.reporting.budget import Budget
+from common.reporting.command_line import as_it_runs
 from common.reporting.user_error import UserError
 
 ENVIRONMENT = flags.DEFINE_string(
@@ -156,7 +157,8 @@ def help_text() -> str:
             group[name] = ours[name]
             group.register_key_flag_for_module(title, ours[name])
         parts.append(group.module_help(title))
-    return "\n\n".join(map(str.strip, [*parts, "Try --helpfull to get a list of all flags."]))
+    parts.append("Try --helpfull to get a list of all flags.")
+    return as_it_runs("\n\n".join(map(str.strip, parts)))
 
 
 def _is_ours(name: str) -> bool:

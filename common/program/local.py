@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import sys
 import time
 
 from common.cluster.errors import ClusterError
@@ -10,7 +11,7 @@ from common.cluster.launcher import LocalCluster, ProcessState
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.program import available
-from common.reporting import columns, csv_rows, result
+from common.reporting import columns, csv_rows, provenance, result
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
 from common.reporting.progress import ProgressLine
@@ -78,6 +79,12 @@ class LocalRun:
           ClusterError: a role failed for good. The message ends with the last lines of its log.
           KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
+        try:
+            self._run(cluster)
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
+
+    def _run(self, cluster: LocalCluster) -> None:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
         failure = None
@@ -100,6 +107,8 @@ class LocalRun:
             raise ClusterError(failure)
         finished = result.is_over(self._directory, self._limits)
         print(result.of(self._directory, self._title, finished), flush=True)
+        if self._stop.requested and not finished:
+            print(f"stopped; {_how_to_go_on()}", flush=True)
 
     def _wait(self, cluster: LocalCluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
@@ -167,6 +176,11 @@ class LocalRun:
             notes.append(f"no actor step for {idle:.0f}s")
         evaluation = csv_rows.last_row(self._directory.evaluator_csv, columns.RESULT)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
+
+
+def _how_to_go_on() -> str:
+    """Returns the command line that started this program, for a shell."""
+    return f"to go on: {provenance.as_shell_words(sys.orig_argv)}"
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:

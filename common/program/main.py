@@ -20,8 +20,8 @@ from common.cluster.layout import FlagValues
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
+from common.program import flag_errors, layouts, resources
 from common.program import flags as flags_lib
-from common.program import layouts, resources
 from common.program.flags import UsageError
 from common.program.program_run import ProgramRun
 from common.program.setting_flags import define_config
@@ -67,7 +67,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
     except SystemExit:
         sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
     except flags.Error as error:
-        fail(f"{str(error).removeprefix('flag ')} (--help explains each flag)")
+        known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
+        fail(flag_errors.in_words(error, known))
 
 
 def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -> ProgramRun:
@@ -83,7 +84,7 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
         raise UsageError(f"--{agent.num_actors_flag} must be in [1, {MAX_ACTORS}], is {num_actors}")
     layout = agent.layout(config)
     if flags_lib.ROLE.value not in _ROLES:
-        layout.role(flags_lib.ROLE.value)
+        layout.role(flags_lib.ROLE.value, others=tuple(_ROLES))
     others = [flag.name for flag in flags.FLAGS.get_flags_for_module(layouts.__name__)]
     for name in {*others} - {*layout.flags}:
         if flags.FLAGS[name].present:

@@ -13,6 +13,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from common.config import Settings
+from common.program import flag_errors
 from common.reporting.command_line import fail
 
 flags.disclaim_key_flags()  # --help lists them as the program's own
@@ -64,7 +65,7 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
     try:
         others = early(sys.argv, known_only=True)
     except flags.Error as error:
-        fail(str(error))
+        fail(flag_errors.in_words(error))
     except UnicodeDecodeError as error:
         fail(f"a file of --flagfile is no text ({error})")
     if any("\0" in one for one in others):

@@ -17,7 +17,7 @@ from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.remote.remote_store import RemoteStore
-from common.replay.store import Counters, Store, Wire
+from common.replay.store import MOST_STEPS, Counters, Store, Wire
 from common.types import Batch
 
 _REPORT_SECONDS = 1.0
@@ -57,6 +57,7 @@ class GradientWire(Wire):
     """The form in which `FlatGradients` travel."""
 
     consumes = True
+    reported_steps = MOST_STEPS  # a worker's store is its own: no put says how far it has acted
 
     row_bytes = draw_bytes = 1  # they are neither cut nor drawn elsewhere
     put_specs = (

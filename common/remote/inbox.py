@@ -85,14 +85,21 @@ class Inbox:
     A delivery has a number in its incarnation: 1, 2, ... It is taken once. A store whose rows have
     keys needs no numbers. With each delivery a sender says how many of its actor steps are accepted
     after it. So a restarted service knows the count again at the sender's next delivery, and a call
-    that is repeated or late changes nothing. Only of an incarnation of another service, which may
-    be this one before it restarted, the first count is believed up to `rpc.MAX_COUNT`. Methods on
-    tensors can be traced into graphs.
+    that is repeated or late changes nothing. An incarnation of this service begins at 0. One of
+    another service, which may be this one before it restarted, has at most the steps that the run
+    had by then. Methods on tensors can be traced into graphs.
     """
 
-    def __init__(self, store: Store):
-        """Makes an empty table for deliveries to `store`."""
+    def __init__(self, store: Store, former_steps: int = 0):
+        """Makes an empty table.
+
+        Args:
+          store: gets the deliveries.
+          former_steps: actor steps of the run before this start of the service, as last noted; up
+            to `MOST_STEPS` were accepted since.
+        """
         self._store = store
+        self._most_former = min(former_steps + MOST_STEPS, rpc.MAX_COUNT)
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
@@ -113,7 +120,7 @@ class Inbox:
         return self._one_at_a_time.execute(self._next_incarnation)
 
     def checked(
-        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor = MOST_STEPS
+        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor
     ) -> tf.Tensor:
         """Returns `accepted`, in a graph that fails if it is negative or a leap from the last.
 
@@ -123,9 +130,7 @@ class Inbox:
           added: actor steps that this call can add; int64, if it is a tensor.
         """
         is_own = tf.equal(incarnation // key_layout.MAX_INCARNATIONS, self._identity)
-        if_unknown = tf.where(
-            is_own, tf.constant(0, tf.int64), tf.constant(rpc.MAX_COUNT, tf.int64)
-        )
+        if_unknown = tf.where(is_own, tf.constant(0, tf.int64), self._most_former)
         last = self._accepted.lookup(incarnation, if_unknown)
         return rpc.checked_count("accepted", accepted, last + added)
 
@@ -195,6 +200,11 @@ class Inbox:
             self._reports[sender] = time.monotonic(), Counters.of(counters)
             received = self._received.get(incarnation, 0)
             return received, received if self._closed else self._done.get(incarnation, 0)
+
+    def received(self, incarnation: int) -> int:
+        """Returns the number of the newest delivery received from an incarnation."""
+        with self._lock:
+            return self._received.get(incarnation, 0)
 
     def reported(self) -> list[Counters]:
         """Returns the counters of the senders that have reported lately."""

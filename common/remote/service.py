@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from common.cluster import rpc
 from common.remote.inbox import Inbox
-from common.replay.store import Counters, Store
+from common.replay.store import MOST_STEPS, Counters, Store
 
 _MOST_BYTES = 1 << 30
 """Upper bound of a delivery that arrives in parts."""
@@ -26,9 +26,15 @@ class StoreService:
       inbox: of the deliveries to it.
     """
 
-    def __init__(self, server: rpc.Server, store: Store):
-        """Registers the methods on a server that has not started yet."""
-        self.store, self.inbox = store, Inbox(store)
+    def __init__(self, server: rpc.Server, store: Store, former_steps: int = 0):
+        """Registers the methods on a server that has not started yet.
+
+        Args:
+          server: offers the methods.
+          store: the store.
+          former_steps: see `Inbox`.
+        """
+        self.store, self.inbox = store, Inbox(store, former_steps)
         self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
@@ -85,7 +91,7 @@ class StoreService:
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
-        accepted = self.inbox.checked(incarnation, accepted)
+        accepted = self.inbox.checked(incarnation, accepted, MOST_STEPS)
         with tf.control_dependencies([accepted]):
             is_taken = tf.numpy_function(self._put_part_now, [incarnation, number, *part], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
@@ -116,7 +122,7 @@ class StoreService:
             return np.bool_(self.inbox.put_part(*numbers, part))
 
     def _report(self, sender, incarnation, accepted, counters):
-        accepted = self.inbox.checked(incarnation, accepted)
+        accepted = self.inbox.checked(incarnation, accepted, self.store.wire.reported_steps)
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
             return tf.numpy_function(self._report_now, [sender, incarnation, counters], tf.int64)
 

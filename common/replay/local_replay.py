@@ -2,15 +2,21 @@
 
 from collections.abc import Sequence
 import pathlib
+import re
 
+from absl import logging
 import numpy as np
 import tree
 
 from common.replay import seeds
 from common.replay.distributions import Fifo, Uniform
+from common.replay.key_layout import MAX_ACTORS
 from common.replay.memory import Memory
+from common.replay.memory_file import ReplayFileError
 from common.replay.store import Counters
 from common.types import Nest
+
+_ACTOR = re.compile(rf"[0-9]{{1,{len(str(MAX_ACTORS))}}}")
 
 
 class LocalReplay:
@@ -83,9 +89,15 @@ class LocalReplay:
         path.touch()
 
     def load(self, path: pathlib.Path) -> None:
-        """Loads the files that were saved under `path`; see `Memory.load`."""
-        for file in path.parent.glob(f"{path.name}_*"):
-            self._memory(int(file.name.rpartition("_")[2])).load(file)
+        """Loads the files that were saved under `path`; says of which actors it cannot."""
+        for file in sorted(path.parent.glob(f"{path.name}_*")):
+            actor = file.name.removeprefix(f"{path.name}_")
+            if not _ACTOR.fullmatch(actor):
+                continue  # what a killed save has left, or somebody else's
+            try:
+                self._memory(int(actor)).load(file)
+            except ReplayFileError as error:
+                logging.warning("the replay of actor %s starts empty: %s", actor, error)
         self._num_added = self.counters().inserted
 
     def _memory(self, actor: int) -> Memory:

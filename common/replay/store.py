@@ -76,6 +76,7 @@ class Wire(abc.ABC):
       output_specs: a spec for each column that `Store.write_back` gets beside the token.
       consumes: whether an item is drawn once.
       num_batches: batches of equal size in a draw, one behind the other.
+      reported_steps: the most actor steps that a sender's report adds to those of its puts.
     """
 
     put_specs: Sequence[tf.TensorSpec]
@@ -84,6 +85,7 @@ class Wire(abc.ABC):
     output_specs: Sequence[tf.TensorSpec] = ()
     consumes = False
     num_batches = 1
+    reported_steps = 0
 
     @abc.abstractmethod
     def columns(self, rows: Any) -> list:

@@ -76,4 +76,7 @@ class StoreFile:
 
     def _remove(self) -> None:
         for file in self._path.parent.glob(f"{self._path.name}*"):
-            file.unlink(missing_ok=True)
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:  # the run ends as well without it
+                logging.warning("cannot remove %s: %s", file, error.strerror)

@@ -5,26 +5,40 @@ from collections.abc import Callable, Iterator
 import contextlib
 import os
 import pathlib
+import re
 import select
 import signal
 import sys
 import tempfile
 from typing import NoReturn
 
+from common.reporting import provenance
 from common.reporting.user_error import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which takes no abbreviations."""
+    """A parser whose errors are one line, and which takes no abbreviations.
 
-    def __init__(self, **kwargs):
+    Args:
+      **texts: texts of the help. `as_it_runs` is applied to them.
+    """
+
+    def __init__(self, **texts: str):
         super().__init__(
-            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **{name: as_it_runs(text) for name, text in texts.items()},  # type: ignore[arg-type]
         )
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with the message as one line."""
         fail(f"{message} (see --help)")
+
+
+def as_it_runs(text: str) -> str:
+    """Returns a text whose commands `python -m` have the interpreter that runs this program."""
+    interpreter = provenance.as_shell_words([sys.executable])
+    return re.sub(r"(?<![/\w])python -m ", lambda _: f"{interpreter} -m ", text)
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

@@ -14,8 +14,9 @@ LARGEST = 3.4e38
 LARGEST_COUNT = 2**62
 """A count beyond it is damage; what is added to one still fits int64."""
 _DEEPEST = 50
+_LONGEST = 1000
 _KINDS: Any = {
-    str: ("a line of text", str.isprintable),
+    str: ("a short line of text", lambda value: value.isprintable() and len(value) <= _LONGEST),
     int: ("a count", lambda value: 0 <= value <= LARGEST_COUNT),
     float: ("a number", lambda value: abs(value) <= LARGEST),
     list: ("lines of text", lambda value: all(type(one) is str for one in value)),

@@ -5,6 +5,7 @@ from importlib import metadata
 import os
 from pathlib import Path
 import platform
+import shlex
 import shutil
 import subprocess
 from typing import Any
@@ -56,6 +57,11 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
 def as_typed(command: Sequence[str]) -> list[str]:
     """Returns a command line in which paths below the working directory are relative to it."""
     return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
+
+
+def as_shell_words(command: Sequence[str]) -> str:
+    """Returns a command line that a shell in the working directory takes as it stands."""
+    return shlex.join(as_typed(command))
 
 
 def versions() -> dict[str, str | None]:

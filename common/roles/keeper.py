@@ -17,7 +17,6 @@ from common.networks import packing
 from common.remote.gradients import GradientQueue
 from common.remote.parameters import TARGET
 from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
 from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
@@ -167,7 +166,7 @@ def _served_here(context: RunContext, learner: Learner, server: rpc.Server) -> _
     prefetch = agent.prefetch if agent.decodes else 0
     return _Data(
         agent.make_trainer(learner, store, spec, context.seed, agent.rate_limiter(), prefetch),
-        StoreService(server, store).accepted,
+        context.store_service(server, store).accepted,
         store.counters,
         lambda: context.stop.wait(_IDLE_SECONDS),
         begin=lambda bookkeeping: _load(context, bookkeeping, store),
@@ -178,7 +177,7 @@ def _gradients(context: RunContext, learner: Learner, server: rpc.Server) -> _Da
     """Returns the part for gradients that workers send (Reactor, 3.4)."""
     agent = context.agent
     queue = GradientQueue(learner.num_parameters, len(agent.metrics))
-    inbox = StoreService(server, queue).inbox
+    inbox = context.store_service(server, queue).inbox
     target = context.parameter_service(server, learner.num_parameters, name=TARGET)
     bookkeeping: Bookkeeping
 

@@ -4,7 +4,6 @@ import time
 
 from common.cluster import probe
 from common.cluster.processes import Patience, report_ready
-from common.remote.service import StoreService
 from common.roles.run_context import RunContext
 
 _LINGER_SECONDS = 50.0
@@ -23,7 +22,7 @@ def run(context: RunContext) -> None:
     store = agent.make_store(context.spec, context.seed + shard, num_shards)
     file = context.store_file(store)
     file.load()
-    service = StoreService(server, store)
+    service = context.store_service(server, store)
     server.start()
     report_ready()
     patience, before = Patience("nobody has used the replay"), None

@@ -16,7 +16,10 @@ from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.environments.watched import WatchedBatch
 from common.remote.parameters import ParameterService
+from common.remote.service import StoreService
+from common.replay.store import Store
 from common.replay.store_file import StoreFile
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 
@@ -85,6 +88,11 @@ class RunContext:
     def server(self) -> rpc.Server:
         """Returns a server at this task's address that has not started yet."""
         return rpc.Server(self.topology.bind_address, self.credentials, self.topology.own_address)
+
+    def store_service(self, server: rpc.Server, store: Store) -> StoreService:
+        """Returns a `StoreService` that knows how many actor steps the run had before it."""
+        last = csv_rows.last_row(self.directory.learner_csv, ("actor_steps",))
+        return StoreService(server, store, int(last["actor_steps"]) if last else 0)
 
     def parameter_service(
         self, server: rpc.Server, num_parameters: int, **options: Any

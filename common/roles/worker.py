@@ -7,6 +7,7 @@ from absl import logging
 from common.acting import actor_start
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.learning.metrics import DivergedError
 from common.learning.remote_step import RemoteStep
 from common.remote.gradients import GradientSender
 from common.remote.parameters import TARGET, ParameterClient
@@ -60,7 +61,12 @@ def run(context: RunContext) -> None:
         acting.raise_error()
         if actors.num_steps:
             report_ready()
-        if trainer.step() is None:  # the store fills, or the actor has to catch up
+        try:
+            metrics = trainer.step()
+        except DivergedError:
+            file.close(is_over=True)  # a start with the same contents would diverge again
+            raise
+        if metrics is None:  # the store fills, or the actor has to catch up
             if sender.report_if_due():
                 step.download()
             stop.wait(_POLL_SECONDS)

@@ -1,5 +1,6 @@
 """`binaries.claims` as its user meets it."""
 
+import io
 import subprocess
 import sys
 
@@ -64,11 +65,28 @@ def test_claims_of_a_paper_are_printed(capsys):
     assert "Reactor all_metrics (section 4.1, table 1): DOES NOT HOLD" in out
     assert "Reactor no_op (section 4.1, table 2, footnote 6): HOLDS" in out
     assert "Ape-X DQN" not in out
-    assert out.splitlines()[-1] == (
-        "7 claims need evidence. By runs: 0 hold, 0 do not, 7 are not yet decided. 12 more are "
+    assert out.replace("\n", " ").endswith(
+        " 7 claims need evidence. By runs: 0 hold, 0 do not, 7 are not yet decided. 12 more are "
         "about the paper's own numbers, which are no evidence of this code: 9 hold, 2 do not, 1 "
-        "are not yet decided."
+        "are not yet decided. "
     )
+
+
+def test_a_terminal_sees_which_claim_is_judged_and_lines_of_its_width(capsys, monkeypatch):
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "57")
+    claims.main([*HERE, "--paper=reactor", "--scale=paper"])
+    assert "0 of 19 claims judged: Reactor " in terminal.getvalue()
+    assert "19 of 19 claims judged" in terminal.getvalue()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 57 and "\n  " in "\n".join(lines)
 
 
 def test_a_verdict_says_its_scale_everywhere(tmp_path, capsys):

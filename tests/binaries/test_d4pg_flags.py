@@ -74,10 +74,18 @@ def assert_refused(result, *words):
         (["--environment=control:cartpole:swingu"], ["swingu", '"control:cartpole:swingup"']),
         (["--environment="], ["--environment is missing", "control:cartpole:swingup"]),
         ([CARTPOLE, "--config.n_step=0"], ["--config.n_step", "at least 1", "is 0"]),
-        ([CARTPOLE, "--config.n_step=abc"], ["--config.n_step=abc", "--help"]),
+        ([CARTPOLE, "--config.n_step=abc"], ["--config.n_step=abc: it must be a whole number"]),
+        ([CARTPOLE, "--max_minutes=soon"], ["--max_minutes=soon: it must be a number"]),
+        ([CARTPOLE, "--seed=" + "9" * 5000], ["9...: it must be a whole number"]),
+        ([CARTPOLE, "--ignore_resources=maybe"], ["=maybe: it must be true or false"]),
+        (
+            [CARTPOLE, "--flagfile=/none/d4pg.flags"],
+            ["error: --flagfile=/none/d4pg.flags: No such"],
+        ),
         ([CARTPOLE, "--config.nonsense=1"], ["--config.nonsense", "--help"]),
         ([CARTPOLE, "--setting=d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
-        ([CARTPOLE, "--num_actor=2"], ["num_actor", "num_actors"]),
+        ([CARTPOLE, "--num_actor=2"], ["unknown flag --num_actor: did you mean --num_actors?"]),
+        ([CARTPOLE, "--xyzzy"], ["unknown flag --xyzzy: --help lists them all"]),
         ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
         ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
         (
@@ -96,7 +104,10 @@ def assert_refused(result, *words):
         ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
         ([CARTPOLE, "--seed=2147483648"], ["--seed"]),
         ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
-        ([CARTPOLE, "--role=leaner"], ["--role=leaner", "learner, replay, actor, evaluator"]),
+        (
+            [CARTPOLE, "--role=leaner"],
+            ["--role=leaner", "use one of local, slurm, learner, replay, actor, evaluator"],
+        ),
         ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
         (
             [CARTPOLE, "--setting=ddpg", "--role=actor"],

@@ -108,9 +108,10 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
 
     launcher.send_signal(signal.SIGINT)
     begin = time.monotonic()
-    _, err = launcher.communicate(timeout=SECONDS)
+    out, err = launcher.communicate(timeout=SECONDS)
     assert launcher.returncode == 130 and "Traceback" not in err, err
     assert "stopping: the learner saves what it has learnt" in err
+    assert "stopped; to go on: " in out and " -m binaries.d4pg " in out.splitlines()[-1]
     assert time.monotonic() - begin < 55  # nobody had to be killed
     for role in ("actor", "replay", "learner"):
         assert f"{role} 0 ended with signal 9 (Killed)" in err

@@ -11,6 +11,8 @@ import pytest
 import reproductions
 
 ROOT = pathlib.Path(__file__).parents[2]
+PYTHON = sys.executable.replace(f"{ROOT}/", "")
+"""What a shell in that directory takes as it stands."""
 NAMES = {path.stem for path in (ROOT / "binaries").glob("[!_]*.py")}
 AGENTS = sorted(reproductions.AGENTS)
 OTHERS = sorted(NAMES - {*AGENTS})
@@ -25,7 +27,8 @@ def shown(name, *flags):
 def test_an_agents_required_flags_come_first(name):
     text = shown(name, "-h")
     assert text == shown(name, "--workdir=runs/one", "--help")
-    assert text.startswith(importlib.import_module(f"binaries.{name}").__doc__.strip())
+    doc = importlib.import_module(f"binaries.{name}").__doc__
+    assert text.startswith(doc.strip().replace("python -m", f"{PYTHON} -m"))
     groups = re.split(r"\n\n(\w+):\n", text)[1:]
     flags = {
         title: re.findall(r"^  --(?:\[no\])?(\w+):", lines, re.M)
@@ -47,7 +50,10 @@ def test_another_programs_required_flags_come_first(name, flag, capsys):
     with pytest.raises(SystemExit) as end:
         importlib.import_module(f"binaries.{name}").main([flag])
     assert not end.value.code
-    usage = capsys.readouterr().out.partition("\n\n")[0].replace("[-h]", "")
+    usage, _, text = capsys.readouterr().out.partition("\n\n")
+    usage = usage.replace("[-h]", "")
+    assert usage.startswith("usage: /") or usage.startswith(f"usage: {PYTHON} -m binaries.{name}")
+    assert not re.search(r"(?<![/\w])python -m", usage + text)
     after = usage[usage.find("[") :] if "[" in usage else ""  # the first flag that is optional
     while "[" in after:
         after = re.sub(r"\[[^\[\]]*\]", "", after)

@@ -12,7 +12,7 @@ PONG = "--environment=atari:pong"
         (["--environment=control:cartpole:swingup"], ["needs images and discrete", "atari:pong"]),
         ([PONG, "--setting=reactor_unifrm"], ["did you mean reactor_uniform?"]),
         ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
-        ([PONG, "--num_actors=2"], ["num_actors"]),
+        ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),
         ([PONG, "--replay_shards=2"], ["--replay_shards", "workers and a parameter server"]),
         ([PONG, "--learner_threads=2"], ["--learner_threads", "workers and a parameter server"]),
         ([PONG, "--config.single_process", "--worker_threads=1"], ["--worker_threads"]),

@@ -33,6 +33,10 @@ EXAMPLES = (
         ("minatar:SpaceInvaders-v1", "minatar:space_invaders"),
         ("minatr:freeway", "minatar:freeway"),
         ("gym:HalfCheetah", "gym:HalfCheetah-v4"),
+        ("HalfCheetah-v4", "gym:HalfCheetah-v4"),
+        ("CartPole-v1", "gym:CartPole-v1"),
+        ("gym:Pendulum-v2", "gym:Pendulum-v1"),
+        ("acrobot-v3", "gym:Acrobot-v1"),
         ("flow:cylindre_16", "flow:cylinder_16"),
     ],
 )

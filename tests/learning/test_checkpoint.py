@@ -379,7 +379,9 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
     assert restored(directory) == 2
 
 
-@pytest.mark.parametrize("text", ["/", "a\0b", "x" * 300])
+@pytest.mark.parametrize(
+    "text", ["/", "a\0b", "x" * 300, "ckpt-2\\n", "ckpt-2\\000", "../run/ckpt-1", "other/ckpt-2"]
+)
 def test_a_checkpoint_file_that_names_what_cannot_be_is_an_error(saved, tmp_path, text):
     shutil.copytree(saved, tmp_path / "run")
     (tmp_path / "run" / NAMES).write_text(f'model_checkpoint_path: "{text}"\n')

@@ -207,8 +207,8 @@ processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_pat
 run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", stop)
 try:
     run.run(LocalCluster(processes, directory.logs))
-except KeyboardInterrupt:
-    print("interrupted twice")
+except KeyboardInterrupt as interrupt:
+    print(interrupt)
 """
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -226,6 +226,7 @@ except KeyboardInterrupt:
         process.send_signal(number)
     out, err = process.communicate(timeout=50)
     assert ("interrupted twice" in out) == (number == signal.SIGINT) and not err
+    assert "; to go on: " in out and "python -c " in out
     assert process.returncode == 0
     # The learner is deaf to the first one, and is given a minute.
     assert number != signal.SIGINT or time.monotonic() - begin < local_run._STOP_SECONDS

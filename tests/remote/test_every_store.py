@@ -180,9 +180,11 @@ class EveryStore:
         for steps in (one + 1, 2**61, -1):
             refuses(remote, steps, f"accepted must be from 0 to {one}, is {steps}")
         assert served.accepted() == {}
-        remote.num_accepted = idle.num_accepted = 10**9  # of a former service
+        # Of a former service, with all steps that the run can have had by then.
+        remote.num_accepted = idle.num_accepted = 2**24
         remote.incarnation += 2**20
         idle.incarnation += 2**20
+        refuses(remote, one + 1, f"accepted must be from 0 to {2**24 + one}, is")
         assert put(remote, kind, range(5)) and put(idle, kind, range(100, 104))
         refuses(remote, 10**8, f"accepted must be from 0 to {remote.num_accepted + one}, is")
         served.close()
@@ -191,13 +193,17 @@ class EveryStore:
             with pytest.raises(ServiceUnavailableError):
                 call()
         remote._client.timeout_seconds = 20.0
-        again = served.restart(kind.make())
+        again = served.restart(kind.make(), former_steps=9 * kind.items)
         assert remote.counters() == Counters() and remote.accepted() == {}
         assert put(remote, kind, [5, 6])
-        assert remote.accepted() == {remote.incarnation: 10**9 + 7 * kind.items}
+        assert remote.accepted() == {remote.incarnation: 2**24 + 7 * kind.items}
         idle.report()  # which has nothing to put
-        assert again.accepted()[idle.incarnation] == 10**9 + 4 * kind.items
+        assert again.accepted()[idle.incarnation] == 2**24 + 4 * kind.items
         assert set(kind.draw(remote, 2)) <= {5, 6}
+        idle.incarnation += 1
+        idle.num_accepted = 2**25 + 9 * kind.items + 1
+        with pytest.raises(tf.errors.InvalidArgumentError, match="accepted must be from 0 to"):
+            idle.report()
         stranger = again.remote()
         assert stranger.incarnation not in (remote.incarnation, idle.incarnation)
         stranger.number = -2

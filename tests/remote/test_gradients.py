@@ -15,9 +15,10 @@ from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.cluster.topology import free_ports
 from common.learning.applied_gradients import AppliedGradients
 from common.learning.learner import Gradients, Learner
+from common.learning.metrics import DivergedError
 from common.learning.remote_step import RemoteStep
 from common.networks import packing
-from common.remote.gradients import GradientQueue, GradientSender
+from common.remote.gradients import FlatGradients, GradientQueue, GradientSender
 from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient, ParameterService
 from common.remote.service import StoreService
 from common.replay.store import Counters
@@ -56,12 +57,12 @@ class Descent(Learner):
 class Server:
     """A parameter server without a run: what the role does between two steps is done here."""
 
-    def __init__(self, address=None, state=None):
+    def __init__(self, address=None, state=None, former_steps=0):
         self.learner = Descent()
         self.address = address or f"localhost:{free_ports(1)[0]}"
         self.rpc = rpc.Server(self.address, TOKEN)
         self.queue = GradientQueue(SIZE, len(METRICS))
-        self.service = StoreService(self.rpc, self.queue)
+        self.service = StoreService(self.rpc, self.queue, former_steps)
         self.online = ParameterService(self.rpc, SIZE)
         self.target = ParameterService(self.rpc, SIZE, name=TARGET)
         self.updates = AppliedGradients(
@@ -183,13 +184,15 @@ def test_reports_are_made_once_a_second(server, monkeypatch):
         sender.report_if_due()
 
 
-def test_a_server_that_restarts_takes_counts_and_numbers_as_they_are(server):
+def test_a_server_that_restarts_takes_counts_and_numbers_as_they_are():
+    server = Server(former_steps=2**31 - 20)
     sender = server.sender(steps=2**31)
     sender._store.incarnation += 2**20  # of a former server, to which it has reported
     sender._store.number, sender._store.num_accepted = 500, 2**31 - 10
     (metrics,) = push(sender, 2.0, learner_steps=10**6).applied(server)
     assert metrics["staleness"] == 0  # the checkpoint is older than the worker's parameters
     assert server.service.accepted() == {sender.incarnation: 2**31}
+    server.rpc.close()
 
 
 def test_what_is_not_finite_is_refused_counted_and_named(server, caplog):
@@ -201,6 +204,37 @@ def test_what_is_not_finite_is_refused_counted_and_named(server, caplog):
     (metrics,) = push(sender, 1.0).applied(server)
     assert metrics["num_refused"] == 2 and int(server.learner.steps) == 1
     assert "refused an update of worker 4: it has values that are not finite" in caplog.text
+
+
+def test_workers_that_all_diverge_end_the_run_unless_an_update_is_applied_between(server):
+    def diverge(worker, times=1):
+        sender = server.sender(worker)  # another start of it
+        for _ in range(times):
+            assert push(sender, np.nan).applied(server) == []
+
+    for worker in (1, 2, 1, 2):
+        diverge(worker)
+    assert len(push(server.sender(3), 1.0).applied(server)) == 1
+    diverge(1, times=5)  # a single start: nobody has tried another replay
+    for worker in (2, 1):
+        diverge(worker)
+    push(server.sender(1), np.nan)
+    words = "diverged: 3 starts of worker 1 ended with an update that is not finite"
+    with pytest.raises(DivergedError, match=words):
+        while True:
+            server.step()
+    assert int(server.learner.steps) == 1 and server.is_at(-0.5)
+
+
+@pytest.mark.parametrize("number", [2, 2**62])
+def test_an_update_that_names_another_delivery_is_not_taken_for_it(server, caplog, number):
+    """Its number would be acknowledged, and saved: the worker's own would never be applied."""
+    caplog.set_level("WARNING", logger="absl")
+    sender = server.sender()
+    head = np.array([0, sender.incarnation, number, 0])
+    sender._store.put(FlatGradients(head, np.zeros(2, "f"), np.ones(SIZE, "f")))
+    assert server.step() is None and "it names another delivery" in caplog.text
+    assert len(push(sender, 2.0).applied(server)) == 1 and server.is_at(-1.0)
 
 
 def test_an_update_of_another_size_is_refused_in_one_line(server):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay import store_file
+from common.replay import local_replay, store_file
 from common.replay.distributions import Fifo, Proportional
 from common.replay.local_replay import LocalReplay
 from common.replay.memory import Memory
@@ -138,14 +138,23 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path, lines):
     assert line.startswith("warning: cannot save the replay, the file before stays: ")
 
 
+def test_what_cannot_be_removed_at_the_end_of_a_run_is_one_line(tmp_path, lines):
+    (tmp_path / "learner_0.replay").mkdir()  # somebody's own
+    StoreFile(make_memory(), tmp_path / "learner_0.replay", 60.0).close(is_over=True)
+    (line,) = lines
+    assert line == f"warning: cannot remove {tmp_path}/learner_0.replay: Is a directory"
+
+
+def replay():
+    return LocalReplay({"x": tf.TensorSpec([4, 2])}, capacity=40, length=4, seed=5)
+
+
+def bursts(local, begin):
+    rows = np.arange(begin, begin + 3, dtype=np.float32)[:, None, None] * np.ones((1, 4, 2))
+    return local.burst([2, 11, 2], {"x": rows.astype(np.float32)}, 3)["x"]
+
+
 def test_replays_of_actors_go_on(tmp_path):
-    def replay():
-        return LocalReplay({"x": tf.TensorSpec([4, 2])}, capacity=40, length=4, seed=5)
-
-    def bursts(local, begin):
-        rows = np.arange(begin, begin + 3, dtype=np.float32)[:, None, None] * np.ones((1, 4, 2))
-        return local.burst([2, 11, 2], {"x": rows.astype(np.float32)}, 3)["x"]
-
     uncut = replay()
     for number in range(6):
         bursts(uncut, number)
@@ -158,6 +167,24 @@ def test_replays_of_actors_go_on(tmp_path):
         np.testing.assert_array_equal(bursts(again, number), bursts(uncut, number))
     file.close(is_over=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_replays_of_actors_start_whatever_lies_beside_their_files(tmp_path, lines, monkeypatch):
+    monkeypatch.setattr(local_replay.logging, "warning", store_file.logging.warning)
+    uncut = replay()
+    for number in range(6):
+        bursts(uncut, number)
+    path = tmp_path / "actor_1.replay"
+    StoreFile(uncut, path, 60.0).close(is_over=False)
+    content = (tmp_path / "actor_1.replay_2").read_bytes()
+    for left in ("2.tmp", "11.tmp", "", "x", "-1", "2_3", "9" * 400, "\u0663", "7~"):
+        (tmp_path / f"actor_1.replay_{left[:200]}").write_bytes(content)
+    (tmp_path / "actor_1.replay_11").write_bytes(content[:-1])
+    again = replay()
+    StoreFile(again, path, 60.0).load()
+    assert lines[0].startswith("warning: the replay of actor 11 starts empty: ")
+    assert lines[1:] == ["info: the replay goes on with the 10 items that it had"]
+    bursts(again, 6)
 
 
 def test_errors_have_one_line():
