@@ -135,13 +135,15 @@ class ImpalaLearner(Learner):
         """Returns the gradients of the loss on B unrolls; nothing is written back.
 
         The loss is the sum over time and batch of -A log pi(a), of half the baseline's squared
-        error times its cost, and of minus the entropy times its cost.
+        error times its cost, and of minus the entropy times its cost. Rewards, and therefore V and
+        A, are scaled.
         """
         config, unroll = self._config, batch.steps
         length = unroll.reward.shape[1]
         reward, discount, is_last, log_mu = map(
             tf.transpose, (unroll.reward, unroll.discount, unroll.is_last, unroll.log_prob)
         )
+        reward *= config.impala_reward_scale
         with tf.GradientTape() as tape:
             features = self.network.shared(flat(unroll.observation))
             policy = self.network.policy

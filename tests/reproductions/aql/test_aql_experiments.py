@@ -80,6 +80,20 @@ def test_the_scale_small_evaluates_in_the_process_that_acts():
     assert "evaluation_steps" in ONE_PROCESS_WITH_REPLAYS.flags
 
 
+@pytest.mark.parametrize("number", [1, 2, 8, 11])
+def test_every_method_is_evaluated_some_thirty_times_at_the_scale_small(number):
+    """IMPALA replays nothing, so it has a fifteenth of the others' updates."""
+    changed, steps = changed_by("small"), experiments.PAPER.scale("small").budget.actor_steps
+    for run in experiments.PAPER.experiment(f"figure {number}").at("small").runs:
+        flags = dict(flag.removeprefix("--").split("=") for flag in run.flags)
+        replayed = int(changed["replayed_unrolls"])
+        if "--config.replayed_unrolls" in run.fixed:
+            replayed = SETTINGS.configuration(run.setting).replayed_unrolls
+        unrolls = (1 + replayed) * steps / SETTINGS.configuration(run.setting).unroll_length
+        period = int(flags.get("evaluation_steps", changed["--evaluation_steps"]))
+        assert 30 <= unrolls / int(changed["batch_size"]) / period < 32, run.setting
+
+
 def test_stand_ins_have_as_many_sub_actions_as_the_tasks_of_figure_8():
     assert min(map(sub_actions, experiments.SMALL_HIGH)) >= 14
     assert [sub_actions(name) for name in experiments.MATCH] == [5, 21, 56]

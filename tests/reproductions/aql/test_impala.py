@@ -127,7 +127,11 @@ class Twin64:
 def test_the_gradients_are_those_of_the_loss(shared_sizes):
     """Targets and advantages are constants; one loss trains shared layers as well."""
     config = config_of(
-        shared_sizes=shared_sizes, discount=0.9, impala_entropy_cost=0.3, baseline_cost=0.7
+        shared_sizes=shared_sizes,
+        discount=0.9,
+        impala_reward_scale=0.6,
+        impala_entropy_cost=0.3,
+        baseline_cost=0.7,
     )
     learner, unroll = ImpalaLearner(config, OBSERVATION, SPACE), make_unrolls()
     generator = np.random.default_rng(2)
@@ -136,7 +140,8 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
     twin = Twin64(learner)
     value, log_pi, _ = twin.forward(unroll)
     reward, discount, is_last = columns_of(unroll)
-    v, advantage = targets64(log_pi - unroll.log_prob.T, reward, discount, is_last, value, 0.9)
+    log_rho = log_pi - unroll.log_prob.T
+    v, advantage = targets64(log_rho, 0.6 * reward, discount, is_last, value, 0.9)
     weight = 1.0 - is_last[:-1]
 
     def loss():
@@ -185,7 +190,8 @@ def test_the_policy_stores_the_log_probability_of_what_it_samples(autoregressive
 def test_impala_learns_what_is_best():
     """Ten sub-actions of five values: 9.8 million actions."""
     space = ActionSpace((5,) * 10)
-    config = AQLConfig(**{**SMALL, "search": "none", "replayed_unrolls": 0})
+    values = {"search": "none", "replayed_unrolls": 0, "impala_reward_scale": 1.0}
+    config = AQLConfig(**{**SMALL, **values})
     shape = (config.batch_size, config.unroll_length)
     rows = shape[0] * shape[1]
     tf.random.set_seed(0)
