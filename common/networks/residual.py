@@ -52,6 +52,6 @@ class _Section(snt.Module):
     def __call__(self, maps: tf.Tensor) -> tf.Tensor:
         maps = tf.nn.max_pool2d(self._first(maps), 3, 2, "SAME")
         for first, second in self._blocks:
-            # No `+`, which TensorFlow's optimiser of graphs tries to fuse, with an error in the log.
+            # TensorFlow's optimiser of graphs fails to fuse a `+`, with an error in the log.
             maps = tf.add_n([maps, second(tf.nn.relu(first(tf.nn.relu(maps))))])
         return maps

@@ -288,7 +288,7 @@ def test_optimisers_and_networks_exist_before_the_first_update():
         (config_of(), AQLLearner, SPACE),
         (config_of(search="policy", num_levels=0), D3PGLearner, CONTINUOUS),
     ):
-        learner = kind(config, OBSERVATION, space)
+        learner = kind(config, EnvironmentSpec(OBSERVATION, 2), space)
         before = {v.ref() for v in learner.variables}
         learner.update(batch_of(make_unrolls(space)))
         assert {v.ref() for v in learner.variables} == before
