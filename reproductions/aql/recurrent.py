@@ -18,7 +18,7 @@ from reproductions.aql.config import AQLConfig
 
 
 class RecurrentState(NamedTuple):
-    """What a policy keeps from one timestep to the next; zeros where an episode begins.
+    """State of a recurrent policy between two timesteps; zeros where an episode begins.
 
     Attributes:
       lstm: state of the LSTM.

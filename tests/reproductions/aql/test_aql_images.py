@@ -11,6 +11,7 @@ from common.acting.evaluate import run_episodes
 from common.environments import lab_actions
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
+from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
 from common.types import Batch
 from reproductions.aql import learner as learner_lib
@@ -210,6 +211,25 @@ def test_acts_stores_and_learns(name):
     evaluator = agent.make_evaluator(SPEC, K)
     evaluator.load(packing.to_numpy(learner.actor_variables))
     assert np.all(np.isfinite(run_episodes(environments(), evaluator, K)))
+
+
+def test_a_damaged_image_costs_its_batch_and_not_the_run():
+    agent = make_agent(replayed_unrolls=0, batch_size=K)
+    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    good, bad, *_ = acted(agent, learner, 2 * T + 1)[0]
+    file = bad.observation[0]
+    middle = len(file) // 2
+    bad.observation[0] = file[:middle] + bytes(16) + file[middle + 16 :]
+    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
+    for rows in (bad, good, bad, bad, good):
+        assert queue.put(rows)
+    found = [trainer.step() is not None for _ in range(5)]
+    assert found == [False, True, False, False, True] and int(learner.steps) == 2
+    for _ in range(3):
+        assert queue.put(bad)
+    assert trainer.step() is None and trainer.step() is None
+    with pytest.raises(UndecodableReplayError, match="observation: cannot decode"):
+        trainer.step()
 
 
 def test_a_flat_policy_samples_what_it_says():
