@@ -177,6 +177,7 @@ class Unrolls(NamedTuple):
         timestep; 0 after the last of an episode.
       is_last: bool [M, T], whether the timestep is the last of its episode.
       extras: named arrays [M, T, ...], the policy's extras at the timestep.
+      state: nest of [M, ...], the extra "state" at the first timestep; () without.
     """
 
     environment_index: np.ndarray
@@ -186,6 +187,7 @@ class Unrolls(NamedTuple):
     discount: np.ndarray
     is_last: np.ndarray
     extras: dict[str, np.ndarray]
+    state: Nest = ()
 
 
 class Items(NamedTuple):

@@ -6,10 +6,9 @@ import math
 import dm_env
 import numpy as np
 
-from common.acting.policy import Policy, reset_rows
+from common.acting.policy import Policy, state_at
 from common.environments.batch import EnvironmentBatch
 
-_FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 _EVALUATION = 1_000_003
 """Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
@@ -67,7 +66,7 @@ def run_episodes(
     state = initial_state = policy.initial_state(k)
     timestep = environment.reset()
     while remaining and not is_stopped():
-        state = reset_rows(state, initial_state, timestep.step_type == _FIRST)
+        state = state_at(policy, state, initial_state, timestep)
         action, state, _ = policy(timestep.observation, state)
         timestep = environment.step(action)
         current += timestep.reward

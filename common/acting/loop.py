@@ -5,7 +5,7 @@ from collections.abc import Callable
 import dm_env
 import numpy as np
 
-from common.acting.policy import Adder, Policy, reset_rows
+from common.acting.policy import Adder, Policy, state_at
 from common.environments.batch import EnvironmentBatch
 from common.types import Nest
 
@@ -62,7 +62,7 @@ class ActingLoop:
     def step(self) -> None:
         """Advances every environment by one timestep."""
         timestep = self._timestep
-        state = reset_rows(self._state, self._initial_state, timestep.step_type == _FIRST)
+        state = state_at(self._policy, self._state, self._initial_state, timestep)
         action, self._state, extras = self._policy(timestep.observation, state)
         if self._encode is not None:
             timestep = timestep._replace(observation=self._encode(timestep.observation))

@@ -9,9 +9,17 @@ import tree
 
 from common.types import Nest, NStepTransitions
 
+_FIRST = int(dm_env.StepType.FIRST)
+
 
 class Policy(abc.ABC):
-    """A policy for a batch of K environments whose parameters the learner publishes."""
+    """A policy for a batch of K environments whose parameters the learner publishes.
+
+    Attributes:
+      sees_rewards: whether its recurrent state has the reward that led to an observation.
+    """
+
+    sees_rewards: bool = False
 
     @abc.abstractmethod
     def load(self, flat: np.ndarray) -> None:
@@ -22,6 +30,16 @@ class Policy(abc.ABC):
         del num_environments
         return ()
 
+    def with_reward(self, state: Nest, reward: np.ndarray) -> Nest:
+        """Returns the recurrent state before a timestep with the reward that led to it.
+
+        Args:
+          state: nest of [K, ...], as `__call__` returned it.
+          reward: float32 [K], unclipped.
+        """
+        del reward  # for a policy that sees rewards
+        return state
+
     @abc.abstractmethod
     def __call__(
         self, observation: Nest, state: Nest
@@ -31,7 +49,7 @@ class Policy(abc.ABC):
         Args:
           observation: nest of [K, ...] in the structure of the environment's spec.
           state: nest of [K, ...], the recurrent state. The caller begins with `initial_state` and
-            resets the rows in which an episode begins (`reset_rows`).
+            goes on with `state_at`.
 
         Returns:
           action: [K, A] for continuous actions, [K] for discrete ones.
@@ -59,6 +77,22 @@ class Adder(Protocol):
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
         """Takes the action at the timestep that `observe` just got."""
+
+
+def state_at(policy: Policy, state: Nest, initial_state: Nest, timestep: dm_env.TimeStep) -> Nest:
+    """Returns the recurrent state with which a policy is called at a timestep.
+
+    The reward that led to the timestep enters here. Where an episode begins, the state is the
+    initial one.
+
+    Args:
+      policy: of K environments.
+      state: nest of [K, ...], after the timestep before.
+      initial_state: of the policy, nest of [K, ...].
+      timestep: of K environments, as an `EnvironmentBatch` returns it.
+    """
+    state = policy.with_reward(state, timestep.reward)
+    return reset_rows(state, initial_state, timestep.step_type == _FIRST)
 
 
 def reset_rows(state: Nest, initial_state: Nest, first: np.ndarray) -> Nest:

@@ -51,6 +51,7 @@ class ObservationRecorder(Policy):
 
     def __init__(self, policy: Policy):
         self._policy = policy
+        self.sees_rewards = policy.sees_rewards
         self.observations: list[np.ndarray] = []
 
     def load(self, flat: np.ndarray) -> None:
@@ -60,6 +61,10 @@ class ObservationRecorder(Policy):
     def initial_state(self, num_environments: int) -> Nest:
         """See base class."""
         return self._policy.initial_state(num_environments)
+
+    def with_reward(self, state: Nest, reward: np.ndarray) -> Nest:
+        """See base class."""
+        return self._policy.with_reward(state, reward)
 
     def __call__(
         self, observation: Any, state: Nest

@@ -24,7 +24,8 @@ class UnrollAdder:
         adder.act(timestep, action, extras)
 
     Everything stored or returned is a copy. Unrolls have no column of actions: a policy whose
-    learner needs them gives them as extras.
+    learner needs them gives them as extras. The extra "state" of a recurrent policy, its state
+    before a timestep, is kept of the first timestep alone.
     """
 
     def __init__(self, num_environments: int, length: int):
@@ -39,6 +40,7 @@ class UnrollAdder:
         self._number = 0
         self._stored = 0  # timesteps of the present unroll
         self._columns: Nest = None  # (observation, extras), leaves [K, T, ...]
+        self._state: Nest = ()
         self._leaves: list[np.ndarray] = []
         self._begin_unroll()
 
@@ -72,6 +74,7 @@ class UnrollAdder:
             discount=self._discount,
             is_last=self._is_last,
             extras=extras,
+            state=self._state,
         )
         self._number += 1
         self._begin_unroll()
@@ -88,7 +91,10 @@ class UnrollAdder:
           extras: named arrays [K, ...], the policy's extras at its observation.
         """
         del action
-        columns = (timestep.observation, extras)
+        if not self._stored:
+            self._state = tree.map_structure(np.array, extras.get("state", ()))
+        kept = {name: extra for name, extra in extras.items() if name != "state"}
+        columns = (timestep.observation, kept)
         leaves = tree.flatten(columns)
         if not self._stored:
             shape = (self._num_environments, self._length)

@@ -47,7 +47,7 @@ class TrainedPolicy:
     """A trained policy without exploration: `policy(observation) -> action`.
 
     A recurrent policy keeps its state from call to call: call `reset()` at the beginning of an
-    episode.
+    episode. If it sees rewards, too, call `policy(observation, reward)` after each step.
 
     Attributes:
       environment: name of the environment in which it was trained.
@@ -76,19 +76,23 @@ class TrainedPolicy:
             initial = self._policy.initial_state(self._size)
             self._state = reset_rows(self._state, initial, np.asarray(first, bool))
 
-    def __call__(self, observation: np.ndarray) -> np.ndarray:
+    def __call__(
+        self, observation: np.ndarray, reward: float | np.ndarray | None = None
+    ) -> np.ndarray:
         """Returns the action.
 
         Args:
           observation: an observation of `environment`, or a batch of K: flat, [D] or [K, D], in the
             order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C].
+          reward: of the step that led to the observation, of a batch [K]; 0 where an episode
+            begins. Only a policy that sees rewards needs it, but for its first call after `reset`.
 
         Returns:
           Continuous actions: float32 [A] or [K, A], in [-1, 1]. Discrete actions: int32 [] or [K].
 
         Raises:
-          ValueError: the observation has another shape, an image is not uint8, or a recurrent
-            policy got another K without a `reset`.
+          ValueError: the observation has another shape, an image is not uint8, a recurrent policy
+            got another K without a `reset`, or a policy that sees rewards got none.
         """
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
@@ -103,6 +107,11 @@ class TrainedPolicy:
                 f"an image must be uint8, got {given.dtype}: pass values from 0 to 255, not scaled"
             )
         batch = given.astype(self._dtype).reshape(-1, *self._shape)
+        if self._policy.sees_rewards and self._state is not None and reward is None:
+            raise ValueError(
+                "this policy sees rewards: call policy(observation, reward) with that of the step "
+                "before, or reset() if an episode begins"
+            )
         if self._state is None:
             self._state, self._size = self._policy.initial_state(len(batch)), len(batch)
         has_state = not isinstance(self._state, tuple) or self._state
@@ -111,6 +120,9 @@ class TrainedPolicy:
                 f"the policy was called with {self._size} observations before and with "
                 f"{len(batch)} now: call reset() in between"
             )
+        if reward is not None:
+            rewards = np.broadcast_to(np.asarray(reward, np.float32), len(batch))
+            self._state = self._policy.with_reward(self._state, rewards)
         actions, self._state, _ = self._policy(batch, self._state)
         return actions if is_batch else actions[0]
 

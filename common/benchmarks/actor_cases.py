@@ -158,10 +158,10 @@ def unroll_actor(
         ("cartpole:swingup", "all 500 candidates", {"num_levels": 0}),
     ):
         name = f"actor/{task.replace(':', '_')}_with_search"
-        spec, step = _searching_actor(bench, f"control:{task}", actors)
+        spec, step = searching_actor(bench, f"control:{task}", actors)
         steps = simulators(f"control:{task}", actors, spec)
         if config:
-            steps[peer] = _searching_actor(bench, f"control:{task}", actors, **config)[1]
+            steps[peer] = searching_actor(bench, f"control:{task}", actors, **config)[1]
         timed = {key: _timed(steps[key], batch_steps, actors) for key in (peer, MUJOCO)}
         speeds = bench.in_turns(name, {"actor": _timed(step, batch_steps, actors), **timed})
         yield speeds.row(name, _PER_CPU_SECOND, "actor", peer)
@@ -286,10 +286,22 @@ def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
     return functools.partial(policy, observation, policy.initial_state(states))
 
 
-def _searching_actor(
-    bench: Bench, environment: str, actors: int, **config: Any
+def searching_actor(
+    bench: Bench,
+    environment: str,
+    actors: int,
+    added: Callable[[Nest], object] = lambda rows: None,
+    **config: Any,
 ) -> tuple[EnvironmentSpec, Callable[[], object]]:
-    """Returns the environment's spec, and a step of an actor with its replays and its queue."""
+    """Returns the environment's spec, and a step of an actor with its replays and its queue.
+
+    Args:
+      bench: the request.
+      environment: its name.
+      actors: environments that step as one batch.
+      added: called with the rows that the queue gets.
+      config: hyperparameters that differ from the default.
+    """
     say(f"making {actors} of {environment}")
     agent = bench.program.make_agent(**config)
     batch = environments.make_batch(environment, range(actors))
@@ -302,5 +314,6 @@ def _searching_actor(
         for delivery in writer.add(added):
             store.put(delivery.rows)
             store.draw(store.counters().items)
+            added(delivery.rows)
 
     return spec, agent.acting_loop(policy, batch, add, lambda *episode: None).step

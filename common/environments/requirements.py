@@ -8,7 +8,8 @@ MIN_SIDES = {"atari": 36, "minatar": 3}
 """The smallest side of an image by the network's sizes: of a smaller one its convolutions leave
 nothing."""
 
-_MAX_CHANNELS = 4  # of a PNG file
+MAX_PNG_CHANNELS = 4
+"""The most channels of an image in a PNG file."""
 
 
 def require_control(config: Any, spec: EnvironmentSpec) -> None:
@@ -18,7 +19,7 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
     if spec.image_shape is not None:
         found.append(f"images of {list(spec.image_shape)}")
     if spec.is_discrete or spec.action_choices:
-        found.append(_actions(spec))
+        found.append(actions_of(spec))
     if found:
         raise ValueError(
             f"--environment has {' and '.join(found)}, but this agent needs flat observations and "
@@ -38,12 +39,12 @@ def require_images(config: Any, spec: EnvironmentSpec) -> None:
     if shape is None or not spec.is_discrete:
         observations = "flat observations" if shape is None else f"images of {list(shape)}"
         raise ValueError(
-            f"--environment has {observations} and {_actions(spec)}, but this agent needs images "
+            f"--environment has {observations} and {actions_of(spec)}, but this agent needs images "
             "and discrete actions: name another one, for example atari:pong"
         )
     side, is_png = MIN_SIDES[config.torso], config.torso == "atari"
-    if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= _MAX_CHANNELS):
-        channels = f" and 1 to {_MAX_CHANNELS} channels" if is_png else ""
+    if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= MAX_PNG_CHANNELS):
+        channels = f" and 1 to {MAX_PNG_CHANNELS} channels" if is_png else ""
         small = "; --config.torso=minatar is for small images" if is_png else ""
         raise ValueError(
             f"--environment has images of {list(shape)}, but this agent needs at least "
@@ -51,7 +52,8 @@ def require_images(config: Any, spec: EnvironmentSpec) -> None:
         )
 
 
-def _actions(spec: EnvironmentSpec) -> str:
+def actions_of(spec: EnvironmentSpec) -> str:
+    """Returns the kind of an environment's actions in words."""
     if spec.action_choices:
         return f"actions of {len(spec.action_choices)} integers"
     return f"{spec.action_size} {'discrete' if spec.is_discrete else 'continuous'} actions"

@@ -18,6 +18,8 @@ from common.replay.rate_limiter import RateLimiter
 from common.replay.store import Counters, Store
 from common.types import Batch, Metrics, Nest
 
+_MOST_DAMAGED = 3
+"""Draws in a row that cannot be decoded before a learner gives up."""
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
 """Errors of a store that is gone for a while or still empty."""
 
@@ -113,6 +115,7 @@ class Trainer:
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
         self._is_held_up = False
+        self._num_damaged = 0
         self._written: futures.Future | None = None
         self.num_samples = updates.num_samples
         self.counters: Counters | None = None
@@ -127,7 +130,8 @@ class Trainer:
           is gone, or the actors have to add more first: wait a moment before the next call.
 
         Raises:
-          UndecodableReplayError: a drawn item cannot be decoded.
+          UndecodableReplayError: a drawn item cannot be decoded; where items are drawn once, of
+            three draws in a row.
           DivergedError: an update is not finite.
         """
         begin = int(self._steps)
@@ -211,13 +215,19 @@ class Trainer:
         if self._decode is None:
             return _Draw(drawn, step)
         try:
-            return _Draw(drawn._replace(steps=self._decode(drawn.steps)), step)
+            decoded = self._decode(drawn.steps)
         except tf.errors.InvalidArgumentError as error:
+            self._num_damaged += 1
+            if self._store.wire.consumes and self._num_damaged < _MOST_DAMAGED:
+                logging.warning("a draw is dropped, it cannot be decoded: %s", error.message)
+                return None  # it is not drawn again
             raise UndecodableReplayError(
                 f"the replay holds an item that cannot be decoded ({error.message.splitlines()[0]})"
                 ": start all roles with the same version of the program; the run continues from "
                 "its last checkpoint"
             ) from None
+        self._num_damaged = 0
+        return _Draw(drawn._replace(steps=decoded), step)
 
     def _write(self, token: tf.Tensor, outputs: Nest, trims: bool) -> None:
         if self._worker is None:

@@ -52,7 +52,7 @@ def image_bytes_per_step(
     if config.torso == "minatar":
         return _in_memory(2 * spec.observation_size + 3 * 4)
     # Two observations, the action, the reward and the discount.
-    return _in_memory(2 * _png_bytes(spec, environment) + 3 * 4)
+    return _in_memory(2 * _png_bytes(environment) + 3 * 4)
 
 
 def sequence_bytes_per_step(
@@ -64,7 +64,7 @@ def sequence_bytes_per_step(
     its capacity. Images are stored as they are, or with `config.png_frames` as PNG files, whose
     size is measured as for `image_bytes_per_step`.
     """
-    image = _png_bytes(spec, environment) if config.png_frames else spec.observation_size
+    image = _png_bytes(environment) if config.png_frames else spec.observation_size
     # The action, the reward, the discount and the step type; the behaviour policy and states.
     step = image + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
     return round(step + _TREE_STRUCTURES)
@@ -82,30 +82,36 @@ def episode_bytes_per_step(
 def unroll_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> float:
-    """Returns the bytes per timestep of unrolls with flat observations and two actions (AQL).
+    """Returns the bytes per timestep of unrolls with two actions (AQL).
 
-    They are 0 where no unroll is replayed, since actors then keep none.
+    They are 0 where no unroll is replayed, since actors then keep none. The images of an unroll are
+    one PNG file, whose size is measured as for `image_bytes_per_step`; unlike a game, a maze is as
+    busy in random play.
     """
-    del environment
     if not config.replayed_unrolls:
         return 0
     num_elements = 1 if spec.is_discrete else spec.action_size
-    # The observation, both actions, the reward and the discount; whether the episode ends.
-    step = 4 * (spec.observation_size + 2 * num_elements + 2) + 1
-    return step + _STRUCTURES / config.unroll_length
+    # Both actions, the reward and the discount; whether the episode ends.
+    step = 4 * (2 * num_elements + 2) + 1 + _STRUCTURES / config.unroll_length
+    if spec.image_shape is None:
+        return step + 4 * spec.observation_size
+    # An unroll has one state of the LSTM, of two vectors.
+    return (
+        step + _png_bytes(environment) / _BUSIER + 4 * 2 * config.lstm_size / config.unroll_length
+    )
 
 
-def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
+def _png_bytes(environment: dm_env.Environment) -> float:
     """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np
 
     from common.replay import png
 
-    generator = np.random.default_rng(0)
+    generator, actions = np.random.default_rng(0), environment.action_spec()
     frames = [environment.reset().observation]
     for _ in range(_NUM_FRAMES):
-        action = environment.action_spec().dtype.type(generator.integers(spec.action_size))
-        frames.append(environment.step(action).observation)
+        action = generator.integers(actions.minimum, actions.maximum, endpoint=True)
+        frames.append(environment.step(action.astype(actions.dtype)).observation)
     image = np.mean([len(file) for file in png.encode(np.stack(frames))])
     return _BUSIER * float(image) + _STRING
 

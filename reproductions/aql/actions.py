@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from common.environments import lab_actions
 from common.environments.spec import EnvironmentSpec
 
 
@@ -23,10 +24,16 @@ class ActionSpace:
       offsets: index of each sub-action's first entry in an encoding.
       encoded_size: S.
       num_actions: product of the choices; infinity if a sub-action is continuous.
+      strides: float32 [D] of a finite space: an action's number is its product with them.
     """
 
-    def __init__(self, choices: Sequence[int]):
+    def __init__(self, choices: Sequence[int], elements: Sequence[np.ndarray] = ()):
         """Makes the space of sub-actions with `choices` values each, or 0 for [-1, 1].
+
+        Args:
+          choices: K of each sub-action.
+          elements: of each sub-action int [K, E], the E elements of an environment's action for
+            which each of its choices stands. Without them a choice is an element.
 
         Raises:
           ValueError: there is no sub-action, or one has a negative number of choices.
@@ -35,11 +42,15 @@ class ActionSpace:
         if not self.choices or min(self.choices) < 0:
             raise ValueError(f"choices must be one or more numbers of at least 0, got {choices}")
         self.size = len(self.choices)
+        self._elements = tuple(elements)
         self.widths = tuple(max(k, 1) for k in self.choices)
         self.encoded_size = sum(self.widths)
         self.offsets = tuple(int(i) for i in np.cumsum((0, *self.widths[:-1])))
         self.num_actions = math.prod(self.choices) if min(self.choices) else math.inf
         counts = np.array(self.choices)
+        self.strides = np.array(
+            [math.prod(self.choices[d + 1 :]) for d in range(self.size)], np.float32
+        )
         self._is_continuous = counts == 0
         self._counts = counts.astype(np.float32)
         # The value of an index is linspace(-1, 1, K)[index], 0 if there is one only.
@@ -55,13 +66,20 @@ class ActionSpace:
         self._choice_offsets = np.array(self.offsets)[~self._is_continuous]
 
     @classmethod
-    def of(cls, spec: EnvironmentSpec, num_levels: int) -> "ActionSpace":
+    def of(cls, spec: EnvironmentSpec, num_levels: int, action_set: str = "own") -> "ActionSpace":
         """Returns the space of an environment.
 
         Args:
           spec: of the environment. Integers and discrete actions have their own choices.
           num_levels: choices of each element of a continuous action; 0 leaves it continuous.
+          action_set: "own", the environment's actions; of the integers of DeepMind Lab
+            "structured", seven sub-actions of a few values, or "curated", one sub-action.
         """
+        if action_set != "own":
+            elements = [np.array(lab_actions.CURATED)]
+            if action_set == "structured":
+                elements = [np.array(one)[:, np.newaxis] for one in lab_actions.STRUCTURED]
+            return cls([len(rows) for rows in elements], elements)
         if spec.is_discrete:
             return cls((spec.action_size,))
         return cls(spec.action_choices or (num_levels,) * spec.action_size)
@@ -72,6 +90,9 @@ class ActionSpace:
         Returns:
           int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D].
         """
+        if self._elements:
+            parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self._elements)]
+            return np.concatenate(parts, axis=1).astype(np.int32)
         if spec.is_discrete:
             return actions[:, 0].astype(np.int32)
         return actions.astype(np.int32) if spec.action_choices else self.values(actions)

@@ -1,5 +1,6 @@
 """Acting policies: the best action that a search finds (algorithm 1), or D3PG's own."""
 
+import abc
 from collections.abc import Sequence
 import math
 
@@ -15,8 +16,9 @@ from common.types import Nest
 from reproductions.aql import networks, proposals, search
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.recurrent import RecurrentTwin
 from reproductions.aql.search import QFunction
-from reproductions.aql.twins import ValueTwin, load_parts
+from reproductions.aql.twins import FeedforwardTwin, ValueTwin, load_parts
 
 
 def epsilons(
@@ -40,11 +42,64 @@ def epsilons(
     return np.where(np.arange(num_actors) < num_high, high, low)
 
 
-class SearchPolicy(ProposingPolicy):
-    """Policy that takes the action of the highest Q that its search finds, or a uniform one.
+class SharedLayersPolicy(Policy):
+    """Policy that acts on the features of the layers that its networks share.
+
+    Where these are recurrent, a state is that before an observation: of the LSTM, with the last
+    action and its reward. It is an extra, "state", of which an unroll keeps the first.
 
     Attributes:
       space: of the actions.
+      shared: twin of the shared layers.
+    """
+
+    def __init__(
+        self, spec: EnvironmentSpec, space: ActionSpace, shared: FeedforwardTwin | RecurrentTwin
+    ):
+        """Makes the policy.
+
+        Args:
+          spec: of the environment.
+          space: of the actions, which the environment takes as `ActionSpace.to_environment` says.
+          shared: twin of the shared layers.
+        """
+        self._spec = spec
+        self.space = space
+        self.shared = shared
+        self.sees_rewards = shared.is_recurrent
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """See base class."""
+        return self.shared.initial_state(num_environments)
+
+    def with_reward(self, state: Nest, reward: np.ndarray) -> Nest:
+        """See base class."""
+        return state._replace(reward=reward) if self.sees_rewards else state
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations, [K, Ds] float32 or [K, H, W, C] uint8.
+
+        Returns:
+          action: as the environment takes it, see `ActionSpace.to_environment`.
+          state: after the action, without its reward.
+          extras: of `act`, and "state".
+        """
+        features, after = self.shared(observation, state)
+        action, extras = self.act(features)
+        if self.sees_rewards:
+            after = after._replace(action=self.space.encode(action))
+            extras["state"] = state
+        return self.space.to_environment(action, self._spec), after, extras
+
+    @abc.abstractmethod
+    def act(self, features: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Returns actions of the space, float32 [K, D], and extras; features are [K, F]."""
+
+
+class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
+    """Policy that takes the action of the highest Q that its search finds, or a uniform one.
+
+    Attributes:
       value: twin of Q.
       trunk: twin of the proposal's hidden layers, features [K, F] -> [K, H]; None without proposal.
       proposal: twin of the proposal; None without.
@@ -68,17 +123,12 @@ class SearchPolicy(ProposingPolicy):
           seed: of the samples and of the exploration.
         """
         self._config = config
-        self._spec = spec
         self._epsilons = np.array(epsilons, np.float64)
         self._generator = np.random.default_rng(seed)
-        self.space = space
-        value = networks.ValueNetwork(config, spec.observation_size, self.space)
-        self._all_actions: np.ndarray | None = None
-        table_size = config.num_proposal_samples + config.num_uniform_samples
-        if config.search == "exact":
-            self._all_actions = self.space.all_actions()
-            table_size = len(self._all_actions)
-        self.value = ValueTwin(value, table_size)
+        value = networks.ValueNetwork(config, spec, space)
+        self.value = ValueTwin(value, config.num_proposal_samples + config.num_uniform_samples)
+        super().__init__(spec, space, self.value.shared)
+        self._all_actions = space.all_actions() if config.search == "exact" else None
         self.trunk: numpy_twins.MLPTwin | None = None
         self.proposal: proposals.ProposalTwin | None = None
         if config.search == "proposal":
@@ -90,26 +140,21 @@ class SearchPolicy(ProposingPolicy):
         """Loads `AQLLearner.actor_variables`, [P] float32."""
         load_parts([part for part in (self.value, self.trunk, self.proposal) if part], flat)
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Acts on observations [K, Ds] float32.
+    def act(self, features: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Searches; see base class.
 
-        Returns:
-          action: as the environment takes it, see `ActionSpace.to_environment`.
-          state: unchanged.
-          extras: float32 [K, D], actions of the space: "action_index", the one that is taken, and
-            "best_index", a*, which is found wherever the policy explores, too.
+        The extras are actions of the space, float32 [K, D]: "action_index", the one that is taken,
+        and "best_index", a*, which is found wherever the policy explores, too.
         """
         config = self._config
         num_uniform = config.num_uniform_samples
         if config.search in ("cem", "exact"):
             num_uniform = 0
-        features = self.value.features(observation)
         # Exploration takes the first one, also where the search has none.
-        uniform = self.space.uniform((len(observation), max(num_uniform, 1)), self._generator)
+        uniform = self.space.uniform((len(features), max(num_uniform, 1)), self._generator)
         best = self._search(self.value.at(features), features, uniform[:, :num_uniform])
         action = search.act(best, uniform, self._epsilons, self._generator)
-        extras = {"action_index": action, "best_index": best}
-        return self.space.to_environment(action, self._spec), state, extras
+        return action, {"action_index": action, "best_index": best}
 
     def _search(self, q: QFunction, features: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """Returns a* [K, D]."""
@@ -127,8 +172,8 @@ class SearchPolicy(ProposingPolicy):
                 config.cem_uniform_samples,
             )[0]
         if self._all_actions is not None:
-            proposed = np.broadcast_to(self._all_actions, (num_rows, *self._all_actions.shape))
-        elif self.proposal is not None and self.trunk is not None:
+            return self._all_actions[self.value.all_values(features).argmax(axis=1)]
+        if self.proposal is not None and self.trunk is not None:
             proposed = self.proposal.sample(
                 self.trunk(features), config.num_proposal_samples, self._generator
             )
@@ -143,12 +188,14 @@ class SearchPolicy(ProposingPolicy):
             raise ValueError("its search has no proposal")
         if not all(self.space.choices):
             raise ValueError("its proposal is continuous, without probabilities to draw")
+        if self.sees_rewards:
+            raise ValueError("its network is recurrent: an observation alone has no proposals")
 
     def propose(self, observation: np.ndarray) -> Proposals:
         """Searches at an observation, [Ds] float32; see base class."""
         assert self.proposal is not None and self.trunk is not None
         config = self._config
-        features = self.value.features(observation[np.newaxis])
+        features, _ = self.shared(observation[np.newaxis], ())
         hidden = self.trunk(features)
         proposed = self.proposal.sample(hidden, config.num_proposal_samples, self._generator)
         uniform = self.space.uniform((1, config.num_uniform_samples), self._generator)
@@ -175,7 +222,7 @@ class DeterministicPolicy(Policy):
         shared = ReluMLP(spec.observation_size, config.shared_sizes)
         policy = networks.make_policy(config, shared.output_size, space.size)
         self._action_size = space.size
-        self._shared = numpy_twins.twin(shared) if shared.layers else None
+        self._shared = FeedforwardTwin(shared)
         self._policy = numpy_twins.twin(policy)
         self._noise: OrnsteinUhlenbeckNoise | None = None
         if seed is not None:
@@ -183,7 +230,7 @@ class DeterministicPolicy(Policy):
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `D3PGLearner.actor_variables`, [P] float32."""
-        load_parts([part for part in (self._policy, self._shared) if part], flat)
+        load_parts([self._policy, self._shared], flat)
 
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the noise before an episode."""
@@ -199,7 +246,7 @@ class DeterministicPolicy(Policy):
           state: of the noise.
           extras: float32 [K, A]: "action_index", the action, "best_index", the policy's own.
         """
-        features = observation if self._shared is None else self._shared(observation)
+        features, _ = self._shared(observation, ())
         best = self._policy(features)
         action = best
         if self._noise is not None:

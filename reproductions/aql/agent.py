@@ -6,8 +6,9 @@ import tensorflow as tf
 from common.agents.agent import Agent
 from common.agents.replayed_unrolls import ReplayedUnrolls
 from common.environments.spec import EnvironmentSpec
+from common.replay import png
 from common.types import Unrolls
-from reproductions.aql import actor, d3pg, impala
+from reproductions.aql import actor, d3pg, impala, recurrent
 from reproductions.aql import learner as learner_lib
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
@@ -19,7 +20,6 @@ class AQL(Agent):
     """Q-learning with a learned or another search for the best action, by configuration."""
 
     declaration = AGENT
-    jit_compile = True
     publish_period = 1
 
     def __init__(self, config: AQLConfig, setting: str = AGENT.settings.default):
@@ -27,7 +27,10 @@ class AQL(Agent):
         self.updates_per_call = config.updates_per_call
         self._is_d3pg = config.search == "policy"
         self._is_impala = config.search == "none"
-        self.data = ReplayedUnrolls(config, _policy_columns if self._is_impala else _columns)
+        # XLA slows convolutions on a CPU.
+        self.jit_compile = not config.channels
+        self.decodes = bool(config.channels)
+        self.data = ReplayedUnrolls(config, self._columns)
         self.metrics = {
             "proposal": (*learner_lib.METRICS, *learner_lib.PROPOSAL_METRICS),
             "policy": d3pg.METRICS,
@@ -35,17 +38,30 @@ class AQL(Agent):
         }.get(config.search, learner_lib.METRICS)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll | impala.StoredPolicyUnroll:
-        """Returns the columns of an unroll of T timesteps."""
-        length = self.config.unroll_length
-        action, scalar = tf.TensorSpec([length, self._space(spec).size]), tf.TensorSpec([length])
+        """Returns the columns of an unroll of T timesteps; its images are one PNG file."""
+        length, space = self.config.unroll_length, self._space(spec)
+        action, scalar = tf.TensorSpec([length, space.size]), tf.TensorSpec([length])
+        observation, state = tf.TensorSpec([length, spec.observation_size]), ()
+        if self.config.channels:
+            observation = png.column(self._film_shape(spec))
+            state = recurrent.state_specs(self.config, space)
         return (impala.StoredPolicyUnroll if self._is_impala else StoredUnroll)(
-            tf.TensorSpec([length, spec.observation_size]),
+            observation,
             action,
             scalar if self._is_impala else action,
             reward=scalar,
             discount=scalar,
             is_last=tf.TensorSpec([length], tf.bool),
+            state=state,
         )
+
+    def decode(
+        self, steps: StoredUnroll | impala.StoredPolicyUnroll, spec: EnvironmentSpec
+    ) -> StoredUnroll | impala.StoredPolicyUnroll:
+        """PNG files of unrolls [B] -> uint8 [B, T, H, W, C]."""
+        images = png.decode(steps.observation, self._film_shape(spec), "observation")
+        shape = [-1, self.config.unroll_length, *spec.image_shape]
+        return steps._replace(observation=tf.reshape(images, shape))
 
     def make_learner(
         self, spec: EnvironmentSpec, seed: int
@@ -54,7 +70,7 @@ class AQL(Agent):
         tf.random.set_seed(seed)
         kinds = {"policy": d3pg.D3PGLearner, "none": impala.ImpalaLearner}
         kind = kinds.get(self.config.search, AQLLearner)
-        return kind(self.config, spec.observation_size, self._space(spec))
+        return kind(self.config, spec, self._space(spec))
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
@@ -83,28 +99,26 @@ class AQL(Agent):
         return actor.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:
-        return ActionSpace.of(spec, self.config.num_levels)
+        return ActionSpace.of(spec, self.config.num_levels, self.config.action_set)
 
+    def _film_shape(self, spec: EnvironmentSpec) -> tuple[int, int, int]:
+        """Returns the shape of an unroll's images one below the other."""
+        height, width, channels = spec.image_shape
+        return self.config.unroll_length * height, width, channels
 
-def _policy_columns(unrolls: Unrolls) -> impala.StoredPolicyUnroll:
-    """Returns what is sent of M unrolls of IMPALA."""
-    return impala.StoredPolicyUnroll(
-        unrolls.observation,
-        unrolls.extras["action_index"],
-        unrolls.extras["log_prob"],
-        unrolls.reward,
-        unrolls.discount,
-        unrolls.is_last,
-    )
-
-
-def _columns(unrolls: Unrolls) -> StoredUnroll:
-    """Returns what is stored and sent of M unrolls."""
-    return StoredUnroll(
-        unrolls.observation,
-        unrolls.extras["action_index"],
-        unrolls.extras["best_index"],
-        unrolls.reward,
-        unrolls.discount,
-        unrolls.is_last,
-    )
+    def _columns(self, unrolls: Unrolls) -> StoredUnroll | impala.StoredPolicyUnroll:
+        """Returns what is stored and sent of M unrolls."""
+        observation = unrolls.observation
+        if self.config.channels:
+            observation = png.encode(
+                observation.reshape(len(observation), -1, *observation.shape[3:])
+            )
+        return (impala.StoredPolicyUnroll if self._is_impala else StoredUnroll)(
+            observation,
+            unrolls.extras["action_index"],
+            unrolls.extras["log_prob" if self._is_impala else "best_index"],
+            reward=unrolls.reward,
+            discount=unrolls.discount,
+            is_last=unrolls.is_last,
+            state=unrolls.state,
+        )

@@ -17,4 +17,22 @@ CASES = (
         dict(updates=4),
         uses_gpu=True,
     ),
+    Case(
+        "maze_actor",
+        "pixel_cases:maze_actor",
+        "AQL beside exact Q-learning in a maze, with 3,528 actions",
+        dict(actors=2, batch_steps=2, channels=(4,), lstm_size=8),
+        sizes=dict(settings=("aql_3528_actions", "exact_q_3528_actions")),
+        one_thread=True,
+        by_name_only=True,  # needs an extra
+    ),
+    Case(
+        "maze_learner",
+        "pixel_cases:maze_learner",
+        "AQL's updates from unrolls of a maze",
+        dict(updates=1, channels=(4,), lstm_size=8, unroll_length=5),
+        sizes=dict(setting="aql_3528_actions"),
+        uses_gpu=True,
+        by_name_only=True,  # needs an extra
+    ),
 )

@@ -43,6 +43,14 @@ class AQLConfig(Config):
         minimum=0,
         suffix="M{}",
     )
+    action_set: str = field(
+        "own",
+        "Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers "
+        "structured, the product of seven sets of values with 3,528 actions, or curated, 11 of "
+        "them (section 5.2). Which values and actions these are is Not in the paper.",
+        choices=("own", "structured", "curated"),
+        suffix="{}",
+    )
     num_levels: int = field(
         5,
         "Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous "
@@ -237,6 +245,26 @@ class AQLConfig(Config):
         above=0,
         suffix="shared{}",
     )
+    channels: tuple[int, ...] = field(
+        (),
+        "Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 "
+        "in DeepMind Lab (appendix A1). None: a network without both, for flat observations.",
+        above=0,
+        suffix="channels{}",
+    )
+    lstm_size: int = field(
+        256,
+        "Units of the LSTM, and of the layer before it (appendix A1). Of no effect without "
+        "channels.",
+        minimum=1,
+        suffix="lstm{}",
+    )
+    flat_policy: bool = field(
+        False,
+        "IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of "
+        "sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down.",
+        suffix="flat_policy",
+    )
     state_size: int = field(
         256,
         "Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours.",
@@ -300,6 +328,14 @@ class AQLConfig(Config):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
         if self.search in ("exact", "none"):
             self.require(self.num_levels > 0, "num_levels", f"above 0 with search={self.search}")
+        if self.channels:
+            self.require(self.search not in ("cem", "policy"), "search", "another one for images")
+            self.require(not self.shared_sizes, "shared_sizes", "empty for images")
+        self.require(
+            self.search == "none" or not self.flat_policy,
+            "flat_policy",
+            "false without search=none",
+        )
         if self.search == "none":
             self.require(self.replayed_unrolls == 0, "replayed_unrolls", "0 with search=none")
         self.require_at_most("cem_samples", "cem_elites")

@@ -7,6 +7,7 @@ networks, the policy's gradient at all timesteps.
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.types import Batch
 from common.values import policy_gradients
@@ -24,11 +25,11 @@ class D3PGLearner(ActorCriticLearner):
     The policy takes the features that it shares with Q, whose loss alone trains the shared layers.
     """
 
-    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the networks, their targets and both optimisers."""
 
         def make_networks() -> ActorCritic:
-            value = networks.ValueNetwork(config, observation_size, space)
+            value = networks.ValueNetwork(config, spec, space)
             policy = networks.make_policy(config, value.shared.output_size, space.size)
             return ActorCritic(policy, value)
 

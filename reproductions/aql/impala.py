@@ -11,7 +11,6 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import Policy
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.learning.learner import Gradients, Learner
@@ -21,9 +20,11 @@ from common.types import Batch, Nest
 from common.values.v_trace import v_trace
 from reproductions.aql import networks, proposals
 from reproductions.aql.actions import ActionSpace
+from reproductions.aql.actor import SharedLayersPolicy
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.flat_policy import FlatPolicy, FlatPolicyTwin
 from reproductions.aql.learner import flat, time_major
-from reproductions.aql.twins import load_parts
+from reproductions.aql.twins import load_parts, shared_twin
 
 METRICS = ("policy_loss", "value_loss", "mean_value", "entropy", "mean_weight", "gradient_norm")
 """Metrics of an update and their columns in learner.csv."""
@@ -33,13 +34,14 @@ class StoredPolicyUnroll(NamedTuple):
     """The columns of an unroll, [B, T, ...].
 
     Attributes:
-      observation: [Ds] float32.
+      observation: [Ds] float32; of images [H, W, C] uint8.
       action_index: [D] float32, the action taken, in the form of `ActionSpace`.
       log_prob: float32, log mu of that action when the actor took it, in nats.
       reward: float32, of the step that follows; 0 at the last timestep of an episode.
       discount: float32, the environment's discount of the step that follows; 0 at the last
         timestep of an episode.
       is_last: bool, whether the timestep is the last of its episode.
+      state: as in `StoredUnroll`.
     """
 
     observation: tf.Tensor
@@ -48,21 +50,22 @@ class StoredPolicyUnroll(NamedTuple):
     reward: tf.Tensor
     discount: tf.Tensor
     is_last: tf.Tensor
+    state: Nest = ()
 
 
 class PolicyNetwork(snt.Module):
     """The policy and the layers that it shares with the baseline.
 
     Attributes:
-      shared: the layers shared: the identity but in figure 11's network.
+      shared: the layers shared, see `networks.make_shared`.
       policy: the distribution of actions, with its hidden layers.
       parameters: all variables, the shared ones first.
     """
 
-    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the layers and their variables."""
         super().__init__()
-        self.shared = ReluMLP(observation_size, config.shared_sizes)
+        self.shared = networks.make_shared(config, spec, space)
         self.policy = networks.ProposalNetwork(config, self.shared.output_size, space)
         self.parameters = (*self.shared.trainable_variables, *self.policy.parameters)
 
@@ -110,11 +113,11 @@ class ImpalaLearner(Learner):
       baseline: V, of as many layers as Q has at a state: [B, F] -> [B, 1].
     """
 
-    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the networks, the optimiser and their variables."""
         super().__init__()
         self._config = config
-        self.network = PolicyNetwork(config, observation_size, space)
+        self.network = PolicyNetwork(config, spec, space)
         sizes = (config.state_size, *config.joint_sizes)
         last = snt.Linear(1, w_init=networks.near_zero(sizes[-1]), name="value")
         self.baseline = ReluMLP(self.network.shared.output_size, sizes, last)
@@ -145,7 +148,7 @@ class ImpalaLearner(Learner):
         )
         reward *= config.impala_reward_scale
         with tf.GradientTape() as tape:
-            features = self.network.shared(flat(unroll.observation))
+            features = networks.features_of(self.network.shared, unroll)
             policy = self.network.policy
             log_pi, entropy = (
                 time_major(one, length)
@@ -184,7 +187,7 @@ class ImpalaLearner(Learner):
         self.steps.assign_add(1)
 
 
-class SampledPolicy(Policy):
+class SampledPolicy(SharedLayersPolicy):
     """IMPALA's policy, which takes what it samples, also when it is evaluated."""
 
     def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int):
@@ -196,29 +199,25 @@ class SampledPolicy(Policy):
           space: of the actions, all finite.
           seed: of the samples.
         """
-        network = PolicyNetwork(config, spec.observation_size, space)
-        self._spec = spec
-        self._space = space
+        network = PolicyNetwork(config, spec, space)
+        super().__init__(spec, space, shared_twin(network.shared))
         self._generator = np.random.default_rng(seed)
-        self._shared = numpy_twins.twin(network.shared) if network.shared.layers else None
         self._trunk = numpy_twins.twin(network.policy.trunk)
-        self._policy = proposals.twin(network.policy.proposal)
+        policy = network.policy.proposal
+        self._policy = (
+            FlatPolicyTwin(policy) if isinstance(policy, FlatPolicy) else proposals.twin(policy)
+        )
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `ImpalaLearner.actor_variables`, [P] float32."""
-        load_parts([part for part in (self._shared, self._trunk, self._policy) if part], flat)
+        load_parts([self.shared, self._trunk, self._policy], flat)
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Acts on observations [K, Ds] float32.
+    def act(self, features: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Samples; see base class.
 
-        Returns:
-          action: as the environment takes it, see `ActionSpace.to_environment`.
-          state: unchanged.
-          extras: "action_index" float32 [K, D], the action of the space, and "log_prob" float32
-            [K], its log probability in nats.
+        The extras are "action_index" float32 [K, D], the action of the space, and "log_prob"
+        float32 [K], its log probability in nats.
         """
-        features = observation if self._shared is None else self._shared(observation)
         hidden = self._trunk(features)
         action = self._policy.sample(hidden, 1, self._generator)[:, 0]
-        extras = {"action_index": action, "log_prob": self._policy.log_prob(hidden, action)}
-        return self._space.to_environment(action, self._spec), state, extras
+        return action, {"action_index": action, "log_prob": self._policy.log_prob(hidden, action)}

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.learning.learner import Gradients, Learner
-from common.types import Batch
+from common.types import Batch, Nest
 from common.values import q_lambda
 from reproductions.aql import networks
 from reproductions.aql.actions import ActionSpace
@@ -26,13 +27,15 @@ class StoredUnroll(NamedTuple):
     """The columns of an unroll, [B, T, ...].
 
     Attributes:
-      observation: [Ds] float32.
+      observation: [Ds] float32; of images [H, W, C] uint8.
       action_index: [D] float32, the action taken; as all actions, in the form of `ActionSpace`.
       best_index: [D] float32, a* as the actor found it; of D3PG the policy's own action.
       reward: float32, of the step that follows; 0 at the last timestep of an episode.
       discount: float32, the environment's discount of the step that follows; 0 at the last
         timestep of an episode.
       is_last: bool, whether the timestep is the last of its episode.
+      state: `RecurrentState` [B, ...] with which the actor came to the first timestep; () where no
+        layer is recurrent.
     """
 
     observation: tf.Tensor
@@ -41,6 +44,7 @@ class StoredUnroll(NamedTuple):
     reward: tf.Tensor
     discount: tf.Tensor
     is_last: tf.Tensor
+    state: Nest = ()
 
 
 def targets(
@@ -121,11 +125,11 @@ class AQLLearner(Learner):
       proposal_variables: variables of the proposal; () without.
     """
 
-    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the networks, two optimisers and their variables."""
         super().__init__()
         self._config = config
-        self.value = networks.ValueNetwork(config, observation_size, space)
+        self.value = networks.ValueNetwork(config, spec, space)
         self.proposal: networks.ProposalNetwork | None = None
         if config.search == "proposal":
             num_features = self.value.shared.output_size
@@ -156,7 +160,7 @@ class AQLLearner(Learner):
         config, unroll = self._config, batch.steps
         length, best = unroll.reward.shape[1], flat(unroll.best_index)
         with tf.GradientTape() as tape:
-            features = self.value.shared(flat(unroll.observation))
+            features = networks.features_of(self.value.shared, unroll)
             part = self.value.state(features)
             value = time_major(self.value.values(part, flat(unroll.action_index)), length)
             with tape.stop_recording():

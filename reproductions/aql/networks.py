@@ -1,4 +1,4 @@
-"""Networks of Q and of the proposal or policy (figure 1, appendix A1), for flat observations.
+"""Networks of Q and of the proposal or policy (figure 1, appendix A1).
 
 Layer sizes stood in figure 1's drawing only. Initialisers are not in the paper: Sonnet's, but the
 last layers begin small, so that first values are near 0 and first proposals near uniform.
@@ -9,12 +9,16 @@ import math
 import sonnet as snt
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
 from common.networks.control import ControlPolicy
 from common.networks.mlp import ReluMLP
+from common.types import Nest
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.flat_policy import FlatPolicy
 from reproductions.aql.proposals import OUTPUT_SCALE, Proposal
+from reproductions.aql.recurrent import RecurrentLayers
 
 
 class ValueNetwork(snt.Module):
@@ -24,14 +28,14 @@ class ValueNetwork(snt.Module):
     part of the state, which all actions at the state share, and a part of the action.
 
     Attributes:
-      shared: the layers that the proposal shares: the identity but in figure 11's network.
+      shared: the layers that the proposal shares, see `make_shared`.
       state: features of the state -> the state's part [B, J], with the layer's bias.
       action: encoded action -> the action's part [B, J].
       joint: the layers after the sum's ReLU: [B, J] -> [B, 1].
       parameters: all variables, in the order of these four.
     """
 
-    def __init__(self, config: AQLConfig, observation_size: int, space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the layers and their variables."""
         super().__init__()
         self.space = space
@@ -40,7 +44,7 @@ class ValueNetwork(snt.Module):
         deviation = 1 / math.sqrt(config.state_size + config.action_size)
         initial = snt.initializers.TruncatedNormal(stddev=deviation)
         last_size = config.joint_sizes[-1]
-        self.shared = ReluMLP(observation_size, config.shared_sizes)
+        self.shared = make_shared(config, spec, space)
         self.state = ReluMLP(
             self.shared.output_size, [config.state_size], snt.Linear(first, w_init=initial)
         )
@@ -81,10 +85,39 @@ class ProposalNetwork(snt.Module):
         """Builds the layers and their variables."""
         super().__init__()
         self.trunk = ReluMLP(num_features, config.proposal_sizes)
-        self.proposal = Proposal(
-            self.trunk.output_size, space, config.autoregressive, config.gaussian_variance
+        size = self.trunk.output_size
+        self.proposal = (
+            FlatPolicy(size, space)
+            if config.flat_policy
+            else Proposal(size, space, config.autoregressive, config.gaussian_variance)
         )
         self.parameters = (*self.trunk.trainable_variables, *self.proposal.parameters)
+
+
+def make_shared(
+    config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace
+) -> ReluMLP | RecurrentLayers:
+    """Builds the layers that Q shares with proposal or policy.
+
+    Of images they are convolutions and an LSTM; of flat observations the identity, but for figure
+    11's network.
+    """
+    if config.channels:
+        assert spec.image_shape is not None
+        return RecurrentLayers(config, spec.image_shape, space)
+    return ReluMLP(spec.observation_size, config.shared_sizes)
+
+
+def features_of(shared: ReluMLP | RecurrentLayers, unroll: Nest) -> tf.Tensor:
+    """Returns the shared layers' features of the timesteps of B unrolls, [B * T, F].
+
+    Args:
+      shared: of `make_shared`.
+      unroll: columns of [B, T, ...], see `learner.StoredUnroll`.
+    """
+    if isinstance(shared, RecurrentLayers):
+        return shared.features(unroll)
+    return shared(tf.reshape(unroll.observation, [-1, unroll.observation.shape[-1]]))
 
 
 def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy:

@@ -3,30 +3,54 @@
 import itertools
 import math
 
+from common.environments import lab_actions
+from common.environments.requirements import MAX_PNG_CHANNELS, actions_of
 from common.environments.spec import EnvironmentSpec
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import MAX_CHOICES, MAX_EXACT_ACTIONS, AQLConfig
 
+_LAB_CHOICES = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
+
 
 def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
     """Raises ValueError, in one line, unless the configured search can act in an environment."""
-    if spec.image_shape is not None:
+    if spec.image_shape is not None and not config.channels:
         raise ValueError(
-            f"--environment has images of {list(spec.image_shape)}, but this agent needs flat "
-            "observations: name another one, for example control:cartpole:swingup"
+            f"--environment has images of {list(spec.image_shape)}, but this setting needs flat "
+            "observations: name another one, for example control:cartpole:swingup, or "
+            "--setting=aql_3528_actions"
         )
-    if max(spec.action_choices, default=0) > MAX_CHOICES:
+    if config.channels and (spec.image_shape is None or spec.image_shape[2] > MAX_PNG_CHANNELS):
+        found = "flat observations"
+        if spec.image_shape is not None:
+            found = f"images of {list(spec.image_shape)}"
+        raise ValueError(
+            f"--environment has {found}, but this setting needs images of at most "
+            f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "
+            "--setting=aql"
+        )
+    if config.action_set == "own" and spec.action_choices == _LAB_CHOICES:
+        raise ValueError(
+            "--environment has DeepMind Lab's seven integers, and this setting no set of them: "
+            "use --config.action_set=structured or curated"
+        )
+    if config.action_set != "own" and spec.action_choices != _LAB_CHOICES:
+        raise ValueError(
+            f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
+            "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
+        )
+    if config.action_set == "own" and max(spec.action_choices, default=0) > MAX_CHOICES:
         raise ValueError(
             f"--environment has a sub-action of {max(spec.action_choices):,} choices, but this "
             f"agent takes at most {MAX_CHOICES:,}: make the integer's bounds narrower"
         )
+    space = ActionSpace.of(spec, config.num_levels, config.action_set)
     if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
         raise ValueError(
-            f"--environment has actions of {_number(ActionSpace.of(spec, 0))} choices, but this "
+            f"--environment has actions of {_number(space)} choices, but this "
             "setting needs continuous actions (num_levels 0): name another environment, or "
             "--setting=aql"
         )
-    space = ActionSpace.of(spec, config.num_levels)
     if config.search == "exact" and space.num_actions > MAX_EXACT_ACTIONS:
         raise ValueError(
             f"--environment has {_number(space)} actions, but search=exact evaluates each of them "

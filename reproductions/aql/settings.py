@@ -27,6 +27,17 @@ _SHARED_RMSPROP: Mapping[str, object] = {
 }
 """Figure 11 (appendix A3): RMSProp, and a deeper network with fewer units, half of it shared."""
 
+_LAB: Mapping[str, object] = {
+    "channels": (16, 32, 32),
+    "unroll_length": 100,
+    "num_uniform_samples": 500,
+    "proposal_sizes": (256,),
+}
+"""DeepMind Lab (section 5.2, appendices A1 and A2). That the proposal has one hidden layer of its
+own above the LSTM is not in the paper."""
+
+_ACTION_SETS = {"11": "curated", "3528": "structured"}
+
 SETTINGS = Settings(
     AQLConfig,
     {
@@ -34,6 +45,16 @@ SETTINGS = Settings(
         **{
             f"{name}_shared_rmsprop": {**_METHODS[name], **_SHARED_RMSPROP}
             for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+        },
+        **{
+            f"{name}_{number}_actions": {
+                **_METHODS[name],
+                **_LAB,
+                "action_set": action_set,
+                **({"flat_policy": True} if name == "impala" else {}),
+            }
+            for name in ("aql", "exact_q", "impala")
+            for number, action_set in _ACTION_SETS.items()
         },
     },
     default="aql",

@@ -11,7 +11,11 @@ import numpy as np
 import sonnet as snt
 
 from common.networks import numpy_twins, packing
+from common.networks.mlp import ReluMLP
+from common.types import Nest
+from reproductions.aql.config import MAX_EXACT_ACTIONS
 from reproductions.aql.networks import ValueNetwork
+from reproductions.aql.recurrent import RecurrentLayers, RecurrentTwin
 from reproductions.aql.search import QFunction
 
 
@@ -24,6 +28,41 @@ def load_parts(twins: Sequence[Any], flat: np.ndarray) -> None:
     parts = packing.unpack(flat, [(twin.num_parameters,) for twin in twins])
     for twin, part in zip(twins, parts):
         twin.load(part)
+
+
+class FeedforwardTwin:
+    """NumPy twin of shared layers without a state, which may be none.
+
+    Attributes:
+      num_parameters: length P of the vector that `load` takes.
+    """
+
+    is_recurrent = False
+
+    def __init__(self, layers: ReluMLP):
+        self._twin = numpy_twins.twin(layers) if layers.layers else None
+        self.num_parameters = self._twin.num_parameters if self._twin else 0
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads the parameters, [P] float32."""
+        if self._twin:
+            self._twin.load(flat)
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns ()."""
+        del num_environments
+        return ()
+
+    def __call__(self, observation: np.ndarray, state: Nest) -> tuple[np.ndarray, Nest]:
+        """Returns the features [K, F] of observations [K, Ds], and the state unchanged."""
+        return (self._twin(observation) if self._twin else observation), state
+
+
+def shared_twin(layers: ReluMLP | RecurrentLayers) -> FeedforwardTwin | RecurrentTwin:
+    """Returns the actor's copy of shared layers, with a copy of their parameters."""
+    if isinstance(layers, RecurrentLayers):
+        return RecurrentTwin(layers)
+    return FeedforwardTwin(layers)
 
 
 class _CandidatesTwin:
@@ -71,7 +110,10 @@ class _CandidatesTwin:
 class ValueTwin:
     """NumPy twin of a `ValueNetwork`.
 
+    What depends on the action alone is computed once a snapshot in a space of few actions.
+
     Attributes:
+      shared: twin of the shared layers.
       num_parameters: length P of the vector that `load` takes.
     """
 
@@ -84,14 +126,15 @@ class ValueTwin:
             candidates are: no more than the candidates that are asked for.
         """
         self._space = network.space
-        self._shared = numpy_twins.twin(network.shared) if network.shared.layers else None
+        self.shared = shared_twin(network.shared)
         self._state = numpy_twins.twin(network.state)
         self._candidates = _CandidatesTwin(network)
-        parts = (self._shared, self._state, self._candidates)
-        self._twins = [part for part in parts if part is not None]
+        self._twins = (self.shared, self._state, self._candidates)
         self.num_parameters = sum(part.num_parameters for part in self._twins)
-        has_table = self._space.num_actions <= table_size
-        self._all = self._space.encode(self._space.all_actions()) if has_table else None
+        self._has_table = self._space.num_actions <= table_size
+        self._all: np.ndarray | None = None
+        if self._space.num_actions <= MAX_EXACT_ACTIONS:
+            self._all = self._space.encode(self._space.all_actions())
         self._prepare()
 
     def load(self, flat: np.ndarray) -> None:
@@ -99,26 +142,31 @@ class ValueTwin:
         load_parts(self._twins, flat)
         self._prepare()
 
-    def features(self, observation: np.ndarray) -> np.ndarray:
-        """Returns the features that the proposal shares: [K, Ds] -> [K, F]."""
-        return observation if self._shared is None else self._shared(observation)
+    def all_values(self, features: np.ndarray) -> np.ndarray:
+        """Returns Q of all actions of a space of few: features [K, F] -> [K, num_actions]."""
+        offsets = self._state(features) + self._action_offset
+        return np.stack([self._candidates.values(one, self._all_parts) for one in offsets])
 
     def at(self, features: np.ndarray) -> QFunction:
         """Returns Q at K states: candidates [K, n, D] -> values [K, n], given features [K, F]."""
         twin, offsets = self._candidates, self._state(features) + self._action_offset
 
+        def parts_of(candidates: np.ndarray) -> np.ndarray:
+            if self._all is None:
+                return twin.action_parts(self._space.encode(candidates))
+            return self._all_parts[self._space.flat_index(candidates)]
+
         def values(candidates: np.ndarray) -> np.ndarray:
             # A state at a time: the hidden layers of its candidates fit the cache.
-            encoded = map(self._space.encode, candidates)
             return np.stack(
-                [twin.values(o, twin.action_parts(each)) for o, each in zip(offsets, encoded)]
+                [twin.values(o, parts_of(each)) for o, each in zip(offsets, candidates)]
             )
 
         def looked_up(candidates: np.ndarray) -> np.ndarray:
-            table = np.stack([twin.values(offset, self._all_parts) for offset in offsets])
-            return np.take_along_axis(table, self._space.flat_index(candidates), axis=1)
+            index = self._space.flat_index(candidates)
+            return np.take_along_axis(self.all_values(features), index, axis=1)
 
-        return values if self._all is None else looked_up
+        return looked_up if self._has_table else values
 
     def _prepare(self) -> None:
         """Computes what depends on the parameters alone: the parts of all actions, for a table."""

@@ -60,6 +60,36 @@ class CountingPolicy(Policy):
         return count.copy(), {"count": count + 1}, {"count": count[:, 0].copy()}
 
 
+class RewardSeeing(Policy):
+    """Its state and its extra are the rewards of the episode so far."""
+
+    sees_rewards = True
+
+    def load(self, flat):
+        raise NotImplementedError
+
+    def initial_state(self, num_environments):
+        return np.zeros(num_environments, np.float32)
+
+    def with_reward(self, state, reward):
+        return state + reward
+
+    def __call__(self, observation, state):
+        rungs = np.array([1, 2])[: len(observation)]
+        np.testing.assert_array_equal(state, rungs * observation[:, 1])
+        return np.zeros((len(observation), 1), np.float32), state, {"twice": 2 * state}
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_policy_sees_the_reward_that_led_to_its_observation(evaluates):
+    environment = BatchedEnvironment([Ladder([3], rung=1.0), Ladder([2, 5], rung=2.0)])
+    if evaluates:
+        np.testing.assert_array_equal(run_episodes(environment, RewardSeeing(), 4), [3, 3, 4, 10])
+    else:
+        _, got, _ = run_loop(9, environment, RewardSeeing())
+        assert got.extras_tm1["twice"].max() == 2 * 2 * 4
+
+
 class Feedforward(Policy):
     """A policy without a state."""
 

@@ -75,3 +75,21 @@ def test_an_episode_without_an_end_is_not_continued_by_the_next_one():
     np.testing.assert_array_equal(unroll.is_last, [[False, True, False]])
     np.testing.assert_array_equal(unroll.discount, [[1, 0, 1]])
     np.testing.assert_array_equal(unroll.reward, [[1, 0, 1]])
+
+
+def test_of_a_recurrent_state_an_unroll_keeps_the_first():
+    adder, buffer, unrolls = UnrollAdder(2, 3), np.zeros((2, 4), np.float32), []
+    for n in range(8):
+        buffer[:] = n
+        step = dm_env.TimeStep(*(np.full(2, x, np.float32) for x in (MID, 0, 1)), buffer)
+        extras = {"best": buffer, "state": {"cell": buffer, "pair": (buffer, buffer + 1)}}
+        if (completed := adder.observe(step, extras)) is not None:
+            unrolls.append(completed)
+        adder.act(step, buffer, extras)
+    buffer[:] = -1
+    assert len(unrolls) == 2
+    for number, unroll in enumerate(unrolls):
+        assert set(unroll.extras) == {"best"}
+        assert unroll.state["cell"].shape == (2, 4)
+        assert (unroll.state["cell"] == 3 * number).all()
+        assert (unroll.state["pair"][1] == 3 * number + 1).all()

@@ -160,6 +160,37 @@ def test_a_reset_of_some_rows_leaves_the_others(recurrent):
     np.testing.assert_array_equal(recurrent(np.array([[8.0], [30.0]])), [[8], [20]])
 
 
+class Rewarded(Policy):
+    """Its action is the sum of the rewards of the episode."""
+
+    sees_rewards = True
+
+    def load(self, flat):
+        pass
+
+    def initial_state(self, num_environments):
+        return np.zeros(num_environments, np.float32)
+
+    def with_reward(self, state, reward):
+        return state + reward
+
+    def __call__(self, observation, state):
+        return state[:, np.newaxis], state, {}
+
+
+def test_a_policy_that_sees_rewards_asks_for_them():
+    policy, zeros = of_policy(Rewarded(), OWN, EnvironmentSpec(1, 1)), np.zeros((2, 1))
+    np.testing.assert_array_equal(policy(zeros), [[0], [0]])
+    np.testing.assert_array_equal(policy(zeros, np.array([2.0, 3.0])), [[2], [3]])
+    with pytest.raises(ValueError, match=r"sees rewards: call policy\(observation, reward\)"):
+        policy(zeros)
+    policy.reset(np.array([True, False]))
+    np.testing.assert_array_equal(policy(zeros, np.array([0.0, 4.0])), [[0], [7]])
+    policy.reset()
+    np.testing.assert_array_equal(policy(zeros[0]), [0])
+    np.testing.assert_array_equal(policy(zeros[0], 5.0), [5])
+
+
 def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
     recurrent(np.array([[2.0], [10.0]]))
     with pytest.raises(

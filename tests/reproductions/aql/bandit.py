@@ -50,11 +50,11 @@ def learn(space, num_updates, **values):
     spec = EnvironmentSpec(observation_size=CONTEXTS, action_size=space.size)
     tf.random.set_seed(0)
     if config.search == "policy":
-        learner = D3PGLearner(config, CONTEXTS, space)
+        learner = D3PGLearner(config, spec, space)
         policy = DeterministicPolicy(config, spec, space, seed=1)
         greedy = DeterministicPolicy(config, spec, space, seed=None)
     else:
-        learner = AQLLearner(config, CONTEXTS, space)
+        learner = AQLLearner(config, spec, space)
         policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
         greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
     update, state = tf.function(learner.update), policy.initial_state(rows)

@@ -1,11 +1,13 @@
 """Tests of product action spaces."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.environments import lab_actions
 from common.environments.spec import EnvironmentSpec
 from reproductions.aql.actions import ActionSpace
 
@@ -103,3 +105,21 @@ def test_actions_for_an_environment():
 def test_a_space_that_is_none_is_refused(choices):
     with pytest.raises(ValueError, match="^choices must be one or more numbers of at least 0, got"):
         ActionSpace(choices)
+
+
+def test_the_sets_of_deepmind_labs_actions():
+    """Each of the 3,528 and of the 11 is another action, and what its values say."""
+    spec = EnvironmentSpec(3 * 84 * 84, 7, (84, 84, 3), action_choices=(1025, 1025, 3, 3, 2, 2, 2))
+    structured = ActionSpace.of(spec, 5, "structured")
+    curated = ActionSpace.of(spec, 5, "curated")
+    assert (structured.num_actions, structured.encoded_size) == (3528, 26)
+    assert (curated.num_actions, curated.encoded_size) == (11, 11)
+    for space, expected in (
+        (structured, list(itertools.product(*lab_actions.STRUCTURED))),
+        (curated, list(lab_actions.CURATED)),
+    ):
+        actions = space.to_environment(space.all_actions(), spec)
+        assert actions.dtype == np.int32 and len(set(map(tuple, actions))) == space.num_actions
+        np.testing.assert_array_equal(actions, expected)
+        for action in actions:
+            lab_actions.require_valid(action)

@@ -63,7 +63,9 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     assert int(learner.steps) == 1
     changed = packing.pack(learner.actor_variables).numpy()
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
-    for field, column, wanted in zip(added[0]._fields, added[0], agent.step_specs(spec)):
+    rows, specs = added[0], agent.step_specs(spec)
+    assert rows.state == specs.state == ()
+    for field, column, wanted in zip(rows._fields[:-1], rows, specs):
         assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape), field
         assert column.dtype == wanted.dtype.as_numpy_dtype, field
 
@@ -76,7 +78,7 @@ def test_what_is_stored_is_what_the_policy_found():
     policy, found, added = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2), [], []
 
     class Recorded:
-        initial_state = policy.initial_state
+        initial_state, with_reward = policy.initial_state, policy.with_reward
 
         def __call__(self, observation, state):
             action, state, extras = policy(observation, state)
@@ -159,7 +161,8 @@ def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, me
 
 def test_what_suits_is_not_refused():
     for name in SETTINGS.names:
-        AQL(SETTINGS.configuration(name), name).require(CONTROL)
+        if not name.endswith("_actions"):  # of images: see test_aql_images.py
+            AQL(SETTINGS.configuration(name), name).require(CONTROL)
     for spec in (INTEGERS, DISCRETE):
         for name in ("aql", "aql_independent", "uniform_q", "exact_q"):
             AQL(SETTINGS.configuration(name), name).require(spec)

@@ -8,6 +8,7 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.types import Batch
 from reproductions.aql import learner as learner_lib
 from reproductions.aql.actions import ActionSpace
@@ -203,7 +204,7 @@ def assert_numeric(gradients, variables, twin, loss):
 def test_the_gradients_are_those_of_both_losses(shared_sizes):
     """With a* as stored; a target network or a gradient through G would make a difference."""
     config = config_of(shared_sizes=shared_sizes, discount=0.9)
-    learner = AQLLearner(config, OBSERVATION, SPACE)
+    learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
     randomize(learner.actor_variables)
     unroll, twin = make_unrolls(SPACE), Twin64(learner.actor_variables)
     observation = unroll.observation.astype(np.float64)
@@ -238,7 +239,9 @@ def test_the_gradients_are_those_of_both_losses(shared_sizes):
 @pytest.mark.parametrize("shared_sizes", [(), (4,)])
 def test_each_loss_trains_its_own_variables(shared_sizes):
     """The proposal's gradient does not enter the shared layers, nor Q's the proposal."""
-    learner = AQLLearner(config_of(shared_sizes=shared_sizes), OBSERVATION, SPACE)
+    learner = AQLLearner(
+        config_of(shared_sizes=shared_sizes), EnvironmentSpec(OBSERVATION, 2), SPACE
+    )
     value, proposal = (
         {v.ref() for v in vs} for vs in (learner.value_variables, learner.proposal_variables)
     )
@@ -255,7 +258,9 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
 
 @pytest.mark.parametrize("search", ["uniform", "exact"])
 def test_without_a_proposal_there_is_q_alone(search):
-    learner = AQLLearner(config_of(search=search), OBSERVATION, ActionSpace((3, 2)))
+    learner = AQLLearner(
+        config_of(search=search), EnvironmentSpec(OBSERVATION, 2), ActionSpace((3, 2))
+    )
     assert learner.proposal_variables == () and learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
     assert set(metrics) == set(learner_lib.METRICS)
@@ -266,7 +271,7 @@ def test_a_compiled_update_is_an_eager_one(optimizer):
     config = config_of(optimizer=optimizer, shared_sizes=(4,), learning_rate=1e-2)
     batch, results = batch_of(make_unrolls(SPACE)), []
     for compiled in (False, True):
-        learner = AQLLearner(config, OBSERVATION, SPACE)
+        learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
         randomize(learner.actor_variables)
         update = tf.function(learner.update, jit_compile=True) if compiled else learner.update
         for _ in range(3):
@@ -283,7 +288,7 @@ def test_optimisers_and_networks_exist_before_the_first_update():
         (config_of(), AQLLearner, SPACE),
         (config_of(search="policy", num_levels=0), D3PGLearner, CONTINUOUS),
     ):
-        learner = kind(config, OBSERVATION, space)
+        learner = kind(config, EnvironmentSpec(OBSERVATION, 2), space)
         before = {v.ref() for v in learner.variables}
         learner.update(batch_of(make_unrolls(space)))
         assert {v.ref() for v in learner.variables} == before
@@ -294,7 +299,7 @@ def test_optimisers_and_networks_exist_before_the_first_update():
 
 def make_d3pg(**values):
     config = config_of(search="policy", num_levels=0, **values)
-    learner = D3PGLearner(config, OBSERVATION, CONTINUOUS)
+    learner = D3PGLearner(config, EnvironmentSpec(OBSERVATION, 2), CONTINUOUS)
     randomize(learner.networks.variables, seed=2)
     randomize(learner.target_networks.variables, seed=3)
     return config, learner

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from reproductions.aql import networks, search
 from reproductions.aql.actions import ActionSpace
@@ -17,7 +18,9 @@ HYBRID = ActionSpace((3, 0, 2))
 def make(space=HYBRID, **values):
     """A network with values far from 0."""
     tf.random.set_seed(0)
-    network = networks.ValueNetwork(AQLConfig(**{**SMALL, **values}), 4, space)
+    network = networks.ValueNetwork(
+        AQLConfig(**{**SMALL, **values}), EnvironmentSpec(4, space.size), space
+    )
     for variable in network.parameters:
         variable.assign(tf.random.normal(variable.shape))
     return network
@@ -77,7 +80,7 @@ def test_the_twin_is_the_network(shared_sizes, joint_sizes):
     assert flat.size == twin.num_parameters
     twin.load(0 * flat)
     twin.load(flat)
-    values = twin.at(twin.features(observation))(actions)
+    values = twin.at(twin.shared(observation, ())[0])(actions)
     np.testing.assert_allclose(values, network(observation, actions), rtol=1e-5, atol=1e-4)
     assert values.dtype == np.float32
 
@@ -92,7 +95,7 @@ def test_a_small_space_is_evaluated_once_with_the_same_result():
     shortcut.load(flat)
     found = []
     for twin in (whole, shortcut):
-        q = twin.at(twin.features(observation))
+        q = twin.at(twin.shared(observation, ())[0])
         np.testing.assert_allclose(q(actions), network(observation, actions), rtol=1e-5, atol=1e-4)
         found.append(search.search(q, actions[:, :20], actions[:, 20:]))
     np.testing.assert_array_equal(found[0][0], found[1][0])
@@ -105,7 +108,7 @@ def test_an_action_that_is_no_candidate_is_not_chosen():
     network = make(space)
     observation, _ = inputs(space, rows=1)
     twin = ValueTwin(network, table_size=500)
-    q = twin.at(twin.features(observation))
+    q = twin.at(twin.shared(observation, ())[0])
     every = space.all_actions()[np.newaxis]
     order = np.argsort(q(every)[0])
     candidates = every[:, order[:7]]  # the seven worst
@@ -115,14 +118,14 @@ def test_an_action_that_is_no_candidate_is_not_chosen():
 
 def test_a_larger_space_has_no_table():
     network = make(ActionSpace((5, 5)))
-    assert ValueTwin(network, table_size=24)._all is None
-    assert ValueTwin(network, table_size=25)._all is not None
-    assert ValueTwin(make(HYBRID), table_size=10**9)._all is None
+    assert not ValueTwin(network, table_size=24)._has_table
+    assert ValueTwin(network, table_size=25)._has_table
+    assert not ValueTwin(make(HYBRID), table_size=10**9)._has_table
 
 
 def test_first_values_are_near_zero():
     tf.random.set_seed(1)
-    network = networks.ValueNetwork(AQLConfig(), 67, ActionSpace((5,) * 21))
+    network = networks.ValueNetwork(AQLConfig(), EnvironmentSpec(67, 21), ActionSpace((5,) * 21))
     generator = np.random.default_rng(0)
     observation = generator.standard_normal((8, 67)).astype(np.float32)
     values = network(observation, network.space.uniform((8, 20), generator))

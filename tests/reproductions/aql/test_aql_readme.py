@@ -85,7 +85,7 @@ def test_the_arithmetic():
     config = config_lib.AQLConfig()
     section = README.section("Layout").split("### Arithmetic\n", 1)[1]
     space = ActionSpace.of(EnvironmentSpec(67, 21), config.num_levels)
-    value = networks.ValueNetwork(config, 67, space)
+    value = networks.ValueNetwork(config, EnvironmentSpec(67, 21), space)
     proposal = networks.ProposalNetwork(config, 67, space)
     sizes = [
         sum(variable.shape.num_elements() for variable in part.parameters)

@@ -133,7 +133,7 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
         impala_entropy_cost=0.3,
         baseline_cost=0.7,
     )
-    learner, unroll = ImpalaLearner(config, OBSERVATION, SPACE), make_unrolls()
+    learner, unroll = ImpalaLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE), make_unrolls()
     generator = np.random.default_rng(2)
     for variable in learner.variables_trained:
         variable.assign(0.7 * generator.standard_normal(variable.shape))
@@ -166,7 +166,7 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
 @pytest.mark.parametrize("autoregressive", [True, False])
 def test_the_policy_stores_the_log_probability_of_what_it_samples(autoregressive):
     config = config_of(shared_sizes=(4,), autoregressive=autoregressive)
-    learner = ImpalaLearner(config, OBSERVATION, SPACE)
+    learner = ImpalaLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
     generator = np.random.default_rng(3)
     for variable in learner.variables_trained:
         variable.assign(generator.standard_normal(variable.shape))
@@ -195,8 +195,9 @@ def test_impala_learns_what_is_best():
     shape = (config.batch_size, config.unroll_length)
     rows = shape[0] * shape[1]
     tf.random.set_seed(0)
-    learner = ImpalaLearner(config, CONTEXTS, space)
-    policy = SampledPolicy(config, EnvironmentSpec(CONTEXTS, space.size), space, seed=1)
+    spec = EnvironmentSpec(CONTEXTS, space.size)
+    learner = ImpalaLearner(config, spec, space)
+    policy = SampledPolicy(config, spec, space, seed=1)
     update, generator = tf.function(learner.update), np.random.default_rng(2)
 
     def act(contexts):

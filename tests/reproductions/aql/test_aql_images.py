@@ -1,0 +1,282 @@
+"""Tests of what learns from images with an LSTM: states, gradients, what is stored, refusals."""
+
+import dataclasses
+
+import dm_env
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.acting.evaluate import run_episodes
+from common.environments import lab_actions
+from common.environments.batch import BatchedEnvironment
+from common.environments.spec import EnvironmentSpec
+from common.learning.trainer import UndecodableReplayError
+from common.networks import packing
+from common.types import Batch
+from reproductions.aql import learner as learner_lib
+from reproductions.aql import networks
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.agent import AQL
+from reproductions.aql.flat_policy import FlatPolicy, FlatPolicyTwin
+from reproductions.aql.settings import SETTINGS
+
+T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
+SMALL = {
+    "channels": (3, 4),
+    "lstm_size": 6,
+    "state_size": 6,
+    "action_size": 7,
+    "joint_sizes": (8, 5),
+    "proposal_sizes": (9,),
+    "num_proposal_samples": 4,
+    "num_uniform_samples": 5,
+    "unroll_length": T,
+    "batch_size": 4,
+    "replay_capacity": 60,
+    "queue_capacity": 300,
+}
+NAMES = tuple(
+    f"{method}_{number}_actions"
+    for method in ("aql", "exact_q", "impala")
+    for number in ("11", "3528")
+)
+SPEC = EnvironmentSpec(
+    observation_size=SIDE * SIDE * 3,
+    action_size=7,
+    image_shape=(SIDE, SIDE, 3),
+    action_choices=(1025, 1025, 3, 3, 2, 2, 2),
+)
+
+
+class Noise(dm_env.Environment):
+    """Random images and rewards beyond the clip; a time limit ends an episode."""
+
+    def __init__(self, seed):
+        self._random = np.random.default_rng(seed)
+        self._left = 0
+
+    def reset(self):
+        self._left = EPISODE_STEPS
+        return dm_env.restart(self._image())
+
+    def step(self, action):
+        lab_actions.require_valid(action)
+        if not self._left:
+            return self.reset()
+        self._left -= 1
+        step = dm_env.transition if self._left else dm_env.truncation
+        return step(float(self._random.normal() * 3), self._image())
+
+    def observation_spec(self):
+        return dm_env.specs.Array((SIDE, SIDE, 3), np.uint8)
+
+    def action_spec(self):
+        return lab_actions.action_spec()
+
+    def _image(self):
+        return self._random.integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+
+
+def make_agent(name="aql_3528_actions", **values):
+    config = dataclasses.replace(SETTINGS.configuration(name), **{**SMALL, **values})
+    return AQL(config, name)
+
+
+def environments():
+    return BatchedEnvironment([Noise(seed) for seed in range(K)])
+
+
+def randomize(variables):
+    generator = np.random.default_rng(3)
+    for variable in variables:
+        variable.assign(0.5 * generator.standard_normal(variable.shape))
+
+
+def acted(agent, learner, num_steps):
+    """Returns what a policy with the learner's parameters added, and the features it acted on."""
+    policy, found, rows = agent.make_actor(SPEC, range(K), K, seed=2), [], []
+    policy.load(packing.to_numpy(learner.actor_variables))
+    act = policy.act
+
+    def recorded(features):
+        found.append(features)
+        return act(features)
+
+    policy.act = recorded
+    writer = agent.make_writer(policy, range(K), SPEC, seed=1)
+
+    def add(unrolls):
+        rows.extend(delivery.rows for delivery in writer.add(unrolls))
+
+    loop = agent.acting_loop(policy, environments(), add, lambda *episode: None)
+    for _ in range(num_steps):
+        loop.step()
+    return rows, np.stack(found, axis=1)
+
+
+def joined(rows):
+    return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *rows)
+
+
+def batch_of(agent, rows):
+    steps = agent.decode(tf.nest.map_structure(tf.convert_to_tensor, joined(rows)), SPEC)
+    size = len(steps.reward)
+    return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(float(size)))
+
+
+@pytest.mark.parametrize("name", ["aql_3528_actions", "impala_11_actions"])
+def test_an_unroll_in_one_call_is_step_by_step_from_the_stored_state(name):
+    """Over five unrolls, whose episodes of eight timesteps end within them."""
+    agent = make_agent(name, replayed_unrolls=0)
+    agent.require(SPEC)
+    learner = agent.make_learner(SPEC, seed=1)
+    randomize(learner.actor_variables)
+    rows, features = acted(agent, learner, 5 * T + 1)
+    shared = (learner.network if "impala" in name else learner.value).shared
+    is_last = np.concatenate([one.is_last for one in rows], axis=1)
+    assert is_last[:, 1:-1].any() and len(rows) == 5
+    for number, one in enumerate(rows):
+        found = networks.features_of(shared, batch_of(agent, [one]).steps)
+        found = found.numpy().reshape(K, T, -1)
+        expected = features[:, number * T : (number + 1) * T]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        begins = number > 0 and is_last[:, number * T - 1]
+        np.testing.assert_array_equal(
+            (one.state.lstm.cell != 0).any(axis=1), np.zeros(K, bool) if not number else ~begins
+        )
+
+
+def test_the_last_reward_is_clipped_for_the_network_alone():
+    agent = make_agent(replayed_unrolls=0)
+    learner = agent.make_learner(SPEC, seed=1)
+    randomize(learner.actor_variables)
+    rows, _ = acted(agent, learner, 2 * T + 1)
+    steps = batch_of(agent, rows).steps
+    assert np.abs(steps.reward).max() > 1
+    clipped = steps._replace(reward=tf.clip_by_value(steps.reward, -1, 1))
+    halved = steps._replace(reward=0.1 * steps.reward)
+    found, same, other = (
+        networks.features_of(learner.value.shared, one) for one in (steps, clipped, halved)
+    )
+    np.testing.assert_array_equal(found, same)
+    assert np.any(found != other)
+
+
+def test_the_proposals_loss_moves_its_head_alone():
+    agent = make_agent(replayed_unrolls=0)
+    learner = agent.make_learner(SPEC, seed=1)
+    batch = batch_of(agent, acted(agent, learner, T + 1)[0])
+    unroll = batch.steps
+    with tf.GradientTape(persistent=True) as tape:
+        features = networks.features_of(learner.value.shared, unroll)
+        _, more = learner._proposal_gradients(features, learner_lib.flat(unroll.best_index))
+        value = learner.value.values(
+            learner.value.state(features), learner_lib.flat(unroll.action_index)
+        )
+    shared = learner.value.shared.trainable_variables
+    # A torso of two sections of five convolutions, the layer after them, and the LSTM's three.
+    assert len(shared) == 2 * 5 * 2 + 2 + 3
+    proposal, q = learner.proposal_variables, learner.value_variables
+    assert {one.ref() for one in shared} <= {one.ref() for one in q}
+    assert tape.gradient(more["proposal_loss"], q) == (None,) * len(q)
+    assert tape.gradient(value, proposal) == (None,) * len(proposal)
+    assert all(one is not None for one in tape.gradient(value, q))
+    before = [one.numpy() for one in q]
+    learner.apply(([tf.zeros_like(one) for one in q], learner.gradients(batch).gradients[1]))
+    for variable, old in zip(q, before):
+        np.testing.assert_array_equal(variable, old)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_acts_stores_and_learns(name):
+    """Through the queue, with the replay's unrolls as PNG files."""
+    agent = make_agent(name)
+    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    rows, _ = acted(agent, learner, 4 * T + 1)
+    stored = joined(rows)
+    times = 1 if "impala" in name else 3
+    signature = agent.wire(SPEC).signature
+    columns = signature.flatten(stored)
+    for column, name, wanted in zip(columns, signature.names, signature.shapes, strict=True):
+        assert column.shape == (4 * K * times, *wanted), name
+    for one in rows:
+        assert queue.put(one)
+    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
+    before = packing.to_numpy(learner.actor_variables)
+    metrics = trainer.step()
+    assert set(metrics) == set(agent.metrics)
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert np.any(packing.to_numpy(learner.actor_variables) != before)
+    evaluator = agent.make_evaluator(SPEC, K)
+    evaluator.load(packing.to_numpy(learner.actor_variables))
+    assert np.all(np.isfinite(run_episodes(environments(), evaluator, K)))
+
+
+def test_a_damaged_image_costs_its_batch_and_not_the_run():
+    agent = make_agent(replayed_unrolls=0, batch_size=K)
+    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    good, bad, *_ = acted(agent, learner, 2 * T + 1)[0]
+    file = bad.observation[0]
+    middle = len(file) // 2
+    bad.observation[0] = file[:middle] + bytes(16) + file[middle + 16 :]
+    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
+    for rows in (bad, good, bad, bad, good):
+        assert queue.put(rows)
+    found = [trainer.step() is not None for _ in range(5)]
+    assert found == [False, True, False, False, True] and int(learner.steps) == 2
+    for _ in range(3):
+        assert queue.put(bad)
+    assert trainer.step() is None and trainer.step() is None
+    with pytest.raises(UndecodableReplayError, match="observation: cannot decode"):
+        trainer.step()
+
+
+def test_a_flat_policy_samples_what_it_says():
+    space = ActionSpace((3, 2, 2))
+    tf.random.set_seed(0)
+    policy = FlatPolicy(4, space)
+    randomize(policy.parameters)
+    twin = FlatPolicyTwin(policy)
+    features = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    logits = features @ policy.weights.numpy() + policy.bias.numpy()
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    drawn = twin.sample(features, 40_000, np.random.default_rng(1))
+    for row in range(2):
+        share = np.bincount(space.flat_index(drawn[row]), minlength=12) / 40_000
+        np.testing.assert_allclose(share, expected[row], atol=0.01)
+        every = space.all_actions()
+        one = np.repeat(features[row : row + 1], 12, axis=0)
+        log_prob, entropy = policy.log_prob_and_entropy(tf.constant(one), tf.constant(every))
+        np.testing.assert_allclose(log_prob, np.log(expected[row]), rtol=1e-4)
+        np.testing.assert_allclose(twin.log_prob(one, every), log_prob, rtol=1e-4)
+        np.testing.assert_allclose(
+            entropy, -(expected[row] * np.log(expected[row])).sum(), rtol=1e-4
+        )
+
+
+GREY = EnvironmentSpec(observation_size=5, action_size=1)
+PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "spec", "message"),
+    [
+        ("aql", {}, SPEC, r"has images of \[9, 9, 3\], but this setting needs flat observ.*"),
+        ("aql_11_actions", {}, GREY, r"has flat observations, but this setting needs images .*"),
+        ("aql_3528_actions", {}, PONG, r"has 6 discrete actions, but action_set=structured .*"),
+        (
+            "impala_11_actions",
+            {"action_set": "own"},
+            SPEC,
+            r"has DeepMind Lab's seven integers, and this setting no set of them: .*",
+        ),
+    ],
+)
+def test_what_does_not_suit_is_refused_in_one_line(name, changed, spec, message):
+    with pytest.raises(ValueError, match=f"^--environment {message}$"):
+        make_agent(name, **({"channels": ()} if name == "aql" else {}) | changed).require(spec)
+
+
+def test_atari_suits_with_its_own_actions():
+    make_agent("aql_11_actions", action_set="own").require(PONG)
