@@ -147,10 +147,14 @@ class Agent(abc.ABC):
         environments: EnvironmentBatch,
         on_added: Callable[[Nest], None],
         on_episode: Callable[[int, float, int], None],
+        share: float = 1.0,
     ) -> ActingLoop:
-        """Builds the loop of an actor of this agent; arguments as for `ActingLoop`."""
-        adder = self.data.make_adder(environments.num_environments)
-        return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
+        """Builds the loop of some actors; arguments as for `ActingLoop` and `Data.make_adder`."""
+        data = self.data
+        adder = data.make_adder(environments.num_environments, share)
+        return ActingLoop(
+            environments, actor, adder, on_added, on_episode, self.encode, data.on_policy
+        )
 
     def make_store(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Store:
         """Builds the store, or one of `num_shards` shards of it."""
