@@ -330,10 +330,5 @@ class ProximalAgent(Agent):
         config = self.config
         assert isinstance(learner, RolloutLearner)
         return RolloutUpdates(
-            learner,
-            config.horizon,
-            config.batch_size,
-            config.num_epochs,
-            seed,
-            self.jit_compile,
+            learner, config.horizon, config.batch_size, config.num_epochs, seed, self.jit_compile
         )

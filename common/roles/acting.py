@@ -20,7 +20,7 @@ from common.roles.run_context import RunContext
 from common.types import Nest
 
 _LATE_SECONDS = 30.0
-"""Time that actors wait for newer parameters before they add more with the old ones, in the place of
+"""Time that actors wait for newer parameters before they add more with the old ones, in place of
 others that are gone. Longer than the first updates, which are compiled."""
 _MOST_TIMESTEPS = 32
 """Timesteps between two insertions at most: what is collected takes memory, and a request to stop

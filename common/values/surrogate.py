@@ -6,6 +6,7 @@ rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
 
 import tensorflow as tf
 
+
 def clipped(rho: tf.Tensor, advantage: tf.Tensor, clip: float) -> tf.Tensor:
     """Returns -min(rho A, clip(rho, 1 - clip, 1 + clip) A) (PPO, eq 7), to be minimised.
 

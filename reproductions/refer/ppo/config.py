@@ -18,9 +18,7 @@ class ReferPPOConfig(Config):
     num_epochs: int = field(
         10, "Optimiser epochs on a rollout (appendix A).", minimum=1, suffix="epochs{}"
     )
-    batch_size: int = field(
-        64, "B, steps of an update (appendix A).", minimum=1, suffix="batch{}"
-    )
+    batch_size: int = field(64, "B, steps of an update (appendix A).", minimum=1, suffix="batch{}")
     clip: float = field(
         0.2,
         "Distance of rho from 1 at which the policy's gradient is clipped (appendix A).",
@@ -66,10 +64,7 @@ class ReferPPOConfig(Config):
         suffix="decay{:g}",
     )
     adam_epsilon: float = field(
-        1e-7,
-        "Adam's epsilon. Not in the paper; that of V-RACER here.",
-        above=0,
-        suffix="adam{:g}",
+        1e-7, "Adam's epsilon. Not in the paper; that of V-RACER here.", above=0, suffix="adam{:g}"
     )
     hidden_size: int = field(
         64, "Units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
