@@ -14,6 +14,7 @@ from reproductions.aql import settings as aql
 from reproductions.d4pg import settings as d4pg
 from reproductions.reactor import settings as reactor
 from reproductions.refer import settings as refer
+from reproductions.refer.ppo import settings as refer_ppo
 
 FILE = r"tests/[\w/]+\.py"
 
@@ -54,6 +55,9 @@ PAGES = {
     ),
     "refer": Page(
         settings=refer.SETTINGS, pitfalls=range(1, 25), places=40, pitfalls_test=rf"{FILE}::\w+"
+    ),
+    "refer/ppo": Page(
+        settings=refer_ppo.SETTINGS, pitfalls=range(1, 7), places=10, pitfalls_test=rf"{FILE}::\w+"
     ),
 }
 

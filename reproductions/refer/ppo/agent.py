@@ -5,6 +5,7 @@ import tensorflow as tf
 from common.agents.proximal import ProximalAgent, ProximalNetworks
 from common.environments.spec import EnvironmentSpec
 from reproductions.refer.ppo import learner as learner_lib
+from reproductions.refer.ppo import networks as networks_lib
 from reproductions.refer.ppo.config import ReferPPOConfig
 from reproductions.refer.ppo.declaration import AGENT
 
@@ -20,7 +21,7 @@ class ReferPPO(ProximalAgent):
 
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
         """Builds policy and value."""
-        return learner_lib.make_networks(self.config, spec.observation_size, spec.action_size)
+        return networks_lib.make_networks(self.config, spec.observation_size, spec.action_size)
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReferPPOLearner:
         """Builds the learner."""

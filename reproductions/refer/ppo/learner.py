@@ -3,31 +3,15 @@
 import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
-from common.agents.proximal import ProximalLearner, ProximalNetworks
-from common.networks.mlp import SoftsignMLP
+from common.agents.proximal import ProximalLearner
 from common.types import Metrics, Nest, RolloutSteps
 from common.values import surrogate
 from reproductions.refer import rules
 from reproductions.refer.ppo.config import ReferPPOConfig
+from reproductions.refer.ppo.networks import make_networks
 
 METRICS = (*SHARED_METRICS, "learning_rate")
 """Metrics of a rollout's updates and their columns in learner.csv."""
-
-
-def make_networks(
-    config: ReferPPOConfig, observation_size: int, action_size: int
-) -> ProximalNetworks:
-    """Builds policy and value, of two layers each (appendix A).
-
-    Softsign layers, and variances that all states share, are not in the paper: V-RACER's.
-    """
-    sizes = [config.hidden_size] * 2
-    return ProximalNetworks(
-        SoftsignMLP(observation_size, sizes, action_size),
-        SoftsignMLP(observation_size, sizes, 1),
-        action_size,
-        config.initial_variance,
-    )
 
 
 class ReferPPOLearner(ProximalLearner):
