@@ -213,7 +213,8 @@ def test_what_cannot_be_run_says_why():
     paper = reproductions.paper("d4pg")
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert paper.obstacle(paper.experiment("figure 3")) == ""
-    assert "PPO" in paper.obstacle(paper.experiment("figure 5"))
+    assert paper.obstacle(paper.experiment("figure 5")) == ""
+    assert "two_cores" in paper.obstacle(paper.experiment("figure 6").at("small"))
     aql = reproductions.paper("aql")
     assert "neither from images nor with an LSTM" in aql.obstacle(aql.experiment("figure 3"))
     assert aql.obstacle(aql.experiment("figure 1")) == ""
