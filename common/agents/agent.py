@@ -15,6 +15,7 @@ from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.fused import FusedUpdates
 from common.learning.learner import Learner
+from common.learning.rollout_updates import RolloutUpdates
 from common.learning.trainer import Trainer, Updates
 from common.learning.update_loop import UpdateLoop
 from common.remote.outbox import Writer
@@ -192,7 +193,9 @@ class Agent(abc.ABC):
         num_samples = self.batch_size * self.updates_per_call
         return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
-    def updates(self, learner: Learner, store: Store, seed: int) -> UpdateLoop | FusedUpdates:
+    def updates(
+        self, learner: Learner, store: Store, seed: int
+    ) -> UpdateLoop | FusedUpdates | RolloutUpdates:
         """Builds the updates of a call that this process makes.
 
         Args:

@@ -297,9 +297,7 @@ SCALES = (
             Change("--num_actors=8", "8 actors instead of 32", AGENT),
             Change("--num_actors=8", "8 actors instead of 64", PPO),
             Change(
-                "--config.samples_per_insert=64",
-                "64 samples per insert instead of no limit",
-                AGENT,
+                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
             ),
             Change(
                 "--config.min_replay_size=2000",
@@ -323,9 +321,7 @@ SCALES = (
             Change("--num_actors=8", "8 actors instead of 64", PPO),
             Change("--config.num_unrolls=16", "rollouts of 16 unrolls instead of our 64", PPO),
             Change(
-                "--config.samples_per_insert=16",
-                "16 samples per insert instead of no limit",
-                AGENT,
+                "--config.samples_per_insert=16", "16 samples per insert instead of no limit", AGENT
             ),
             Change(
                 f"--config.learning_rate={_SMALL_RATE:g}",
@@ -370,9 +366,7 @@ SCALES = (
             Change("--num_actors=4", "4 actors instead of 32", AGENT),
             Change("--num_actors=4", "4 actors instead of 64", PPO),
             Change(
-                "--config.samples_per_insert=64",
-                "64 samples per insert instead of no limit",
-                AGENT,
+                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
             ),
             Change(
                 "--config.min_replay_size=1000",

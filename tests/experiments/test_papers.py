@@ -302,6 +302,6 @@ def test_d4pgs_quickstart_has_the_sizes_of_the_scale_small():
     path = RESULTS.parent / "reproductions/d4pg/quickstart.flags"
     flags = {line for line in path.read_text().splitlines() if line.startswith("--")}
     scale = reproductions.paper("d4pg").scale("small")
-    changed = {change.flag for change in scale.changes}
+    changed = {change.flag for change in scale.changes_of(D4PG, [])}
     of_one_process = ("config.single_process", "evaluation_steps", "evaluation_episodes")
     assert {flag for flag in changed if scales.flag_name(flag) not in of_one_process} <= flags
