@@ -190,6 +190,36 @@ class Unrolls(NamedTuple):
     state: Nest = ()
 
 
+class RolloutSteps(NamedTuple):
+    """N steps of a rollout; all but the states float32 [N].
+
+    Attributes:
+      states: columns of [N, ...].
+      rewards: of the steps.
+      values: V of the states, from the policy that acted.
+      advantages: generalised advantage estimates.
+    """
+
+    states: StoredState
+    rewards: tf.Tensor | np.ndarray
+    values: tf.Tensor | np.ndarray
+    advantages: tf.Tensor | np.ndarray
+
+
+class AddedRollout(NamedTuple):
+    """A part of a rollout, as an adder gives it.
+
+    Attributes:
+      num_steps: steps executed, a few of which may exceed the part.
+      version: int64 [N], of the parameters with which each step was taken.
+      steps: [N, ...].
+    """
+
+    num_steps: int
+    version: np.ndarray
+    steps: RolloutSteps
+
+
 class Items(NamedTuple):
     """Steps to be added to a replay, and the items that view them.
 

@@ -28,6 +28,7 @@ class ActingLoop:
         on_added: Callable[[Nest], None],
         on_episode: Callable[[int, float, int], None],
         encode: Callable[[Nest], Nest] | None = None,
+        asks_again: bool = False,
     ):
         """Starts an episode in each environment.
 
@@ -40,6 +41,8 @@ class ActingLoop:
             undiscounted return of unclipped rewards and the length in steps.
           encode: converts observations [K, ...] to the form that the adder stores; called once a
             timestep. The policy gets the original ones. None stores them unchanged.
+          asks_again: whether the policy is asked again, maybe with other parameters, at a timestep
+            at which the adder completes steps. The first action is not executed.
         """
         self._environment = environment
         self._policy = policy
@@ -49,6 +52,8 @@ class ActingLoop:
         self._initial_state = policy.initial_state(environment.num_environments)
         self._encode = encode
         self._state = self._initial_state
+        self._asks_again = asks_again
+        self._is_observed = False
         self._steps = 0
         self._returns = np.zeros(environment.num_environments, np.float64)
         self._lengths = np.zeros(environment.num_environments, np.int64)
@@ -60,15 +65,21 @@ class ActingLoop:
         return self._steps
 
     def step(self) -> None:
-        """Advances every environment by one timestep."""
+        """Advances every environment by one timestep, unless the policy has to be asked again."""
         timestep = self._timestep
         state = state_at(self._policy, self._state, self._initial_state, timestep)
-        action, self._state, extras = self._policy(timestep.observation, state)
+        action, next_state, extras = self._policy(timestep.observation, state)
         if self._encode is not None:
             timestep = timestep._replace(observation=self._encode(timestep.observation))
-        finished = self._adder.observe(timestep, extras)
-        if finished is not None:
-            self._on_added(finished)
+        if not self._is_observed:
+            finished = self._adder.observe(timestep, extras)
+            if finished is not None:
+                self._on_added(finished)
+                if self._asks_again:
+                    self._is_observed = True
+                    return
+        self._is_observed = False
+        self._state = next_state
         self._adder.act(timestep, action, extras)
         self._timestep = self._environment.step(action)
         self._count(self._timestep)

@@ -15,6 +15,7 @@ from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.fused import FusedUpdates
 from common.learning.learner import Learner
+from common.learning.rollout_updates import RolloutUpdates
 from common.learning.trainer import Trainer, Updates
 from common.learning.update_loop import UpdateLoop
 from common.remote.outbox import Writer
@@ -147,10 +148,14 @@ class Agent(abc.ABC):
         environments: EnvironmentBatch,
         on_added: Callable[[Nest], None],
         on_episode: Callable[[int, float, int], None],
+        share: float = 1.0,
     ) -> ActingLoop:
-        """Builds the loop of an actor of this agent; arguments as for `ActingLoop`."""
-        adder = self.data.make_adder(environments.num_environments)
-        return ActingLoop(environments, actor, adder, on_added, on_episode, self.encode)
+        """Builds the loop of some actors; arguments as for `ActingLoop` and `Data.make_adder`."""
+        data = self.data
+        adder = data.make_adder(environments.num_environments, share)
+        return ActingLoop(
+            environments, actor, adder, on_added, on_episode, self.encode, data.on_policy
+        )
 
     def make_store(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Store:
         """Builds the store, or one of `num_shards` shards of it."""
@@ -188,7 +193,9 @@ class Agent(abc.ABC):
         num_samples = self.batch_size * self.updates_per_call
         return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
-    def updates(self, learner: Learner, store: Store, seed: int) -> UpdateLoop | FusedUpdates:
+    def updates(
+        self, learner: Learner, store: Store, seed: int
+    ) -> UpdateLoop | FusedUpdates | RolloutUpdates:
         """Builds the updates of a call that this process makes.
 
         Args:

@@ -21,6 +21,8 @@ class Data(abc.ABC):
       inserts_late: whether what such actors add is inserted once, when the next call is due. Each
         actor step then adds `num_copies` items.
       pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
+      on_policy: whether all that an adder completes has one version of the parameters, and actors
+        then wait for a newer one, which replaces `actor_period`. The policy gives its version.
     """
 
     num_copies: int = 1
@@ -29,10 +31,16 @@ class Data(abc.ABC):
     acts_beside: bool = False
     inserts_late: bool = False
     pull_timestep: int = 0
+    on_policy: bool = False
 
     @abc.abstractmethod
-    def make_adder(self, num_environments: int) -> Adder:
-        """Builds the adder for a batch of environments."""
+    def make_adder(self, num_environments: int, share: float = 1.0) -> Adder:
+        """Builds the adder for a batch of environments.
+
+        Args:
+          num_environments: of the batch, an actor each.
+          share: these actors, as a part of all of the run.
+        """
 
     @abc.abstractmethod
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> Store:

@@ -36,8 +36,9 @@ class ReplayedUnrolls(Data):
         self._columns = columns
         self.steps_per_item = config.unroll_length
 
-    def make_adder(self, num_environments: int) -> UnrollAdder:
+    def make_adder(self, num_environments: int, share: float = 1.0) -> UnrollAdder:
         """Builds the adder for a batch of environments."""
+        del share
         return UnrollAdder(num_environments, self._config.unroll_length)
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> UnrollQueue:

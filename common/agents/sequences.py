@@ -24,8 +24,9 @@ class Sequences(ItemData):
         super().__init__(config, *args, **kwargs)
         self.sequence_length = config.sequence_length
 
-    def make_adder(self, num_environments: int) -> SequenceAdder:
+    def make_adder(self, num_environments: int, share: float = 1.0) -> SequenceAdder:
         """Builds the adder for a batch of environments."""
+        del share
         config = self._config
         return SequenceAdder(
             num_environments, config.sequence_length, config.discount, self._reward_clip

@@ -23,8 +23,9 @@ class Transitions(ItemData):
         """Reads `n_step` and `send_batch` of the configuration, too; see base class."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)
 
-    def make_adder(self, num_environments: int) -> n_step_adder.NStepAdder:
+    def make_adder(self, num_environments: int, share: float = 1.0) -> n_step_adder.NStepAdder:
         """Builds the adder for a batch of environments."""
+        del share
         config = self._config
         return n_step_adder.NStepAdder(
             num_environments, config.n_step, config.discount, self._reward_clip

@@ -34,8 +34,9 @@ class WholeEpisodes(Data):
         self._config = config
         self._sample, self._removal = sample, removal
 
-    def make_adder(self, num_environments: int) -> EpisodeAdder:
+    def make_adder(self, num_environments: int, share: float = 1.0) -> EpisodeAdder:
         """Builds the adder for a batch of environments."""
+        del share
         return EpisodeAdder(num_environments, self._config.replay_capacity)
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:

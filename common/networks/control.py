@@ -137,6 +137,32 @@ class ControlCriticTorso(snt.Module):
         return _apply(self.layers, tf.concat([observation, action], axis=-1))
 
 
+class ControlValue(snt.Module):
+    """Value of a flat observation.
+
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
+    """
+
+    def __init__(
+        self,
+        hidden_sizes: Sequence[int],
+        layer_norm: bool,
+        activation: Layer = tf.nn.elu,
+        first_layers: Sequence[Layer] = (),
+    ):
+        """Builds the layers, whose output starts near zero; arguments as for `ControlPolicy`."""
+        super().__init__()
+        near_zero = snt.initializers.VarianceScaling(1e-4)
+        hidden = _hidden_layers(hidden_sizes, layer_norm, activation)
+        output = snt.Linear(1, w_init=near_zero, name="value")
+        self.layers: list[Layer] = [*first_layers, *hidden, output]
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns values: [B, D] -> [B, 1] float32."""
+        return _apply(self.layers, observation)
+
+
 def _hidden_layers(hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer) -> list[Layer]:
     if not hidden_sizes:
         raise ValueError("hidden_sizes must name at least one layer, got none.")

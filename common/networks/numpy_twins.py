@@ -16,6 +16,8 @@ import tensorflow as tf
 
 from common.networks import control, heads, mlp, packing
 
+_OneInput = control.ControlPolicy | control.ControlValue | mlp.SoftsignMLP | mlp.ReluMLP
+
 
 class _LayerTwin(NamedTuple):
     function: Callable[..., np.ndarray]
@@ -80,9 +82,9 @@ class CriticTwin(_Twin):
 
 
 class MLPTwin(_Twin):
-    """NumPy twin of a `ControlPolicy`, a `SoftsignMLP` or a `ReluMLP`."""
+    """NumPy twin of a network from one input to one output, see `twin`."""
 
-    def __init__(self, network: control.ControlPolicy | mlp.SoftsignMLP | mlp.ReluMLP):
+    def __init__(self, network: _OneInput):
         super().__init__(network, network.layers)
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -90,12 +92,12 @@ class MLPTwin(_Twin):
         return self._run(inputs)
 
 
-def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP | mlp.ReluMLP) -> Any:
+def twin(module: _OneInput | heads.Critic) -> Any:
     """Returns the `CriticTwin` or `MLPTwin` of a module, with copied parameters.
 
     Args:
-      module: a policy, a critic with a `ControlCriticTorso`, or an MLP of one layer or more. Its
-        variables must exist.
+      module: a policy, a value, a critic with a `ControlCriticTorso`, or an MLP of one layer or
+        more. Its variables must exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -103,11 +105,11 @@ def twin(module: control.ControlPolicy | heads.Critic | mlp.SoftsignMLP | mlp.Re
     """
     if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
-    if isinstance(module, control.ControlPolicy | mlp.SoftsignMLP | mlp.ReluMLP):
+    if isinstance(module, _OneInput):
         return MLPTwin(module)
     raise TypeError(
-        f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a Critic with a "
-        "ControlCriticTorso, or an MLP."
+        f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a ControlValue, a "
+        "Critic with a ControlCriticTorso, or an MLP."
     )
 
 

@@ -54,3 +54,38 @@ class Standardizer(tf.Module):
         constant = deviation <= np.finfo(np.float32).eps * np.abs(mean)
         self.mean.assign(mean.astype(np.float32))
         self.deviation.assign(np.where(constant, 1.0, deviation).astype(np.float32))
+
+
+class RunningMoments(tf.Module):
+    """Mean and standard deviation of all rows so far.
+
+    Attributes:
+      count: float64 scalar variable, rows so far.
+      mean: float64 [...] variable.
+      square: float64 [...] variable, mean squared distance from the mean.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        """Makes the moments of no rows [...] of this shape."""
+        super().__init__()
+        zeros = tf.zeros(shape, tf.float64)
+        self.count = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="count")
+        self.mean = tf.Variable(zeros, trainable=False, name="mean")
+        self.square = tf.Variable(zeros, trainable=False, name="square")
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """The standard deviation, float64 [...]."""
+        return np.sqrt(self.square.numpy())
+
+    def update(self, rows: np.ndarray) -> None:
+        """Adds rows [N, ...], at least one."""
+        rows = np.asarray(rows, np.float64)
+        before, added = float(self.count), len(rows)
+        share = added / (before + added)
+        distance = rows.mean(0) - self.mean.numpy()
+        self.square.assign(
+            (1 - share) * (self.square.numpy() + share * distance**2) + share * rows.var(0)
+        )
+        self.mean.assign_add(share * distance)
+        self.count.assign(before + added)

@@ -143,8 +143,8 @@ DISTRIBUTED = Layout(
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
 
-ACTORS_WITH_REPLAY = Layout(
-    "actors with replays of their own, and a learner",
+LEARNER_AND_ACTORS = Layout(
+    "a learner and actors",
     (
         Role(
             "learner",
@@ -153,6 +153,7 @@ ACTORS_WITH_REPLAY = Layout(
             run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
+            replay_share=lambda topology, actors: 1.0,
         ),
         Role(
             "actor",
@@ -160,7 +161,6 @@ ACTORS_WITH_REPLAY = Layout(
             run="common.roles.actor:run",
             local_tasks=lambda values: values["actor_processes"],
             acts=True,
-            replay_share=lambda topology, actors: float(actors),
         ),
         _EVALUATOR,
     ),
@@ -168,6 +168,21 @@ ACTORS_WITH_REPLAY = Layout(
     acting_flag="actor_processes",
     local_values=_share_cores,
     store="learner",
+)
+"""Layout with actors that send to a store of the learner, which it empties (PPO, Heess et al.)."""
+
+ACTORS_WITH_REPLAY = dataclasses.replace(
+    LEARNER_AND_ACTORS,
+    name="actors with replays of their own, and a learner",
+    roles=(
+        dataclasses.replace(
+            LEARNER_AND_ACTORS.role("learner"), replay_share=lambda topology, actors: 0.0
+        ),
+        dataclasses.replace(
+            LEARNER_AND_ACTORS.role("actor"), replay_share=lambda topology, actors: float(actors)
+        ),
+        _EVALUATOR,
+    ),
     num_memories=lambda values: values["num_actors"],
 )
 """Layout with actors that keep replays and a learner with a queue (AQL section 4, appendix A.1)."""

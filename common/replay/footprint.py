@@ -101,6 +101,15 @@ def unroll_bytes_per_step(
     )
 
 
+def rollout_bytes_per_step(
+    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> int:
+    """Returns the bytes per step of rollouts with flat observations and Gaussian policies."""
+    del config, environment
+    # The observation, the action with its policy's mean and variance, and three numbers; a version.
+    return 4 * (spec.observation_size + 3 * spec.action_size + 3) + 8
+
+
 def _png_bytes(environment: dm_env.Environment) -> float:
     """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 import contextlib
+import math
+import time
 from typing import Protocol
 
 from common.acting import actor_start
@@ -17,6 +19,9 @@ from common.replay.store import Counters, Store
 from common.roles.run_context import RunContext
 from common.types import Nest
 
+_LATE_SECONDS = 30.0
+"""Time that actors wait for newer parameters before they add more with the old ones, in place of
+others that are gone. Longer than the first updates, which are compiled."""
 _MOST_TIMESTEPS = 32
 """Timesteps between two insertions at most: what is collected takes memory, and a request to stop
 waits for it."""
@@ -66,6 +71,7 @@ class Acting:
         self.spec = EnvironmentSpec.of(self._environments)
         self.policy = agent.make_actor(self.spec, actors, context.num_actors, self.seed)
         self.num_steps = self.timesteps = 0
+        self._is_between, self._added_with, self._added_at = True, -1, -math.inf
 
     @property
     def seed(self) -> int:
@@ -82,9 +88,12 @@ class Acting:
           on_added: called with what the adder gives.
           parameters: described in acting.csv.
         """
+        self._parameters = parameters
 
         def count(added: Nest) -> None:
             self.num_steps += writer.count_steps(added)
+            self._is_between = True
+            self._added_with, self._added_at = parameters.version, time.monotonic()
             on_added(added)
 
         log = actor_start.EpisodeLog(
@@ -97,8 +106,9 @@ class Acting:
                 "parameter_age_steps": parameters.age_steps,
             },
         )
+        share = len(self._context.actors) / self._context.num_actors
         self._loop = self._context.agent.acting_loop(
-            self.policy, self._environments, count, log.write
+            self.policy, self._environments, count, log.write, share
         )
 
     @property
@@ -110,10 +120,28 @@ class Acting:
     def pull_is_due(self) -> bool:
         """True if the actors want newer parameters at this timestep."""
         agent = self._context.agent
+        if agent.data.on_policy:
+            return self._is_between
         return self.timesteps % agent.actor_period == agent.data.pull_timestep
+
+    @property
+    def may_load(self) -> bool:
+        """True if newer parameters may replace those in use now."""
+        return self._is_between or not self._context.agent.data.on_policy
+
+    @property
+    def awaits_parameters(self) -> bool:
+        """True if the actors have added all that they should with the parameters in use."""
+        return (
+            self._context.agent.data.on_policy
+            and self._is_between
+            and self._added_with == self._parameters.version
+            and time.monotonic() - self._added_at < _LATE_SECONDS
+        )
 
     def step(self) -> None:
         """Advances every environment by one timestep."""
+        self._is_between = False
         self._loop.step()
         self.timesteps += 1
 

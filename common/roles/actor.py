@@ -10,6 +10,9 @@ from common.remote.remote_store import RemoteStore
 from common.roles.acting import Acting
 from common.roles.run_context import CALL_SECONDS, RunContext
 
+_AWAIT_SECONDS = 0.005
+"""Time between requests for parameters for which actors wait."""
+
 
 def run(context: RunContext) -> None:
     """Acts with the published policy and sends, until the run is over or a stop is requested.
@@ -29,8 +32,13 @@ def run(context: RunContext) -> None:
     if file is not None:
         file.load()
     while not stop.requested and not puller.finished:
-        puller.apply(policy.load)  # even without credit, to notice the end of the run
+        if acting.may_load:
+            puller.apply(policy.load)  # even without credit, to notice the end of the run
         if not outbox.has_credit():
+            continue
+        if acting.awaits_parameters:
+            puller.request()
+            stop.wait(_AWAIT_SECONDS)
             continue
         if acting.pull_is_due:
             puller.request()

@@ -1,30 +1,31 @@
-"""Generalised advantage estimates (TensorFlow)."""
+"""Generalised advantage estimates (NumPy), for actors."""
 
-import tensorflow as tf
-
-from common.values import q_lambda
+import numpy as np
 
 
 def estimate(
-    rewards: tf.Tensor, values: tf.Tensor, discount: float | tf.Tensor, lambda_: float | tf.Tensor
-) -> tf.Tensor:
-    """Returns the advantages of the actions of a fragment (Schulman et al. 2016, eq 16).
+    rewards: np.ndarray, values: np.ndarray, discounts: np.ndarray | float, lambda_: float
+) -> np.ndarray:
+    """Returns the advantages of the actions of fragments (Schulman et al. 2016, eq 16).
 
-        A_t = sum_l (discount lambda)^l (r_{t+l} + discount V_{t+l+1} - V_{t+l})
+        A_t = r_t + d_t V_{t+1} - V_t + d_t lambda A_{t+1},  A_T = 0
 
-    This is the lambda-return less V, so that lambda 1 gives the discounted sum of rewards, with a
-    bootstrap from the last value, and lambda 0 the one-step error.
+    With lambda 1 this is the discounted sum of rewards, with a bootstrap from the last value, less
+    V; with lambda 0 the one-step error.
 
     Args:
-      rewards: [T] floating, with which each step arrives.
-      values: [T + 1], V of each state; the last is 0 if the fragment ends with a true end.
-      discount: scalar, gamma.
-      lambda_: scalar.
+      rewards: [T, ...] floating, with which each step arrives.
+      values: [T + 1, ...], V of each state.
+      discounts: scalar or [T, ...], d: gamma times the environment's discount, 0 at a true end.
+      lambda_: in [0, 1].
 
     Returns:
-      [T], in the dtype of `rewards`. Gradients flow into the arguments.
+      [T, ...], in the dtype of `rewards`.
     """
-    rewards = tf.convert_to_tensor(rewards)
-    values = tf.cast(values, rewards.dtype)
-    ones = tf.ones_like(rewards)  # a cast of a Python number would round it to single precision
-    return q_lambda.returns(rewards, discount * ones, values[1:], lambda_ * ones) - values[:-1]
+    errors = rewards + discounts * values[1:] - values[:-1]
+    traces = np.broadcast_to(np.asarray(lambda_ * discounts, rewards.dtype), rewards.shape)
+    advantages = np.empty_like(rewards)
+    following = np.zeros_like(rewards[0])
+    for t in reversed(range(len(rewards))):
+        advantages[t] = following = errors[t] + traces[t] * following
+    return advantages

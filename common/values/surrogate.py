@@ -6,16 +6,6 @@ rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
 
 import tensorflow as tf
 
-HINGE = 1000.0
-"""Weight of the squared excess of a divergence. Not in Heess et al., who do not print it: that of
-Schulman's own program (modular_rl)."""
-
-TOLERANCE = 1.5
-"""The factor from its target beyond which a divergence moves its coefficient (PPO, section 4)."""
-
-STEP = 2.0
-"""The factor by which a coefficient moves (PPO, section 4)."""
-
 
 def clipped(rho: tf.Tensor, advantage: tf.Tensor, clip: float) -> tf.Tensor:
     """Returns -min(rho A, clip(rho, 1 - clip, 1 + clip) A) (PPO, eq 7), to be minimised.
@@ -41,10 +31,11 @@ def penalized(
     divergence: tf.Tensor,
     coefficient: float | tf.Tensor,
     target: float | tf.Tensor,
+    hinge: float,
 ) -> tf.Tensor:
     """Returns the loss with a penalty of the divergence (Heess et al. 2017), to be minimised.
 
-        -rho A + coefficient D + HINGE max(0, D - 2 target)^2
+        -rho A + coefficient D + hinge max(0, D - 2 target)^2
 
     Args:
       rho: [B] floating.
@@ -53,34 +44,41 @@ def penalized(
         divergence of a batch: give the mean for it.
       coefficient: scalar, not negative.
       target: scalar, the wanted divergence.
+      hinge: weight of the squared excess.
 
     Returns:
       [B].
     """
     excess = tf.maximum(divergence - 2 * target, 0)
-    penalty = coefficient * divergence + HINGE * tf.square(excess)
+    penalty = coefficient * divergence + hinge * tf.square(excess)
     return penalty - rho * tf.stop_gradient(advantage)
 
 
 def next_coefficient(
-    coefficient: float | tf.Tensor, divergence: float | tf.Tensor, target: float | tf.Tensor
+    coefficient: float | tf.Tensor,
+    divergence: float | tf.Tensor,
+    target: float | tf.Tensor,
+    tolerance: float,
+    factor: float,
 ) -> tf.Tensor:
-    """Returns the coefficient of the next rollout's penalty (PPO, section 4).
+    """Returns the coefficient of the next rollout's penalty (PPO, section 4; Heess et al. 2017).
 
-    It doubles if the divergence is above 1.5 times its target, and halves if it is below
-    1 / 1.5 of it.
+    It grows if the divergence is above its target times `tolerance`, and shrinks if it is below the
+    target divided by it. PPO has a tolerance of 1.5 and a factor of 2.
 
     Args:
       coefficient: scalar, of the last rollout.
       divergence: scalar, mean of the last rollout after its updates.
       target: scalar, the wanted divergence, above 0.
+      tolerance: at least 1.
+      factor: by which the coefficient grows or shrinks, above 1.
 
     Returns:
       Scalar.
     """
     coefficient = tf.convert_to_tensor(coefficient)
-    too_far = divergence > TOLERANCE * target
-    too_near = divergence < target / TOLERANCE
+    too_far = divergence > tolerance * target
+    too_near = divergence < target / tolerance
     return tf.where(
-        too_far, coefficient * STEP, tf.where(too_near, coefficient / STEP, coefficient)
+        too_far, coefficient * factor, tf.where(too_near, coefficient / factor, coefficient)
     )

@@ -21,7 +21,8 @@ from common.reporting.budget import Budget
 from reproductions.d4pg import settings
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.declaration import AGENT
-from reproductions.d4pg.tables import Sizes
+from reproductions.d4pg.ppo.declaration import AGENT as PPO
+from reproductions.d4pg.tables import HandSizes, Sizes
 
 CONTROL_SUITE = tuple(
     f"control:{task}"
@@ -166,13 +167,17 @@ _IMPORTANCE_RUNS = (
 
 
 def _ppo(environment: str) -> tuple[Run, ...]:
-    """Returns PPO's run, which parkour compares with; it is never made: see `unavailable`."""
-    return _runs("ppo", (environment,), "--num_actors=64")
+    return (Run(PPO, "ppo", environment, ("--setting=ppo",)),)
+
+
+def _small_figure_5(name: str) -> tuple[Run, ...]:
+    """Returns runs with a learning rate in the paper's ratio to that on the Control Suite."""
+    flags = (f"--config.learning_rate={_SMALL_RATE / 2:g}", *_PARKOUR_RANGE)
+    return _runs(name + _PARKOUR, ("parkour:planar",), *flags, setting=name)
 
 
 _HALF_A_DAY = Budget(minutes=12 * 60)
 _A_DAY = Budget(minutes=24 * 60)
-_NO_PPO = "PPO, with which parkour compares, is not implemented"
 _NAMES_OF_RATES = (
     "names have the paper's learning rates, of which the model has three times as much"
 )
@@ -212,8 +217,15 @@ EXPERIMENTS = (
             for row, x in (("top", "wall_seconds"), ("bottom", "actor_steps"))
             for column, names in (("left", _PARKOUR_N1), ("right", _PARKOUR_N5))
         ),
+        substitutes={
+            "small": Substitute(
+                (*_joined(map(_small_figure_5, _NO_DDPG)), *_ppo("parkour:planar")),
+                f"{_NAMES_OF_RATES}; 240,000 actor steps are 60,000 updates of D4PG",
+                budget=Budget(actor_steps=240_000),
+                seeds=5,
+            )
+        },
         note=_COURSES,
-        unavailable=_NO_PPO,
     ),
     Experiment(
         "figure 6",
@@ -229,8 +241,8 @@ EXPERIMENTS = (
             *_ppo("parkour:humanoid"),
         ),
         budget=_A_DAY,
+        substitutes={"small": Substitute.none("hours a run: use the scale two_cores")},
         note=_COURSES,
-        unavailable=_NO_PPO,
     ),
     Experiment("figure 7", "the output layers", unavailable=_DRAWING),
     Experiment(
@@ -252,6 +264,7 @@ EXPERIMENTS = (
     Experiment(
         "table 2",
         "observations of the manipulation tasks",
+        ours=HandSizes(),
         unavailable="sizes of environments, nothing to run",
     ),
     Experiment(
@@ -281,11 +294,15 @@ SCALES = (
         "five minutes a run, for two cores",
         Budget(minutes=5),
         (
-            Change("--num_actors=8", "8 actors instead of 32"),
-            Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
+            Change("--num_actors=8", "8 actors instead of 32", AGENT),
+            Change("--num_actors=8", "8 actors instead of 64", PPO),
+            Change(
+                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
+            ),
             Change(
                 "--config.min_replay_size=2000",
                 "2,000 transitions before the first update instead of our 10,000",
+                AGENT,
             ),
             Change("--evaluation_seconds=30", "an evaluation every 30 s instead of our 60"),
             Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
@@ -300,31 +317,42 @@ SCALES = (
                 "--config.single_process=true",
                 "one process that acts, learns and evaluates in turns instead of the paper's many",
             ),
-            Change("--num_actors=8", "8 actors instead of 32"),
-            Change("--config.samples_per_insert=16", "16 samples per insert instead of no limit"),
+            Change("--num_actors=8", "8 actors instead of 32", AGENT),
+            Change("--num_actors=8", "8 actors instead of 64", PPO),
+            Change("--config.num_unrolls=16", "rollouts of 16 unrolls instead of our 64", PPO),
+            Change(
+                "--config.samples_per_insert=16", "16 samples per insert instead of no limit", AGENT
+            ),
             Change(
                 f"--config.learning_rate={_SMALL_RATE:g}",
                 f"a learning rate of {_SMALL_RATE:g} instead of 0.0001",
+                AGENT,
             ),
             Change(
-                f"--config.batch_size={_SMALL_BATCH}", f"batches of {_SMALL_BATCH} instead of 256"
+                f"--config.batch_size={_SMALL_BATCH}",
+                f"batches of {_SMALL_BATCH} instead of 256",
+                AGENT,
             ),
             Change("--config.policy_sizes=128,128", "a policy of 128-128 instead of 300-200"),
             Change("--config.critic_sizes=128,128", "a critic of 128-128 instead of 400-300"),
             Change(
                 "--config.target_period=400",
                 "targets every 400 updates instead of our 100, which are as many samples",
+                AGENT,
             ),
             Change(
                 "--config.actor_period=20",
                 "parameters every 20 steps of an actor instead of our 100, which are 40 updates "
                 "here, and about as many at the rates of Ape-X DPG",
+                AGENT,
             ),
             Change(
                 "--config.min_replay_size=1000",
                 "1,000 transitions before the first update instead of our 10,000",
+                AGENT,
             ),
-            Change("--evaluation_steps=2000", "an evaluation every 2,000 updates"),
+            Change("--evaluation_steps=2000", "an evaluation every 2,000 updates", AGENT),
+            Change("--evaluation_steps=200", "an evaluation every 200 updates", PPO),
             Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
             Change("--learner_threads=1", "one CPU thread instead of a GPU"),
         ),
@@ -335,11 +363,15 @@ SCALES = (
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
         (
-            Change("--num_actors=4", "4 actors instead of 32"),
-            Change("--config.samples_per_insert=64", "64 samples per insert instead of no limit"),
+            Change("--num_actors=4", "4 actors instead of 32", AGENT),
+            Change("--num_actors=4", "4 actors instead of 64", PPO),
+            Change(
+                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
+            ),
             Change(
                 "--config.min_replay_size=1000",
                 "1,000 transitions before the first update instead of our 10,000",
+                AGENT,
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
             Change("--evaluation_episodes=2", "evaluations of 2 episodes instead of our 10"),
@@ -387,7 +419,7 @@ PAPER = Paper(
     name="d4pg",
     title="D4PG",
     citation="Barth-Maron et al. 2018",
-    agents=(AGENT,),
+    agents=(AGENT, PPO),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -6,7 +6,7 @@ import numpy as np
 
 from common.acting.noise import OrnsteinUhlenbeckNoise, truncated_normal
 from common.acting.policy import Policy
-from common.networks import mlp, numpy_twins
+from common.networks import mlp, numpy_twins, variances
 from common.networks.standardizer import EPSILON
 from common.types import Nest
 from reproductions.refer import networks
@@ -79,8 +79,7 @@ class VracerPolicyNetwork(PolicyNetwork):
     def load(self, flat: np.ndarray) -> None:
         """Loads the network's variables; see base class."""
         super().load(flat[: -self._action_size])
-        softplus = np.logaddexp(np.float32(0), flat[-self._action_size :])
-        self._variance = np.maximum(softplus, np.float32(networks.MIN_VARIANCE))
+        self._variance = variances.of_raw_np(flat[-self._action_size :])
 
 
 class DdpgPolicyNetwork(PolicyNetwork):

@@ -19,8 +19,9 @@ from common.experiments.scales import Change, Scale
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 from reproductions.refer.declaration import AGENT
+from reproductions.refer.ppo.declaration import AGENT as PPO
 
-_BASELINES = AbsentAgent("PPO and ACER")
+_ACER = AbsentAgent("ACER")
 _ADVANTAGES = AbsentAgent("parameterised advantages")
 _FLOW_CONTROL = AbsentAgent("flow control")
 
@@ -122,7 +123,7 @@ def _runs(
 
 
 def _agent(setting: str) -> AnyAgent:
-    return _BASELINES if setting.startswith(("ppo", "acer")) else AGENT
+    return PPO if setting == "ppo" else _ACER if setting.startswith("acer") else AGENT
 
 
 def _small(settings: Iterable[str], environments: Iterable[str]) -> dict[str, Substitute]:
@@ -301,7 +302,9 @@ def _looks() -> dict[str, Look]:
 
 
 _PREFILL = Change(
-    "--config.min_replay_size=16384", "16,384 steps before the first update instead of our 262,144"
+    "--config.min_replay_size=16384",
+    "16,384 steps before the first update instead of our 262,144",
+    AGENT,
 )
 SCALES = (
     PAPER_SCALE,
@@ -313,7 +316,8 @@ SCALES = (
         (
             _PREFILL,
             Change("--learner_threads=1", "one CPU thread beside the actor's"),
-            Change("--evaluation_steps=20000", "an evaluation every 20,000 updates"),
+            Change("--evaluation_steps=20000", "an evaluation every 20,000 updates", AGENT),
+            Change("--evaluation_steps=3200", "an evaluation every 3,200 updates", PPO),
         ),
     ),
     Scale(
@@ -321,22 +325,38 @@ SCALES = (
         "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate",
         Budget(actor_steps=200_000),
         (
-            Change("--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0001"),
+            Change(
+                "--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0001", AGENT
+            ),
             Change(
                 "--config.policy_learning_rate=0.0001",
                 "a learning rate of 0.0001 instead of 0.00001 for DDPG's policy",
+                AGENT,
+            ),
+            Change(
+                "--config.policy_learning_rate=0.001",
+                "a learning rate of 0.001 instead of 0.0001",
+                PPO,
+            ),
+            Change(
+                "--config.value_learning_rate=0.003",
+                "a learning rate of 0.003 instead of 0.0003 for the value",
+                PPO,
             ),
             Change(
                 "--config.replay_capacity=32768",
                 "32,768 steps in the memory instead of 262,144, so that the oldest are as many "
                 "steps of the policy old",
+                AGENT,
             ),
             Change(
                 "--config.min_replay_size=8192",
                 "8,192 steps before the first update instead of our 262,144",
+                AGENT,
             ),
             Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=6000", "an evaluation every 6,000 updates"),
+            Change("--evaluation_steps=6000", "an evaluation every 6,000 updates", AGENT),
+            Change("--evaluation_steps=960", "an evaluation every 960 updates", PPO),
             Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
         is_compact=True,
@@ -349,6 +369,7 @@ SCALES = (
             Change(
                 "--config.min_replay_size=2048",
                 "2,048 steps before the first update instead of our 262,144",
+                AGENT,
             ),
             Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
             Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
@@ -360,7 +381,7 @@ PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
-    agents=(AGENT, _BASELINES, _ADVANTAGES, _FLOW_CONTROL),
+    agents=(AGENT, PPO, _ACER, _ADVANTAGES, _FLOW_CONTROL),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

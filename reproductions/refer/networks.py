@@ -4,13 +4,13 @@ They take standardised observations. Actions are in canonical units, without bou
 NAF.
 """
 
-import math
 from typing import NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
+from common.networks import variances
 from common.networks.mlp import SoftsignMLP
 from common.values import quadratic
 from reproductions.refer.config import ReferConfig
@@ -28,15 +28,11 @@ class VracerOutputs(NamedTuple):
     mean: tf.Tensor
 
 
-MIN_VARIANCE = 1e-8
-"""Below, gradients overflow single precision. Without rule 2 the variance only shrinks."""
-
-
 class VracerNetwork(snt.Module):
     """V-RACER's value and policy N(m(s), Sigma) in one MLP (section 4).
 
     The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
-    `MIN_VARIANCE`.
+    `variances.MIN_VARIANCE`: without rule 2 it only shrinks.
 
     Attributes:
       mlp: standardised observations [B, D] -> [B, 1 + A], values and means.
@@ -47,8 +43,8 @@ class VracerNetwork(snt.Module):
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
         self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1 + action_size)
-        raw = math.log(math.expm1(config.initial_variance))
-        self.raw_variance = tf.Variable(tf.fill([action_size], raw), name="raw_variance")
+        raw = tf.fill([action_size], variances.raw(config.initial_variance))
+        self.raw_variance = tf.Variable(raw, name="raw_variance")
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor) -> VracerOutputs:
@@ -59,7 +55,7 @@ class VracerNetwork(snt.Module):
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
-        return tf.maximum(tf.nn.softplus(self.raw_variance), MIN_VARIANCE)
+        return variances.of_raw(self.raw_variance)
 
 
 class NafOutputs(NamedTuple):

@@ -42,6 +42,8 @@ def test_without_a_figure_it_lists_all_with_their_states(capsys):
     assert counts == ["0/0/432"] * 3 and smoke == "0/0/432"
     assert sum(map(int, small.split("/"))) == 180
     assert "PPO" in lines["figure 5"] and "nothing to run" in lines["table 1"]
+    *_, small, _ = lines["figure 5"].split()[2:7]
+    assert small == "0/0/45"  # D4PG, its ablations and PPO with five seeds
     assert experiment.main(["--paper=reactor"]) == 0
     assert "Atari: Reactor without each of its parts" in capsys.readouterr().out
 
@@ -67,7 +69,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     [
         (["--paper=refer", "--figure=6"], "not yet implemented: flow control"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
-        (["--paper=d4pg", "--figure=5"], "is not implemented"),
+        (["--paper=d4pg", "--figure=6", "--scale=small"], "use the scale two_cores"),
         ([*FEW[:2], "--tasks", "pong"], "acrobot:swingup"),
         ([*FEW, "--scale=huge"], "paper, workstation"),
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),

@@ -214,7 +214,8 @@ def test_what_cannot_be_run_says_why():
     paper = reproductions.paper("d4pg")
     assert paper.obstacle(paper.experiment("figure 2")) == ""
     assert paper.obstacle(paper.experiment("figure 3")) == ""
-    assert "PPO" in paper.obstacle(paper.experiment("figure 5"))
+    assert paper.obstacle(paper.experiment("figure 5")) == ""
+    assert "two_cores" in paper.obstacle(paper.experiment("figure 6").at("small"))
     aql = reproductions.paper("aql")
     figure = aql.experiment("figure 3")
     if importlib.util.find_spec("deepmind_lab") is None:
@@ -305,6 +306,6 @@ def test_d4pgs_quickstart_has_the_sizes_of_the_scale_small():
     path = RESULTS.parent / "reproductions/d4pg/quickstart.flags"
     flags = {line for line in path.read_text().splitlines() if line.startswith("--")}
     scale = reproductions.paper("d4pg").scale("small")
-    changed = {change.flag for change in scale.changes}
+    changed = {change.flag for change in scale.changes_of(D4PG, [])}
     of_one_process = ("config.single_process", "evaluation_steps", "evaluation_episodes")
     assert {flag for flag in changed if scales.flag_name(flag) not in of_one_process} <= flags

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.networks.standardizer import Standardizer
+from common.networks.standardizer import RunningMoments, Standardizer
 
 
 def test_without_moments_observations_stay_as_they_are():
@@ -55,3 +55,15 @@ def test_moments_are_saved_but_not_trained():
     with tf.GradientTape() as tape:
         result = standardizer(tf.ones([1, 2]))
     assert tape.gradient(result, list(standardizer.variables)) == [None, None]
+
+
+def test_running_moments_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=[n, 3]) * [1, 100, 0] + [5, -3, 2] for n in (1, 7, 40)]
+    moments = RunningMoments((3,))
+    for i, part in enumerate(parts):
+        moments.update(part.astype(np.float32))
+        rows = np.concatenate(parts[: i + 1])
+        np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(moments.deviation, rows.std(0), rtol=1e-5, atol=1e-9)
+    assert float(moments.count) == 48

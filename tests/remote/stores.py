@@ -13,6 +13,7 @@ from common.remote.service import StoreService
 from common.replay.distributions import Fifo, Proportional, Uniform
 from common.replay.episodes import EpisodeMemory
 from common.replay.memory import Memory
+from common.replay.rollout_store import Rollout, RolloutStore
 from common.replay.signature import Bytes
 from common.replay.unroll_queue import UnrollQueue
 from common.types import Episode, Episodes, Items
@@ -276,6 +277,31 @@ class Unrolls(Kind):
         return columns_of(10 * np.array(marks)[:, None] + np.arange(T), width)
 
 
+class Rollouts(Kind):
+    """Steps of a rollout, the same mark in all of one put. Each draw ends a version."""
+
+    refuses, is_cut, length, version = True, False, 1, 0
+    wrong = [
+        *Kind.wrong,
+        ("version", lambda version: version + np.arange(2), "version must be one, is"),
+    ]
+
+    def make(self, width=4, capacity=100):
+        return RolloutStore(specs_of(width), capacity)
+
+    def rows(self, marks, width=4):
+        version = np.full(len(marks), self.version)
+        return Rollout(version, columns_of(np.array(marks, np.int64), width))
+
+    def draw(self, store, num_items, seed=None):
+        drawn = super().draw(store, num_items, seed)
+        self.version += drawn is not None
+        return drawn
+
+    def marks(self, drawn):
+        return marks_of(drawn.steps).tolist()
+
+
 class Gradients(Kind):
     """Gradients of learner steps."""
 
@@ -312,5 +338,6 @@ KINDS = [
     Sequences("sequences"),
     WholeEpisodes("episodes"),
     Unrolls("unrolls"),
+    Rollouts("rollouts"),
     Gradients("gradients"),
 ]

@@ -12,8 +12,10 @@ from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
 from reproductions.aql import settings as aql
 from reproductions.d4pg import settings as d4pg
+from reproductions.d4pg.ppo import settings as d4pg_ppo
 from reproductions.reactor import settings as reactor
 from reproductions.refer import settings as refer
+from reproductions.refer.ppo import settings as refer_ppo
 
 FILE = r"tests/[\w/]+\.py"
 
@@ -39,6 +41,9 @@ class Page:
 
 PAGES = {
     "d4pg": Page(settings=d4pg.SETTINGS, pitfalls=range(1, 17), places=25, tests=15),
+    "d4pg/ppo": Page(
+        settings=d4pg_ppo.SETTINGS, pitfalls=range(1, 6), places=10, pitfalls_test=rf"{FILE}::\w+"
+    ),
     "apex/dqn": Page(settings=dqn.SETTINGS, pitfalls=range(1, 19), places=30, tests=15),
     "apex/dpg": Page(
         settings=dpg.SETTINGS,
@@ -54,6 +59,9 @@ PAGES = {
     ),
     "refer": Page(
         settings=refer.SETTINGS, pitfalls=range(1, 25), places=40, pitfalls_test=rf"{FILE}::\w+"
+    ),
+    "refer/ppo": Page(
+        settings=refer_ppo.SETTINGS, pitfalls=range(1, 7), places=10, pitfalls_test=rf"{FILE}::\w+"
     ),
 }
 

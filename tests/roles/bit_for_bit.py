@@ -70,6 +70,10 @@ _REFER = (
     "--config.replay_capacity=1000 --config.hidden_size=16 --config.batch_size=32 "
     "--evaluation_steps=400 --max_learner_steps=800 "
 )
+_PPO = (
+    "refer_ppo --environment=gym:InvertedDoublePendulum-v4 --config.horizon=256 "
+    "--config.hidden_size=16 --config.num_epochs=2 --evaluation_steps=32 --max_learner_steps=64 "
+)
 CASES: Mapping[str, str] = {
     "d4pg": _D4PG,
     "d4pg_resumed": _D4PG,
@@ -85,6 +89,8 @@ CASES: Mapping[str, str] = {
     "refer_vracer_resumed": _REFER,
     "refer_ddpg": f"{_REFER} --setting=ddpg_refer",
     "refer_naf": f"{_REFER} --setting=naf_refer",
+    "refer_ppo": _PPO,
+    "refer_ppo_resumed": _PPO,
 }
 """Command lines of `binaries`, by name."""
 SERVED = "served"

@@ -37,3 +37,20 @@ def test_with_lambda_1_it_is_the_discounted_return_less_the_value():
 def test_single_precision_stays():
     rewards, values = (array.astype(np.float32) for array in fragment(3))
     assert generalized_advantage.estimate(rewards, values, DISCOUNT, 0.97).dtype == np.float32
+
+
+def test_no_reward_crosses_a_true_end():
+    rewards, values = fragment(6)
+    discounts = np.array([0.9, 0.9, 0.0, 0.9, 0.9, 0.9])
+    given = generalized_advantage.estimate(rewards, values, discounts, 0.97)
+    values[3] = 0
+    first = generalized_advantage.estimate(rewards[:3], values[:4], DISCOUNT, 0.97)
+    np.testing.assert_allclose(given[:3], first, rtol=1e-12)
+
+
+def test_columns_are_estimated_apart():
+    both = [np.stack(pair, 1) for pair in zip(fragment(5, 1), fragment(5, 2))]
+    given = generalized_advantage.estimate(*both, DISCOUNT, 0.97)
+    for i in range(2):
+        alone = generalized_advantage.estimate(*fragment(5, i + 1), DISCOUNT, 0.97)
+        np.testing.assert_allclose(given[:, i], alone, rtol=1e-12)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from common.values import surrogate
 
-CLIP = 0.2
+CLIP, HINGE = 0.2, 50.0
 
 
 def clipped_gradient(rho, advantage):
@@ -45,10 +45,10 @@ def test_the_clipped_loss_is_that_of_the_paper():
 def test_the_penalty_grows_with_the_square_beyond_twice_the_target(divergence):
     rho, advantage = np.array([0.9, 1.1, 1.2]), np.array([1.0, -2.0, 3.0])
     loss = surrogate.penalized(
-        *(tf.constant(array) for array in (rho, advantage, divergence)), 3.0, 0.01
+        *(tf.constant(array) for array in (rho, advantage, divergence)), 3.0, 0.01, HINGE
     )
     excess = np.maximum(divergence - 0.02, 0)
-    expected = -rho * advantage + 3 * divergence + surrogate.HINGE * excess**2
+    expected = -rho * advantage + 3 * divergence + HINGE * excess**2
     assert loss.shape == (3,)
     np.testing.assert_allclose(loss, expected, rtol=1e-12)
 
@@ -56,7 +56,7 @@ def test_the_penalty_grows_with_the_square_beyond_twice_the_target(divergence):
 @pytest.mark.parametrize("loss", ["clipped", "penalized"])
 def test_no_gradient_flows_into_advantages(loss):
     rho, advantage = tf.constant([1.1]), tf.constant([2.0])
-    arguments = {"clipped": (CLIP,), "penalized": (tf.constant([0.1]), 1.0, 0.01)}[loss]
+    arguments = {"clipped": (CLIP,), "penalized": (tf.constant([0.1]), 1.0, 0.01, HINGE)}[loss]
     with tf.GradientTape() as tape:
         tape.watch(advantage)
         value = getattr(surrogate, loss)(rho, advantage, *arguments)
@@ -68,4 +68,4 @@ def test_no_gradient_flows_into_advantages(loss):
     [(0.0, 2.0), (0.0066, 2.0), (0.0067, 4.0), (0.01, 4.0), (0.0149, 4.0), (0.0151, 8.0), (9, 8.0)],
 )
 def test_the_coefficient_grows_beyond_the_target_and_shrinks_below_it(divergence, expected):
-    assert float(surrogate.next_coefficient(4.0, divergence, 0.01)) == expected
+    assert float(surrogate.next_coefficient(4.0, divergence, 0.01, 1.5, 2.0)) == expected

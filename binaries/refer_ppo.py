@@ -1,0 +1,10 @@
+"""PPO of ReF-ER's figures (Novati and Koumoutsakos 2019): acts and learns in turns, an evaluator.
+
+python -m binaries.refer_ppo --environment=gym:Hopper-v4 --workdir=runs/hopper_ppo
+"""
+
+from common.program import main
+from reproductions.refer.ppo.declaration import AGENT
+
+if __name__ == "__main__":
+    main.start(AGENT)

@@ -1,0 +1,334 @@
+"""The parts that PPO has in common in several papers (Schulman et al. 2017).
+
+A Gaussian policy whose variances all states share, and a value network of its own, each with its
+optimiser. What differs is the paper's: networks, scales, objective and learning rates.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.acting.policy import Policy
+from common.agents.agent import Agent
+from common.agents.rollouts import Rollouts
+from common.environments.spec import EnvironmentSpec
+from common.learning import optimizers
+from common.learning.learner import Gradients, Learner
+from common.learning.rollout_updates import RolloutLearner, RolloutUpdates
+from common.networks import numpy_twins, variances
+from common.networks.standardizer import EPSILON, Standardizer
+from common.replay.store import Store
+from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
+from common.values import gaussian
+
+METRICS = (
+    "kl_divergence",
+    "policy_loss",
+    "value_loss",
+    "explained_variance",
+    "mean_variance",
+    "reward_scale",
+    "policy_gradient_norm",
+    "value_gradient_norm",
+)
+"""Metrics of every learner and their columns in learner.csv."""
+
+
+class ProximalNetworks(snt.Module):
+    """A policy N(m(s), Sigma) and its value, for standardised observations.
+
+    Attributes:
+      mean: [B, D] -> [B, A], m.
+      value: [B, D] -> [B, 1], V in units of the scale of rewards.
+      raw_variance: float32 [A] variable, see `common.networks.variances`.
+      policy_variables: `raw_variance`, then the variables of `mean`.
+      value_variables: those of `value`.
+    """
+
+    def __init__(
+        self, mean: snt.Module, value: snt.Module, action_size: int, initial_variance: float
+    ):
+        """Takes networks whose variables exist."""
+        super().__init__()
+        self.mean, self.value = mean, value
+        raw = tf.fill([action_size], variances.raw(initial_variance))
+        self.raw_variance = tf.Variable(raw, name="raw_variance")
+        self.policy_variables = (self.raw_variance, *mean.trainable_variables)
+        self.value_variables = tuple(value.trainable_variables)
+
+    @property
+    def variance(self) -> tf.Tensor:
+        """The diagonal of Sigma, [A]."""
+        return variances.of_raw(self.raw_variance)
+
+
+class ProximalSteps(NamedTuple):
+    """N steps that updates learn from; all float32.
+
+    Attributes:
+      observation: [N, D], standardised.
+      action: [N, A].
+      mean: [N, A], of the policy mu that acted.
+      variance: [N, A], of mu.
+      advantage: [N].
+      value: [N], V at the time.
+      target: [N], of V.
+    """
+
+    observation: tf.Tensor
+    action: tf.Tensor
+    mean: tf.Tensor
+    variance: tf.Tensor
+    advantage: tf.Tensor
+    value: tf.Tensor
+    target: tf.Tensor
+
+
+class ProximalLearner(RolloutLearner):
+    """Learner of a policy by a surrogate of its return, and of its value.
+
+    Attributes:
+      standardizer: of observations.
+      reward_scale: float32 variable, by which rewards are divided.
+      version: float32 variable, rollouts so far: the version of the parameters.
+      networks: policy and value.
+      policy_learning_rate: float32 variable.
+      value_learning_rate: float32 variable.
+      policy_optimizer: Adam of the policy.
+      value_optimizer: Adam of the value.
+    """
+
+    def __init__(self, config: Any, observation_size: int, networks: ProximalNetworks):
+        """Makes the optimisers and all other variables.
+
+        Args:
+          config: has `policy_learning_rate`, `value_learning_rate`, `adam_beta1`, `adam_beta2` and
+            `adam_epsilon`.
+          observation_size: D.
+          networks: policy and value.
+        """
+        super().__init__()
+        self.standardizer = Standardizer(observation_size)
+        self.reward_scale = tf.Variable(1.0, trainable=False, name="reward_scale")
+        self.version = tf.Variable(0.0, trainable=False, name="version")
+        self.networks = networks
+        adam = config.adam_beta1, config.adam_beta2, config.adam_epsilon
+        self.policy_learning_rate = tf.Variable(config.policy_learning_rate, trainable=False)
+        self.value_learning_rate = tf.Variable(config.value_learning_rate, trainable=False)
+        self.policy_optimizer = optimizers.Adam(self.policy_learning_rate, *adam)
+        self.value_optimizer = optimizers.Adam(self.value_learning_rate, *adam)
+        optimizers.create_variables(self.policy_optimizer, networks.policy_variables)
+        optimizers.create_variables(self.value_optimizer, networks.value_variables)
+
+    @property
+    def actor_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that `GaussianPolicy` loads."""
+        return (
+            self.standardizer.mean,
+            self.standardizer.deviation,
+            self.reward_scale,
+            self.version,
+            *self.networks.policy_variables,
+            *self.networks.value_variables,
+        )
+
+    @abc.abstractmethod
+    def policy_losses(
+        self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the losses [B] of the policy, to be minimised.
+
+        Args:
+          rho: [B], pi(a|s) / mu(a|s).
+          advantage: [B].
+          divergence: [B], D_KL(mu || pi) in nats.
+        """
+
+    def begin(self, rollout: RolloutSteps) -> ProximalSteps:
+        """Returns the steps in units of the scales; the target of V is the advantage + V."""
+        states: StoredState = rollout.states
+        scale = self.reward_scale + EPSILON
+        return ProximalSteps(
+            self.standardizer(states.observation),
+            states.action,
+            states.extras["mean"],
+            states.extras["variance"],
+            rollout.advantages / scale,
+            rollout.values / scale,
+            (rollout.advantages + rollout.values) / scale,
+        )
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of both losses on B steps; see base class."""
+        steps: ProximalSteps = batch.steps
+        networks = self.networks
+        with tf.GradientTape() as policy_tape:
+            mean, variance = networks.mean(steps.observation), networks.variance
+            rho = gaussian.importance_weight(
+                steps.action, mean, variance, steps.mean, steps.variance
+            )
+            divergence = gaussian.kl_divergence(steps.mean, steps.variance, mean, variance)
+            policy_loss = tf.reduce_mean(self.policy_losses(rho, steps.advantage, divergence))
+        with tf.GradientTape() as value_tape:
+            value = networks.value(steps.observation)[:, 0]
+            value_loss = 0.5 * tf.reduce_mean(tf.square(value - steps.target))
+        policy_gradients = policy_tape.gradient(policy_loss, networks.policy_variables)
+        value_gradients = value_tape.gradient(value_loss, networks.value_variables)
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "policy_gradient_norm": tf.linalg.global_norm(policy_gradients),
+            "value_gradient_norm": tf.linalg.global_norm(value_gradients),
+        }
+        return Gradients((policy_gradients, value_gradients), (), metrics)
+
+    def apply(self, gradients: Nest) -> None:
+        """Makes a step of both optimisers; see base class."""
+        policy_gradients, value_gradients = gradients
+        self.policy_optimizer.apply(policy_gradients, self.networks.policy_variables)
+        self.value_optimizer.apply(value_gradients, self.networks.value_variables)
+        self.steps.assign_add(1)
+
+    def end(self, steps: ProximalSteps) -> Metrics:
+        """Counts the rollout; returns how far the policy is from the one that acted in it."""
+        networks = self.networks
+        divergence = gaussian.kl_divergence(
+            steps.mean, steps.variance, networks.mean(steps.observation), networks.variance
+        )
+        self.version.assign_add(1.0)
+        error = tf.math.reduce_variance(steps.target - steps.value)
+        variance = tf.math.reduce_variance(steps.target)
+        return {
+            "kl_divergence": tf.reduce_mean(divergence),
+            "explained_variance": 1.0 - tf.math.divide_no_nan(error, variance),
+            "mean_variance": tf.reduce_mean(networks.variance),
+            "reward_scale": self.reward_scale.read_value(),
+        }
+
+
+class GaussianPolicy(Policy):
+    """A policy of `ProximalNetworks` as NumPy twins; evaluators take its mean.
+
+    Actions are not clipped: the environment does that.
+    """
+
+    def __init__(
+        self,
+        networks: ProximalNetworks,
+        observation_size: int,
+        action_size: int,
+        seed: int | None = None,
+    ):
+        """Makes the policy; `load` gives it the learner's parameters.
+
+        Args:
+          networks: whose outputs are to be read.
+          observation_size: D.
+          action_size: A.
+          seed: of the noise; None: no noise.
+        """
+        self._mean_twin = numpy_twins.twin(networks.mean)
+        self._value_twin = numpy_twins.twin(networks.value)
+        sizes = [observation_size, observation_size, 1, 1, action_size]
+        sizes += [self._mean_twin.num_parameters, self._value_twin.num_parameters]
+        self._ends = np.cumsum(sizes)
+        self._generator = None if seed is None else np.random.default_rng(seed)
+        self.load(np.zeros(self._ends[-1], np.float32))
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `ProximalLearner.actor_variables`, [P] float32.
+
+        Raises:
+          ValueError: the length is wrong; the old parameters stay.
+        """
+        if flat.shape != (self._ends[-1],):
+            raise ValueError(
+                f"The policy has {self._ends[-1]} parameters, scales included, but the vector has "
+                f"shape {flat.shape}: it comes from networks of other sizes."
+            )
+        parts = np.split(flat.copy(), self._ends[:-1])
+        self._center, deviation, scale, self._version, raw, mean, value = parts
+        self._unit, self._scale = deviation + np.float32(EPSILON), scale + np.float32(EPSILON)
+        self._variance = variances.of_raw_np(raw)
+        self._mean_twin.load(mean)
+        self._value_twin.load(value)
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, D] float32.
+
+        Returns:
+          action: [K, A] float32.
+          state: unchanged.
+          extras: float32: "mean" and "variance" [K, A] of the policy; [K] "value", in units of
+            rewards, and "version" of the parameters.
+        """
+        observation = (observation - self._center) / self._unit
+        mean = self._mean_twin(observation)
+        action = mean.copy()
+        if self._generator is not None:
+            noise = self._generator.standard_normal(mean.shape, np.float32)
+            action += np.sqrt(self._variance) * noise
+        extras = {
+            "mean": mean,
+            "variance": np.broadcast_to(self._variance, mean.shape),
+            "value": self._scale * self._value_twin(observation)[:, 0],
+            "version": np.broadcast_to(self._version, mean.shape[:1]),
+        }
+        return action, state, extras
+
+
+class ProximalAgent(Agent):
+    """Agent whose learner is a `ProximalLearner`.
+
+    Its configuration has, beside the fields of all, `horizon`, `num_epochs`, `discount` and
+    `trace`.
+    """
+
+    jit_compile = True
+    data: Rollouts
+
+    def __init__(self, config: Any, setting: str, unroll_length: int | None = None):
+        """Makes the data; `unroll_length` is that of `RolloutAdder`."""
+        super().__init__(config, setting)
+        self.data = Rollouts(config.horizon, config.discount, config.trace, unroll_length)
+        self.updates_per_call = config.num_epochs * config.horizon // config.batch_size
+        self.publish_period = self.updates_per_call
+
+    @abc.abstractmethod
+    def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
+        """Builds policy and value, with their variables."""
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredState:
+        """Returns the columns of a state, with mu of its action."""
+        action = tf.TensorSpec([spec.action_size])
+        return StoredState(
+            observation=tf.TensorSpec([spec.observation_size]),
+            action=action,
+            extras={"mean": action, "variance": action},
+        )
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> GaussianPolicy:
+        """Builds the exploring policy; all actors act alike."""
+        del actors, num_actors
+        sizes = spec.observation_size, spec.action_size
+        return GaussianPolicy(self.make_networks(spec), *sizes, seed)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
+        """Builds the policy's means."""
+        del num_environments
+        sizes = spec.observation_size, spec.action_size
+        return GaussianPolicy(self.make_networks(spec), *sizes)
+
+    def updates(self, learner: Learner, store: Store, seed: int) -> RolloutUpdates:
+        """Builds the updates on a rollout."""
+        del store
+        config = self.config
+        assert isinstance(learner, RolloutLearner)
+        return RolloutUpdates(
+            learner, config.horizon, config.batch_size, config.num_epochs, seed, self.jit_compile
+        )

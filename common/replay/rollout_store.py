@@ -1,0 +1,151 @@
+"""A store of the steps of one rollout, which are learnt from and then dropped."""
+
+from collections.abc import Sequence
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from common.replay.signature import Signature
+from common.replay.store import Counters, Store, Wire
+from common.types import Batch, Nest
+
+
+class Rollout(NamedTuple):
+    """N steps that were taken with one version of the parameters.
+
+    Attributes:
+      version: int64 [N].
+      steps: nest of [N, ...].
+    """
+
+    version: np.ndarray
+    steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """Nothing: the steps are gone."""
+        return tf.zeros([0], tf.int64)
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+        size = len(self.version)
+        steps = tf.nest.map_structure(tf.convert_to_tensor, self.steps)
+        return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
+
+
+class RolloutWire(Wire):
+    """The form in which rollouts travel."""
+
+    consumes = True
+    draw_bytes = 1  # a draw is never cut, since it empties the store
+
+    def __init__(self, specs: Nest):
+        """Takes the columns of a step: nest of `tf.TensorSpec` without batch dimension."""
+        self.signature = Signature(specs)
+        self.row_bytes = self.signature.message_bytes + 8
+        version = tf.TensorSpec([None], tf.int64, "version")
+        self.put_specs = [version, *self.signature.column_specs]
+
+    def columns(self, rows: Rollout) -> list:
+        """Returns the versions, and the columns of the steps."""
+        return [rows.version, *self.signature.flatten(rows.steps)]
+
+    def rows(self, columns: Sequence) -> Rollout:
+        """Reverses `columns`."""
+        return Rollout(columns[0], self.signature.unflatten(columns[1:]))
+
+    def drawn_columns(self, drawn: Rollout) -> list:
+        """Returns the columns."""
+        return self.columns(drawn)
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Rollout:
+        """Returns the only part."""
+        (part,) = parts
+        return self.rows(part)
+
+
+class RolloutStore(Store):
+    """The steps of the present policy. A draw empties it, since the next policy is another one.
+
+    All steps that it holds have one version. Steps of a version that has been drawn come too late
+    and are dropped: their sender, or another in its place, has sent twice. Steps of any other
+    version replace those that it holds: the learner may have returned to an earlier checkpoint.
+    """
+
+    def __init__(self, specs: Nest, capacity: int):
+        """Makes an empty store.
+
+        Args:
+          specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
+          capacity: steps that it holds at most.
+        """
+        self.wire = RolloutWire(specs)
+        self.capacity = capacity
+        self._shapes = [tf.TensorShape([]), *self.wire.signature.shapes]
+        self._lock = threading.Lock()
+        self._puts: list[list[np.ndarray]] = []
+        self._held = self._inserted = self._sampled = 0
+        self._version: int | None = None
+        self._drawn_version: int | None = None
+
+    def put(self, rows: Rollout) -> bool:
+        """Adds steps, of which it keeps a copy; returns False if they do not fit now.
+
+        Raises:
+          ValueError: a column is wrong, there are several versions, or the steps never fit.
+        """
+        columns = self._columns(rows)
+        num_rows = len(columns[0])
+        if not num_rows:
+            return True
+        version = int(columns[0][0])
+        with self._lock:
+            if version == self._drawn_version:
+                self._inserted += num_rows
+                return True
+            if version != self._version:
+                self._puts, self._held, self._version = [], 0, version
+            if self._held + num_rows > self.capacity:
+                return False
+            self._puts.append(columns)
+            self._held += num_rows
+            self._inserted += num_rows
+        return True
+
+    def draw(self, num_items: int, seed: int | None = None) -> Rollout | None:
+        """Returns the oldest steps and drops the others; None if there are too few."""
+        del seed
+        with self._lock:
+            if self._held < num_items:
+                return None
+            puts, self._puts, self._held = self._puts, [], 0
+            self._drawn_version = self._version
+            self._sampled += num_items
+        return self.wire.rows([np.concatenate(column)[:num_items] for column in zip(*puts)])
+
+    def counters(self) -> Counters:
+        """Returns the counters; steps that were dropped count as removed."""
+        with self._lock:
+            held, inserted, sampled = self._held, self._inserted, self._sampled
+        return Counters(held, inserted, sampled, removed=inserted - sampled - held)
+
+    def _columns(self, rows: Rollout) -> list[np.ndarray]:
+        """Returns copies of the columns, after a check."""
+        columns = [np.array(column) for column in self.wire.columns(rows)]
+        num_rows = len(columns[0])
+        for spec, shape, column in zip(self.wire.put_specs, self._shapes, columns):
+            if column.dtype != spec.dtype.as_numpy_dtype:
+                raise ValueError(f"{spec.name} must be {spec.dtype.name}, is {column.dtype}")
+            if column.shape != (num_rows, *shape):
+                expected = [num_rows, *shape]
+                raise ValueError(f"{spec.name} must have shape {expected}, has {column.shape}")
+            if spec.dtype.is_floating and not np.isfinite(column).all():
+                raise ValueError(f"{spec.name} must be finite")
+        versions = columns[0]
+        if num_rows > self.capacity:
+            raise ValueError(f"{num_rows} steps exceed the store, which holds {self.capacity}")
+        if (versions != versions[:1]).any():
+            raise ValueError(f"version must be one, is {versions.min()} to {versions.max()}")
+        return columns

@@ -1,0 +1,1 @@
+"""Distributed PPO, with which D4PG compares on parkour."""

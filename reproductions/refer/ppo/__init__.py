@@ -1,0 +1,1 @@
+"""PPO, with which ReF-ER compares."""

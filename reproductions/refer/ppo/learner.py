@@ -1,0 +1,55 @@
+"""PPO's learner (Novati & Koumoutsakos 2019, appendices A and B; Schulman et al. 2017, eq 7)."""
+
+import tensorflow as tf
+
+from common.agents.proximal import METRICS as SHARED_METRICS
+from common.agents.proximal import ProximalLearner
+from common.types import Metrics, Nest, RolloutSteps
+from common.values import surrogate
+from reproductions.refer import rules
+from reproductions.refer.ppo.config import ReferPPOConfig
+from reproductions.refer.ppo.networks import make_networks
+
+METRICS = (*SHARED_METRICS, "learning_rate")
+"""Metrics of a rollout's updates and their columns in learner.csv."""
+
+
+class ReferPPOLearner(ProximalLearner):
+    """PPO with a clipped objective, fixed scales of observations and annealed learning rates."""
+
+    def __init__(self, config: ReferPPOConfig, observation_size: int, action_size: int):
+        networks = make_networks(config, observation_size, action_size)
+        super().__init__(config, observation_size, networks)
+        self._config = config
+
+    def prepare(self, rollout: RolloutSteps) -> None:
+        """Sets the scale of observations at the first rollout, that of rewards at each.
+
+        Appendix B, where the memory of PPO is the rollout. Rewards that are all 0 keep their scale.
+        """
+        if not int(self.version):
+            observation = rollout.states.observation.numpy()
+            self.standardizer.set(observation.mean(0), observation.std(0))
+        scale = tf.sqrt(tf.reduce_mean(tf.square(rollout.rewards)))
+        self.reward_scale.assign(tf.where(scale > 0, scale, self.reward_scale))
+
+    def policy_losses(
+        self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns -min(rho A, clip(rho) A); see base class."""
+        del divergence
+        return surrogate.clipped(rho, advantage, self._config.clip)
+
+    def apply(self, gradients: Nest) -> None:
+        """Makes a step with annealed rates; see base class."""
+        config, step = self._config, self.steps.read_value()
+        for rate, initial in (
+            (self.policy_learning_rate, config.policy_learning_rate),
+            (self.value_learning_rate, config.value_learning_rate),
+        ):
+            rate.assign(rules.annealed(initial, step, config.annealing))
+        super().apply(gradients)
+
+    def end(self, steps: Nest) -> Metrics:
+        """Adds the policy's learning rate; see base class."""
+        return {**super().end(steps), "learning_rate": self.policy_learning_rate.read_value()}

@@ -1,0 +1,106 @@
+"""Both PPOs in their roles: in one process, and with actors of which one dies."""
+
+import signal
+
+from by_hand import RunByHand
+from forked import forked
+import numpy as np
+import pytest
+
+from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
+from common.reporting.csv_rows import last_row, read_rows
+import reproductions
+
+SECONDS = 600
+"""Patience with a busy machine."""
+_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
+"""Columns of times, or of numbers made from the time."""
+HORIZON = 128
+ONE = (
+    "--environment=gym:InvertedPendulum-v4",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--final_episodes=3",
+    "--config.hidden_size=8",
+    f"--config.horizon={HORIZON}",
+    "--config.num_epochs=2",
+)
+UNROLLS = 8
+ROLES = (
+    "--environment=gym:InvertedPendulum-v4",
+    "--num_actors=4",
+    "--actor_processes=2",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    f"--config.num_unrolls={UNROLLS}",
+    "--config.num_epochs=2",
+    "--config.policy_sizes=8,8",
+    "--config.critic_sizes=8,8",
+)
+
+
+def in_one_process(start, workdir, *flags):
+    run = RunByHand(
+        start, workdir, "binaries.refer_ppo", (*ONE, *flags), layout=ONE_PROCESS, learner=1
+    )
+    run.ends([run.start("learner")], SECONDS)
+    return run
+
+
+def test_equal_seeds_give_equal_files_and_a_cut_run_goes_on(tmp_path):
+    flags = ("--evaluation_steps=8", "--seed=5")
+    with forked() as start:
+        runs = []
+        for number in range(2):
+            in_one_process(start, tmp_path / str(number), *flags, "--max_learner_steps=16")
+            directory = tmp_path / str(number)
+            runs.append(in_one_process(start, directory, *flags, "--max_learner_steps=32"))
+    for name in ("evaluator.csv", "acting.csv"):
+        first, second = (
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for run in runs
+        )
+        assert len(first) and first.equals(second)
+    assert (read_rows(runs[0].workdir / "acting.csv")["parameter_age_steps"] >= 0).all()
+    first, second = (run.saved() for run in runs)
+    names = [name for name in first if name.startswith("learner/")]
+    assert "learner/reward_scale" in names and set(first) == set(second)
+    for name in names:
+        np.testing.assert_array_equal(first[name], second[name], name)
+    row = last_row(runs[0].workdir / "learner.csv")
+    # Four updates of 64 steps a rollout.
+    assert row["learner_steps"] == 32 and row["actor_steps"] == 8 * HORIZON
+    policy = reproductions.load_policy(runs[0].workdir)
+    assert policy.learner_steps == 32
+    assert policy(np.ones((3, 4), np.float32)).shape == (3, 1)
+
+
+@pytest.mark.timeout(3600)
+def test_a_killed_actor_stalls_no_ppo(tmp_path):
+    with forked() as start:
+        run = RunByHand(
+            start,
+            tmp_path / "run",
+            "binaries.d4pg_ppo",
+            ROLES,
+            layout=LEARNER_AND_ACTORS,
+            learner=1,
+            actor=2,
+        )
+        limit = "--max_learner_steps=400"
+        tasks = [("learner", 0), ("actor", 0), ("actor", 1), ("evaluator", 0)]
+        programs = {task: run.start(*task, limit) for task in tasks}
+        run.wait_for(lambda: len(run.incarnations()) == 2, SECONDS, "both act")
+        run.wait_for(lambda: (run.learner("learner_steps") or 0) >= 4, SECONDS, "it learns")
+        programs["actor", 1].stop(signal.SIGKILL)
+        assert programs["actor", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["actor", 1] = run.start("actor", 1, limit)
+        run.ends(programs.values(), SECONDS)
+    run.check_files()
+    row = last_row(run.workdir / "learner.csv")
+    assert row["learner_steps"] == 400
+    horizon = UNROLLS * 50
+    # A rollout needs two updates. What was sent twice, or with too old a version, was dropped.
+    assert 200 * horizon <= row["actor_steps"] < 203 * horizon + 800
+    policy = reproductions.load_policy(run.workdir)
+    assert policy(np.ones((3, 4), np.float32)).shape == (3, 1)

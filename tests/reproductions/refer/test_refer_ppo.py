@@ -1,0 +1,166 @@
+"""Tests of ReF-ER's PPO: its updates against NumPy, its policy, and that it learns."""
+
+import numpy as np
+from one_process import OneProcessRun
+from point_task import THRESHOLD, make_environments, mean_return
+import pytest
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.types import Batch, RolloutSteps, StoredState
+from reproductions.refer.ppo.agent import ReferPPO
+from reproductions.refer.ppo.config import ReferPPOConfig
+
+SPEC = EnvironmentSpec(3, 2)
+N = 24
+
+
+class Uncompiled(ReferPPO):
+    """An agent without XLA, which takes longer to compile than all else here."""
+
+    jit_compile = False
+
+
+def make_agent(**fields):
+    return Uncompiled(ReferPPOConfig(**{"horizon": N, "batch_size": 8, "num_epochs": 2, **fields}))
+
+
+def rollout(seed=0):
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return tf.constant(rng.normal(size=shape), tf.float32)
+
+    variance = tf.constant(rng.uniform(0.1, 0.3, [N, 2]), tf.float32)
+    states = StoredState(5 + 3 * normal(N, 3), normal(N, 2), {"mean": normal(N, 2)})
+    states.extras["variance"] = variance
+    return RolloutSteps(states, 4 * normal(N), normal(N), normal(N))
+
+
+def softplus(x):
+    return np.log1p(np.exp(x))
+
+
+def losses(learner, steps):
+    """Returns the losses of policy and value of some steps, by NumPy, of the present networks."""
+    networks = learner.networks
+    mean = networks.mean(steps.observation).numpy()
+    variance = softplus(networks.raw_variance.numpy())
+    action, old_mean, old_variance = steps.action, steps.mean, steps.variance
+
+    def log_density(mean, variance):
+        kernel = -0.5 * ((action - mean) ** 2 / variance + np.log(variance))
+        return np.sum(kernel, -1)
+
+    rho = np.exp(log_density(mean, variance) - log_density(old_mean, old_variance))
+    clipped = np.minimum(rho * steps.advantage, np.clip(rho, 0.8, 1.2) * steps.advantage)
+    value = networks.value(steps.observation).numpy()[:, 0]
+    return -clipped.mean(), 0.5 * np.mean((value - steps.target) ** 2)
+
+
+def test_scales_are_those_of_appendix_b():
+    learner, one, other = make_agent().make_learner(SPEC, 0), rollout(), rollout(1)
+    learner.prepare(one)
+    observation = one.states.observation.numpy()
+    steps = learner.begin(one)
+    scaled = (observation - observation.mean(0)) / (observation.std(0) + 1e-7)
+    np.testing.assert_allclose(steps.observation, scaled, atol=1e-4)
+    sigma = np.sqrt(np.mean(one.rewards.numpy() ** 2))
+    np.testing.assert_allclose(steps.advantage, one.advantages / sigma, rtol=1e-5)
+    target = (one.advantages + one.values) / sigma
+    np.testing.assert_allclose(steps.target, target, rtol=1e-5, atol=1e-6)
+    learner.end(steps)
+    learner.prepare(other)  # only the scale of rewards is a new one
+    scale = np.sqrt(np.mean(other.rewards.numpy() ** 2))
+    np.testing.assert_allclose(learner.reward_scale, scale, rtol=1e-5)
+    np.testing.assert_array_equal(learner.begin(one).observation, steps.observation)
+    learner.prepare(other._replace(rewards=tf.zeros([N])))
+    np.testing.assert_allclose(learner.reward_scale, scale, rtol=1e-5)
+
+
+def test_gradients_are_those_of_the_losses():
+    learner, one = make_agent().make_learner(SPEC, 0), rollout()
+    learner.prepare(one)
+    steps = learner.begin(one)
+    # Near mu, so that some steps are beyond the clip and others not.
+    mean = learner.networks.mean(steps.observation)
+    steps = steps._replace(mean=mean + 0.1 * steps.mean, action=mean + 0.3 * steps.action)
+    result = learner.gradients(Batch(steps, tf.ones([N]) / N, tf.constant(float(N))))
+    wanted = losses(learner, steps)
+    metrics = result.metrics
+    np.testing.assert_allclose(metrics["policy_loss"], wanted[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(metrics["value_loss"], wanted[1], rtol=1e-5)
+    networks = learner.networks
+    both = zip(result.gradients, (networks.policy_variables, networks.value_variables))
+    for i, (gradients, variables) in enumerate(both):
+        rng = np.random.default_rng(i)
+        steps_of = [rng.normal(size=variable.shape).astype(np.float32) for variable in variables]
+        found = sum(float(tf.reduce_sum(g * d)) for g, d in zip(gradients, steps_of))
+        sides = []
+        for sign in (1, -1):
+            for variable, direction in zip(variables, steps_of):
+                variable.assign_add(sign * 1e-3 * direction)
+            sides.append(losses(learner, steps)[i])
+            for variable, direction in zip(variables, steps_of):
+                variable.assign_sub(sign * 1e-3 * direction)
+        np.testing.assert_allclose(found, (sides[0] - sides[1]) / 2e-3, rtol=0.02, atol=1e-4)
+
+
+def test_a_call_makes_all_epochs_and_anneals_the_rates():
+    agent = make_agent(annealing=0.1)
+    learner, one = agent.make_learner(SPEC, 0), rollout()
+    updates = agent.updates(learner, None, 0)
+    assert (updates.num_updates, updates.num_samples) == (6, N)
+    _, metrics = updates(Batch(one, tf.ones([N]) / N, tf.constant(float(N))))
+    assert metrics.keys() == set(agent.metrics)
+    assert int(learner.steps) == 6 and int(learner.version) == 1
+    np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 1.5, rtol=1e-5)
+    np.testing.assert_allclose(learner.value_learning_rate, 3e-4 / 1.5, rtol=1e-5)
+    assert metrics["kl_divergence"] > 0
+
+
+def test_values_of_actors_are_in_units_of_rewards():
+    agent = make_agent()
+    learner, one = agent.make_learner(SPEC, 0), rollout()
+    learner.prepare(one)
+    learner.version.assign(7)
+    actor = agent.make_actor(SPEC, range(1), 1, seed=3)
+    actor.load(packing.pack(learner.actor_variables).numpy())
+    observation = one.states.observation.numpy()
+    action, _, extras = actor(observation)
+    steps, networks = learner.begin(one), learner.networks
+    value = networks.value(steps.observation)[:, 0] * learner.reward_scale
+    np.testing.assert_allclose(extras["value"], value, rtol=1e-4, atol=1e-5)
+    mean = networks.mean(steps.observation)
+    np.testing.assert_allclose(extras["mean"], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(extras["variance"], np.full([N, 2], 0.2), rtol=1e-5)
+    assert (extras["version"] == 7).all()
+    noise = (action - extras["mean"]) / np.sqrt(0.2)
+    assert 0.6 < noise.std() < 1.4 and abs(noise.mean()) < 0.5
+    evaluator = agent.make_evaluator(SPEC, 1)
+    evaluator.load(packing.pack(learner.actor_variables).numpy())
+    np.testing.assert_array_equal(evaluator(observation)[0], extras["mean"])
+    with pytest.raises(ValueError, match="networks of other sizes"):
+        evaluator.load(np.zeros(5, np.float32))
+
+
+def test_a_rollout_that_batches_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match=r"--config.horizon must be a multiple of batch_size \(64"):
+        ReferPPOConfig(horizon=2000)
+
+
+def test_mini_run_learns():
+    config = ReferPPOConfig(
+        horizon=512,
+        discount=0.9,
+        trace=0.9,
+        policy_learning_rate=3e-3,
+        value_learning_rate=3e-3,
+        hidden_size=32,
+    )
+    run = OneProcessRun(Uncompiled(config), make_environments(0, 8))
+    assert mean_return(run.evaluator(32)) < 0.5 * THRESHOLD
+    run.train(25)
+    assert int(run.learner.version) == 25
+    assert mean_return(run.evaluator(32)) > THRESHOLD
