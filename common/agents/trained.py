@@ -57,9 +57,8 @@ class TrainedPolicy:
     def __init__(self, run: TrainedRun):
         self.environment = run.environment
         self.learner_steps = run.learner_steps
-        image = run.spec.image_shape
-        self._shape = image or (run.spec.observation_size,)
-        self._dtype = np.uint8 if image else np.float32
+        self._shape = run.spec.observation_shape
+        self._dtype = run.spec.observation_dtype
         self._policy = run.make_policy(1)
         self._state: Any = None
         self._size = 0

@@ -44,13 +44,13 @@ def control_bytes_per_step(
 def image_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per transition of images and discrete actions.
+    """Returns the bytes per transition of images or vectors, and discrete actions.
 
-    Images are PNG files, whose size is measured in random play, which resets the environment; with
-    the network's sizes "minatar" they are stored as they are.
+    Images are PNG files, whose size is measured in random play, which resets the environment;
+    without the network's sizes "atari" observations are stored as they are.
     """
-    if config.torso == "minatar":
-        return _in_memory(2 * spec.observation_size + 3 * 4)
+    if config.torso != "atari":
+        return _in_memory(2 * _raw_bytes(spec) + 3 * 4)
     # Two observations, the action, the reward and the discount.
     return _in_memory(2 * _png_bytes(spec, environment) + 3 * 4)
 
@@ -58,15 +58,15 @@ def image_bytes_per_step(
 def sequence_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per timestep of sequences of images and discrete actions (Reactor).
+    """Returns the bytes per timestep of sequences with discrete actions (Reactor).
 
     A timestep is stored once, however many sequences view it, and the memory never holds more than
-    its capacity. Images are stored as they are, or with `config.png_frames` as PNG files, whose
-    size is measured as for `image_bytes_per_step`.
+    its capacity. Observations are stored as they are, or with `config.png_frames` as PNG files,
+    whose size is measured as for `image_bytes_per_step`.
     """
-    image = _png_bytes(spec, environment) if config.png_frames else spec.observation_size
+    observation = _png_bytes(spec, environment) if config.png_frames else _raw_bytes(spec)
     # The action, the reward, the discount and the step type; the behaviour policy and states.
-    step = image + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
+    step = observation + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
     return round(step + _TREE_STRUCTURES)
 
 
@@ -93,6 +93,11 @@ def unroll_bytes_per_step(
     # The observation, both actions, the reward and the discount; whether the episode ends.
     step = 4 * (spec.observation_size + 2 * num_elements + 2) + 1
     return step + _STRUCTURES / config.unroll_length
+
+
+def _raw_bytes(spec: EnvironmentSpec) -> int:
+    """Returns the bytes of an observation: uint8 images or a float32 vector."""
+    return spec.observation_size if spec.image_shape else 4 * spec.observation_size
 
 
 def _png_bytes(spec: EnvironmentSpec, environment: dm_env.Environment) -> float:

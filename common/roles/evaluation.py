@@ -11,6 +11,7 @@ from common.environments.spec import EnvironmentSpec
 from common.remote.parameters import LearnerStatus
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
+from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
 
@@ -37,6 +38,7 @@ class Evaluation:
         self.spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self.spec, self._environments.num_environments)
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
+        self._events = Events(context.directory.tensorboard / "evaluator")
 
     def run(
         self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
@@ -57,6 +59,7 @@ class Evaluation:
             logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
             return
         frames = environments.frames_per_step(context.environment)
+        mean, deviation = float(returns.mean()), float(returns.std())
         self._rows.append(
             {
                 "paper": context.agent.declaration.paper,
@@ -67,8 +70,12 @@ class Evaluation:
                 "actor_steps": status.actor_steps,
                 "environment_frames": status.actor_steps * frames,
                 "learner_steps": status.learner_steps,
-                "episode_return_mean": float(returns.mean()),
-                "episode_return_std": float(returns.std()),
+                "episode_return_mean": mean,
+                "episode_return_std": deviation,
                 "episodes": len(returns),
             }
+        )
+        scalars = {"episode_return": mean, "episode_return_std": deviation}
+        self._events.write(
+            {f"evaluator/{name}": value for name, value in scalars.items()}, status.learner_steps
         )
