@@ -1,12 +1,15 @@
 """Evaluations of a run's policy without exploration, a row of evaluator.csv each."""
 
 from collections.abc import Callable
+import math
 
 from absl import logging
 import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
+from common.agents import stored_policy
+from common.agents.stored_policy import StoredPolicy
 from common.environments.spec import EnvironmentSpec
 from common.remote.parameters import LearnerStatus
 from common.reporting import columns
@@ -16,7 +19,7 @@ from common.roles.run_context import RunContext
 
 
 class Evaluation:
-    """The environments and the policy of a run's evaluations.
+    """The environments and the policy of a run's evaluations, the best of which is kept.
 
     The policy acts without exploration noise (D4PG section 4).
 
@@ -39,6 +42,8 @@ class Evaluation:
         self._policy = context.agent.make_evaluator(self.spec, self._environments.num_environments)
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
         self._events = Events(context.directory.tensorboard / "evaluator")
+        best = stored_policy.read(context.directory.best_policy)
+        self._best = best.episode_return if best else -math.inf
 
     def run(
         self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
@@ -75,6 +80,10 @@ class Evaluation:
                 "episodes": len(returns),
             }
         )
+        if mean > self._best:
+            self._best = mean
+            found = StoredPolicy(flat, status.learner_steps, mean)
+            stored_policy.write(context.directory.best_policy, found)
         scalars = {"episode_return": mean, "episode_return_std": deviation}
         self._events.write(
             {f"evaluator/{name}": value for name, value in scalars.items()}, status.learner_steps

@@ -50,7 +50,7 @@ _OVER_CODE = 0
 _FILES = re.compile(
     r"(config|run)\.json|(learner|acting|lives|evaluator)\.csv|learning_curve\.png|"
     r"logs/\w+-\d+\.log|tensorboard/(evaluator/)?events\..*|"
-    r"checkpoints/(checkpoint|learner\.lock|ckpt-\d+\.(index|data-.*))"
+    r"checkpoints/(checkpoint|best\.npz|learner\.lock|ckpt-\d+\.(index|data-.*))"
 )
 """Files of a run that has ended."""
 
