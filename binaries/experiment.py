@@ -4,23 +4,30 @@
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
     python -m binaries.experiment --paper=d4pg --figure=2 --tasks cartpole:swingup --seeds 1
     python -m binaries.experiment --paper=d4pg --figure=2 --keep      # for results/runs
+    python -m binaries.experiment --paper=d4pg --figure=2 --vary config.learning_rate=1e-4,3e-4
+    python -m binaries.experiment --agent=apex_dqn --tasks atari:pong --vary config.n_step=1,3
 
 Shows the plan, then makes missing runs and resumes cut ones, one run after the other. Finished
 runs, here or in results/runs, are left alone. Ctrl-C ends the current run in order; the same
-command resumes it. A run that fails does not end the others and is named at the end.
+command resumes it. A run that fails does not end the others and is named at the end. With --vary,
+a figure of the sweep is drawn at the end.
 """
 
 import argparse
 from collections.abc import Callable
+import dataclasses
 import pathlib
 import shlex
 import sys
 
+from common.cluster.layout import imported
 from common.cluster.processes import StopRequest
+from common.experiments import sweep
 from common.experiments.execute import Observer, execute
 from common.experiments.keep import keep
-from common.experiments.paper import RESULTS, Experiment, Paper
+from common.experiments.paper import DEFAULT_SEEDS, RESULTS, Experiment, Paper
 from common.experiments.plan import DEFAULT_SCALE, Plan, PlannedRun, make_plan
+from common.experiments.scales import Scale
 from common.experiments.status import State
 from common.reporting.budget import duration
 from common.reporting.command_line import Parser, exit_with, fail
@@ -39,7 +46,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
             scales.setdefault(scale.name, []).append(paper.name)
     names = ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in scales.items())
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
-    parser.add_argument("--paper", required=True, choices=reproductions.PAPERS)
+    parser.add_argument("--paper", choices=reproductions.PAPERS)
+    parser.add_argument(
+        "--agent",
+        choices=reproductions.AGENTS,
+        help="with --vary, in the place of --paper: an agent alone, on any --tasks (full names)",
+    )
     which = parser.add_mutually_exclusive_group()
     for kind in _KINDS:
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
@@ -50,6 +62,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="only these environments, with or without their suite",
     )
     parser.add_argument("--settings", nargs="+", metavar="SETTING", help="only these curves")
+    parser.add_argument(
+        "--vary",
+        nargs="+",
+        metavar="NAME=VALUES",
+        help="make each run with each combination of these values of hyperparameters, or of the "
+        "number of actors: config.learning_rate=1e-4,3e-4",
+    )
     parser.add_argument(
         "--seeds",
         type=int,
@@ -81,6 +100,15 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.seeds is not None and arguments.seeds < 1:
         fail(f"--seeds must be at least 1, is {arguments.seeds}")
+    has_figure = any(getattr(arguments, kind) for kind in _KINDS)
+    if (arguments.paper is None) == (arguments.agent is None):
+        fail("give --paper, or --agent with --vary and --tasks (see --help)")
+    if arguments.agent and (has_figure or not arguments.vary or not arguments.tasks):
+        fail("--agent needs --vary and --tasks, and no figure (see --help)")
+    if arguments.paper and arguments.vary and not has_figure:
+        fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
+    if arguments.vary and arguments.keep:
+        fail("--keep is for the runs of papers' figures: sweeps stay in --runs")
     return arguments
 
 
@@ -139,16 +167,13 @@ def _show(plan: Plan, say: Callable[[str], None]) -> None:
         say(f"{len(plan.to_do)} of {len(plan.runs)} runs to do, in about {time} one by one")
 
 
-def _carry_out(plan: Plan) -> int:
-    """Makes the runs to do and returns the exit code."""
+def _carry_out(plan: Plan, hint: str) -> int:
+    """Makes the runs to do, says how many are finished, and returns the exit code."""
     stop = StopRequest().install()
     runs = [run for run in plan.runs if run.status.state is not State.FINISHED]
     failures = execute(runs, stop, _Lines(len(plan.to_do)))
     finished = sum(run.read_status().state is State.FINISHED for run in plan.runs)
-    _say(
-        f"{finished} of {len(plan.runs)} runs are finished; with --keep the same command copies "
-        "them to results/runs"
-    )
+    _say(f"{finished} of {len(plan.runs)} runs are finished{hint}")
     for failure in failures:
         _say(f"failed: {failure.run.name}: {failure.reason}")
     if stop.requested:
@@ -182,6 +207,8 @@ def _say(line: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Lists, prints commands, keeps or makes runs; returns the exit code."""
     arguments = _arguments(argv)
+    if arguments.agent:
+        return _sweep_agent(arguments)
     roots = [arguments.runs, _KEPT]
     paper = reproductions.paper(arguments.paper)
     chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
@@ -195,18 +222,54 @@ def main(argv: list[str] | None = None) -> int:
     plan = make_plan(
         paper, experiment, scale, roots, arguments.tasks, arguments.settings, arguments.seeds
     )
+    if arguments.vary:
+        runs = tuple(dict.fromkeys(one.run for one in plan.runs))
+        base = dataclasses.replace(plan.experiment, runs=runs)
+        return _sweep(paper, base, plan.scale, len({one.seed for one in plan.runs}), arguments)
     if arguments.keep:
         kept = keep(plan, _KEPT)
         there = len(plan.of(State.FINISHED)) - len(kept)
         print(f"{len(kept)} runs copied to {_KEPT}, {there} were there")
         return 0
+    return _begin(plan, arguments, "; with --keep the same command copies them to results/runs")
+
+
+def _begin(plan: Plan, arguments: argparse.Namespace, hint: str = "") -> int:
+    """Shows the plan and carries it out, or prints its commands; returns the exit code."""
     if arguments.dry_run:
         _show(plan, lambda line: print(f"# {line}"))
         for run in plan.to_do:
             print(shlex.join(run.command))
         return 0
     _show(plan, _say)
-    return _carry_out(plan) if plan.to_do else int(bool(plan.of(State.RUNNING, State.UNUSABLE)))
+    if plan.to_do:
+        return _carry_out(plan, hint)
+    return int(bool(plan.of(State.RUNNING, State.UNUSABLE)))
+
+
+def _sweep_agent(arguments: argparse.Namespace) -> int:
+    """Makes a sweep of an agent on any environments."""
+    agent = imported(reproductions.AGENTS[arguments.agent])
+    paper = reproductions.paper(agent.paper)
+    scale = paper.scale(arguments.scale)
+    experiment = sweep.of_agent(agent, arguments.settings or (), arguments.tasks, scale)
+    return _sweep(paper, experiment, scale, arguments.seeds or DEFAULT_SEEDS, arguments)
+
+
+def _sweep(
+    paper: Paper, experiment: Experiment, scale: Scale, seeds: int, arguments: argparse.Namespace
+) -> int:
+    """Makes the runs of an experiment with values that vary, draws them, returns the exit code."""
+    varied = sweep.sweep(experiment, sweep.parse(arguments.vary))
+    plan = make_plan(paper, varied, scale, [arguments.runs], num_seeds=seeds)
+    code = _begin(plan, arguments)
+    if code == 0 and not arguments.dry_run:
+        from common.experiments import figures
+        from common.experiments.runs import KeptRuns
+
+        runs = KeptRuns(arguments.runs).of(paper.name, scale.name)
+        print(*figures.draw(paper, varied, scale.name, runs, arguments.runs), sep="\n")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Policies from the newest checkpoint of a run."""
+"""Policies from the newest checkpoint of a run, or from its best evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from common import environments
 from common.acting.policy import Policy, reset_rows
+from common.agents import stored_policy
 from common.agents.agent import Agent
+from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
@@ -20,7 +22,7 @@ from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """A run's agent with the parameters of its newest checkpoint.
+    """A run's agent with parameters that it has learnt.
 
     Attributes:
       agent: the paper's agent.
@@ -28,6 +30,8 @@ class TrainedRun:
       spec: of the environment.
       learner_steps: updates that the parameters have had.
       parameters: [P] float32, in the order in which they are published to actors.
+      parts: given an observation of the wrapped environment, returns the vectors whose join is the
+        flat observation; None where nothing is joined.
     """
 
     agent: Agent
@@ -35,6 +39,7 @@ class TrainedRun:
     spec: EnvironmentSpec
     learner_steps: int
     parameters: np.ndarray
+    parts: Callable[[Any], list[np.ndarray]] | None = None
 
     def make_policy(self, num_environments: int) -> Policy:
         """Returns the evaluator's policy for a batch of environments, with these parameters."""
@@ -57,9 +62,9 @@ class TrainedPolicy:
     def __init__(self, run: TrainedRun):
         self.environment = run.environment
         self.learner_steps = run.learner_steps
-        image = run.spec.image_shape
-        self._shape = image or (run.spec.observation_size,)
-        self._dtype = np.uint8 if image else np.float32
+        self._shape = run.spec.observation_shape
+        self._dtype = run.spec.observation_dtype
+        self._parts = run.parts
         self._policy = run.make_policy(1)
         self._state: Any = None
         self._size = 0
@@ -77,13 +82,16 @@ class TrainedPolicy:
             self._state = reset_rows(self._state, initial, np.asarray(first, bool))
 
     def __call__(
-        self, observation: np.ndarray, reward: float | np.ndarray | None = None
+        self,
+        observation: np.ndarray | Mapping[str, Any],
+        reward: float | np.ndarray | None = None,
     ) -> np.ndarray:
         """Returns the action.
 
         Args:
           observation: an observation of `environment`, or a batch of K: flat, [D] or [K, D], in the
-            order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C].
+            order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C]. A
+            dictionary of arrays, as dm_control gives it, is one flat observation.
           reward: of the step that led to the observation, of a batch [K]; 0 where an episode
             begins. Only a policy that sees rewards needs it, but for its first call after `reset`.
 
@@ -91,9 +99,12 @@ class TrainedPolicy:
           Continuous actions: float32 [A] or [K, A], in [-1, 1]. Discrete actions: int32 [] or [K].
 
         Raises:
-          ValueError: the observation has another shape, an image is not uint8, a recurrent policy
-            got another K without a `reset`, or a policy that sees rewards got none.
+          ValueError: the observation has another shape or other entries, an image is not uint8, a
+            recurrent policy got another K without a `reset`, or a policy that sees rewards got
+            none.
         """
+        if isinstance(observation, Mapping) and self._parts:
+            observation = np.concatenate(self._parts(observation))
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
         if given.shape[int(is_batch) :] != self._shape:
@@ -127,12 +138,16 @@ class TrainedPolicy:
         return actions if is_batch else actions[0]
 
 
-def load(directory: str | os.PathLike, agent_class: type[Agent]) -> TrainedRun:
+def load(
+    directory: str | os.PathLike, agent_class: type[Agent], is_best: bool = False
+) -> TrainedRun:
     """Loads a run, which may still be in progress.
 
     Args:
       directory: the run's --workdir.
       agent_class: of the run's agent.
+      is_best: whether the parameters are those of the best evaluation, not of the newest
+        checkpoint.
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
@@ -161,12 +176,23 @@ def load(directory: str | os.PathLike, agent_class: type[Agent]) -> TrainedRun:
         ) from None
 
     learner = agent.make_learner(spec, seed=0)
+    parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
+    if is_best:
+        best = stored_policy.read(run.best_policy)
+        if best is None:
+            raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+        if best.parameters.size != learner.num_parameters:
+            raise CheckpointError(
+                f"{run.best_policy} has {best.parameters.size} parameters, the agent of "
+                f"{run.config_json} {learner.num_parameters}: it belongs to another run"
+            )
+        return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
     if not restore_newest(run.checkpoints, {"learner": learner}):
         raise CheckpointError(
             f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
         )
     parameters = packing.to_numpy(learner.actor_variables)
-    return TrainedRun(agent, name, spec, int(learner.steps), parameters)
+    return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
 
 
 def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:

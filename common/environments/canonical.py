@@ -51,12 +51,12 @@ class CanonicalEnvironment(dm_env.Environment):
     an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
     clamps the controls of limited actuators.
     Where the wrapped environment's actions are integers, an action is int32 [A], and element d
-    counts from 0 to K_d - 1 whatever the wrapped minimum is.
+    counts from 0 to K_d - 1 whatever the wrapped minimum is. A discrete action stays one.
 
     Attributes:
       wrapped: the wrapped environment.
-      scale: [A], the factor of the map of actions.
-      offset: [A], what it adds then.
+      scale: [A], the factor of the map of actions; [] of a discrete one.
+      offset: what it adds then, of the same shape.
     """
 
     def __init__(
@@ -95,7 +95,10 @@ class CanonicalEnvironment(dm_env.Environment):
             np.broadcast_to(bound, bounds.shape).ravel()
             for bound in (bounds.minimum, bounds.maximum)
         )
-        if np.issubdtype(bounds.dtype, np.integer):
+        if isinstance(bounds, specs.DiscreteArray):
+            self.scale, self.offset = np.ones((), np.int64), np.zeros((), np.int64)
+            self._action_spec = specs.DiscreteArray(bounds.num_values, name="action")
+        elif np.issubdtype(bounds.dtype, np.integer):
             choices = high.astype(np.int64) - low + 1
             self.scale, self.offset = np.ones_like(choices), low.astype(np.int64)
             self._action_spec = specs.BoundedArray(
@@ -118,7 +121,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return self._flat(self.wrapped.reset())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, [A]; after a LAST step, ignores it and starts an episode.
+        """Takes `action`; after a LAST step, ignores it and starts an episode.
 
         Raises:
           BrokenSpecError: the observation is not what its spec says.
@@ -131,7 +134,7 @@ class CanonicalEnvironment(dm_env.Environment):
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the canonical action, float32 [A] in [-1, 1] or int32 [A] from 0."""
+        """Returns the spec of the action, float32 [A] in [-1, 1] or int32 [A] or [] from 0."""
         return self._action_spec
 
     def reward_spec(self) -> specs.Array:
@@ -232,6 +235,22 @@ class CanonicalBatch(BatchedEnvironment):
         observations = np.empty(self._shape, np.float32)
         np.concatenate(parts, out=observations.reshape(-1), casting="unsafe")
         return observations
+
+
+def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
+    """Returns an environment of images and discrete actions unchanged, any other made canonical.
+
+    Raises:
+      UnusableEnvironmentError: the observations or the actions are of another kind.
+    """
+    image = environment.observation_spec()
+    has_images = (
+        isinstance(environment.action_spec(), specs.DiscreteArray)
+        and isinstance(image, specs.Array)
+        and image.dtype == np.uint8
+        and len(image.shape) == 3
+    )
+    return environment if has_images else CanonicalEnvironment(environment)
 
 
 def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:

@@ -1,7 +1,9 @@
-"""Gymnasium's environments with flat observations and continuous actions; names are their ids.
+"""Gymnasium's environments of arrays; names are their ids.
 
-`names` lists the tasks of MuJoCo, and every other registered id may be given, too. An episode that
-reaches the id's limit of steps ends with LAST and discount 1, unless it also ended by itself.
+Observations are arrays, or dictionaries and tuples of them, which are joined. Actions are an array
+of floats, one integer (Discrete), or an array of integers (MultiDiscrete). `names` lists the tasks
+of MuJoCo, and every other registered id may be given, too. An episode that reaches the id's limit
+of steps ends with LAST and discount 1, unless it also ended by itself.
 
 Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a newer MuJoCo; v5 has
 others.
@@ -9,15 +11,17 @@ others.
 
 from collections.abc import Iterator
 import contextlib
+from typing import Any
 import warnings
 
 from absl import logging
 import dm_env
 from dm_env import specs
 import numpy as np
+from PIL import Image
 
 from common.environments import rendering
-from common.environments.canonical import CanonicalEnvironment
+from common.environments.canonical import as_agents_take_it
 from common.environments.environment_errors import UnusableEnvironmentError
 
 rendering.disable()  # MuJoCo loads its renderer at import
@@ -62,19 +66,18 @@ def near(name: str) -> list[str]:
 
 def make(
     name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+) -> dm_env.Environment:
     """Makes the environment with the id `name`; `seed` is in [0, 2**32).
 
     Raises:
-      UnusableEnvironmentError: it cannot be made, or its observations are not flat and float, or
-        its actions not continuous and bounded.
+      UnusableEnvironmentError: it cannot be made, or its observations or actions are of another
+        kind than agents take.
     """
     del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     try:
         with _quiet():
             environment = gymnasium.make(name, disable_env_checker=True, **_ARGUMENTS.get(name, {}))
-        adapted = GymEnvironment(environment, seed)
-        return CanonicalEnvironment(adapted, adapted.render)
+        return as_agents_take_it(GymEnvironment(environment, seed))
     except (gymnasium.error.Error, ImportError, UnusableEnvironmentError) as error:
         reason = " ".join(str(error).split())
         task, _, version = name.rpartition("-")
@@ -90,14 +93,10 @@ class GymEnvironment(dm_env.Environment):
         """Wraps `environment`; `seed` is that of its first episode, later ones go on from it.
 
         Raises:
-          UnusableEnvironmentError: its observations or actions are not arrays.
+          UnusableEnvironmentError: its observations or actions are of another kind.
         """
-        for space, what in (
-            (environment.observation_space, "observations"),
-            (environment.action_space, "actions"),
-        ):
-            if not isinstance(space, gymnasium.spaces.Box):
-                raise UnusableEnvironmentError(f"its {what} must be one array (Box), not {space}")
+        self._observation_spec = _observation_spec(environment.observation_space)
+        self._action_spec, self._first_action = _action_spec(environment.action_space)
         self._environment = environment
         self._seed: int | None = seed
         self._is_running = False
@@ -110,10 +109,12 @@ class GymEnvironment(dm_env.Environment):
         self._is_running = True
         return dm_env.restart(observation)
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+    def step(self, action: Any) -> dm_env.TimeStep:
         """Takes `action`; after a LAST step, ignores it and starts an episode."""
         if not self._is_running:
             return self.reset()
+        if self._first_action is not None:
+            action = self._first_action + int(action)
         observation, reward, terminated, truncated, _ = self._environment.step(action)
         self._is_running = not (terminated or truncated)
         if terminated:
@@ -122,29 +123,33 @@ class GymEnvironment(dm_env.Environment):
             return dm_env.truncation(float(reward), observation)
         return dm_env.transition(float(reward), observation)
 
-    def observation_spec(self) -> specs.Array:
-        """Returns the spec of the observation."""
-        space = self._environment.observation_space
-        return specs.Array(space.shape, space.dtype, name="observation")
+    def observation_spec(self) -> Any:
+        """Returns the spec of the observation, or a nest of specs."""
+        return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the action."""
-        space = self._environment.action_space
-        return specs.BoundedArray(space.shape, space.dtype, space.low, space.high, name="action")
+        """Returns the spec of the action; discrete ones count from 0."""
+        return self._action_spec
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds; a 30th where the environment does not say it."""
-        return 1 / self._environment.metadata.get("render_fps", 30)
+        return 1 / (self._environment.metadata.get("render_fps") or 30)
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns a picture of the environment's state, uint8 [height, width, 3].
 
         Raises:
-          UnusableEnvironmentError: it is no task of MuJoCo, or the renderer fails.
+          UnusableEnvironmentError: it is no task of MuJoCo nor made with the render mode
+            "rgb_array", or the renderer fails.
         """
+        if self._environment.render_mode == "rgb_array":
+            return _picture(self._environment, height, width)
         simulation = self._environment.unwrapped
         if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
-            raise UnusableEnvironmentError("only Gymnasium's tasks of MuJoCo can be drawn")
+            raise UnusableEnvironmentError(
+                "only Gymnasium's tasks of MuJoCo can be drawn, and environments of yours that are "
+                'made with render_mode="rgb_array"'
+            )
         try:
             if self._renderer is None:
                 self._renderer = mujoco.Renderer(simulation.model, height, width)
@@ -160,6 +165,44 @@ class GymEnvironment(dm_env.Environment):
         if self._renderer is not None:
             self._renderer.close()
         self._environment.close()
+
+
+def _observation_spec(space: gymnasium.Space) -> Any:
+    """Returns the nest of specs of a space of arrays, or of Dicts and Tuples of them."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return {name: _observation_spec(one) for name, one in space.items()}
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple(map(_observation_spec, space))
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise UnusableEnvironmentError(
+            f"its observations must be arrays (Box), or a Dict or Tuple of them, not {space}"
+        )
+    return specs.Array(space.shape, space.dtype, name="observation")
+
+
+def _action_spec(space: gymnasium.Space) -> tuple[specs.BoundedArray, int | None]:
+    """Returns the spec of an action, and the first of discrete ones."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return specs.DiscreteArray(int(space.n), name="action"), int(space.start)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        low, high = space.start, space.start + space.nvec - 1
+    elif isinstance(space, gymnasium.spaces.Box):
+        low, high = space.low, space.high
+    else:
+        raise UnusableEnvironmentError(
+            f"its actions must be one array (Box), Discrete or MultiDiscrete, not {space}"
+        )
+    return specs.BoundedArray(space.shape, space.dtype, low, high, name="action"), None
+
+
+def _picture(environment: gymnasium.Env, height: int, width: int) -> np.ndarray:
+    """Returns what an environment draws in the render mode "rgb_array", resized."""
+    try:
+        return np.asarray(Image.fromarray(environment.render()).resize((width, height)))
+    except Exception as error:
+        raise UnusableEnvironmentError(
+            f"its render() failed: {' '.join(str(error).split())}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """The user's own environments, named "MODULE:FUNCTION".
 
 The module is imported from the working directory or the installed packages. `FUNCTION(seed)` must
-return a `dm_env.Environment` of one of two kinds: observations are a float array or a nest of them,
-and an action is one bounded array of floats or integers; or observations are uint8 images
-[height, width, channels] and actions a `DiscreteArray`.
+return a `dm_env.Environment` or a `gymnasium.Env` of one of two kinds: observations are a float
+array or a nest of them, and an action is one bounded array of floats or integers; or observations
+are uint8 images [height, width, channels] and actions discrete.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,9 @@ import sys
 import traceback
 
 import dm_env
-from dm_env import specs
 import numpy as np
 
-from common.environments.canonical import CanonicalEnvironment
+from common.environments.canonical import as_agents_take_it
 from common.environments.environment_errors import UnusableEnvironmentError
 
 
@@ -38,13 +37,7 @@ def make(
     """
     del evaluation, frames  # evaluations follow the rules of training; images stay as they are
     try:
-        environment = _function(name)(seed)
-        if not isinstance(environment, dm_env.Environment):
-            raise UnusableEnvironmentError(
-                f"it gave a {type(environment).__name__}, not a dm_env.Environment"
-            )
-        if not _has_images(environment):
-            environment = CanonicalEnvironment(environment)
+        environment = as_agents_take_it(_of_dm_env(_function(name)(seed), seed))
         _rehearse(environment)
     except UnusableEnvironmentError as error:
         raise UnusableEnvironmentError(f'environment "python:{name}": {_one_line(error)}') from None
@@ -55,15 +48,22 @@ def make(
     return environment
 
 
-def _has_images(environment: dm_env.Environment) -> bool:
-    """Returns whether it has images and discrete actions, which agents take unchanged."""
-    image = environment.observation_spec()
-    return (
-        isinstance(environment.action_spec(), specs.DiscreteArray)
-        and isinstance(image, specs.Array)
-        and image.dtype == np.uint8
-        and len(image.shape) == 3
-    )
+def _of_dm_env(made: object, seed: int) -> dm_env.Environment:
+    """Returns the user's environment, one of Gymnasium as one of dm_env.
+
+    Raises:
+      UnusableEnvironmentError: it is neither.
+    """
+    if isinstance(made, dm_env.Environment):
+        return made
+    gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
+    if gymnasium is None or not isinstance(made, gymnasium.Env):
+        raise UnusableEnvironmentError(
+            f"it gave a {type(made).__name__}, neither a dm_env.Environment nor a gymnasium.Env"
+        )
+    from common.environments.gym_suite import GymEnvironment
+
+    return GymEnvironment(made, seed)
 
 
 def _function(name: str) -> Callable[[int], dm_env.Environment]:

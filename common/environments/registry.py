@@ -88,7 +88,17 @@ def frames_per_step(name: str) -> int:
 
 def names() -> list[str]:
     """Returns the sorted names of all environments that can be listed."""
-    return sorted(f"{suite}:{name}" for suite in _SUITES for name in _module(suite).names())
+    return sorted(name for suite in _SUITES for name in names_of(suite))
+
+
+def suites() -> tuple[str, ...]:
+    """Returns the sorted names of the suites."""
+    return tuple(sorted(_SUITES))
+
+
+def names_of(suite: str) -> list[str]:
+    """Returns the names of a suite's environments, as `make` takes them, that can be listed."""
+    return [f"{suite}:{name}" for name in _module(suite).names()]
 
 
 def _find(name: str) -> tuple[ModuleType, str]:
@@ -154,5 +164,5 @@ def _unknown(
         hint = f'a name looks like {looks}, or "python:MODULE:FUNCTION" for one of your own'
     reason = f"{why}; " if why else ""
     return UnknownEnvironmentError(
-        f'unknown environment "{name}": {reason}{hint} (common.environments.names() lists them all)'
+        f'unknown environment "{name}": {reason}{hint} (python -m binaries.environments lists all)'
     )

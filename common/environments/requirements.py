@@ -27,21 +27,28 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
         )
 
 
-def require_images(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless observations are images and actions discrete.
+def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
+    """Raises ValueError, in one line, unless actions are discrete and a network takes what is seen.
 
     Args:
-      config: has the network's sizes, `torso`. Images are PNG files, of few channels, with the
-        sizes "atari" only.
+      config: has the network's sizes, `torso`: "mlp" takes flat observations, others images. Images
+        are PNG files, of few channels, with the sizes "atari" only.
       spec: of the environment.
     """
     shape = spec.image_shape
-    if shape is None or not spec.is_discrete:
-        observations = "flat observations" if shape is None else f"images of {list(shape)}"
+    observations = "flat observations" if shape is None else f"images of {list(shape)}"
+    found = f"--environment has {observations} and {actions_of(spec)}, but this agent needs"
+    if not spec.is_discrete:
         raise ValueError(
-            f"--environment has {observations} and {actions_of(spec)}, but this agent needs images "
-            "and discrete actions: name another one, for example atari:pong"
+            f"{found} discrete actions: name another one, for example atari:pong, or "
+            "gym:CartPole-v1 with --config.torso=mlp"
         )
+    if config.torso == "mlp":
+        if shape is not None:
+            raise ValueError(f"{found} flat observations with --config.torso=mlp: leave that out")
+        return
+    if shape is None:
+        raise ValueError(f"{found} images: for flat observations give --config.torso=mlp")
     side, is_png = MIN_SIDES[config.torso], config.torso == "atari"
     if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= MAX_PNG_CHANNELS):
         channels = f" and 1 to {MAX_PNG_CHANNELS} channels" if is_png else ""

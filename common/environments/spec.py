@@ -43,3 +43,13 @@ class EnvironmentSpec(NamedTuple):
             action_choices=choices,
             terrain_size=getattr(observation, "terrain_size", 0),
         )
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of an observation: (height, width, channels), or (observation_size,)."""
+        return self.image_shape or (self.observation_size,)
+
+    @property
+    def observation_dtype(self) -> type[np.generic]:
+        """The dtype of an observation: that of an image is uint8, that of a flat one float32."""
+        return np.uint8 if self.image_shape else np.float32

@@ -1,24 +1,32 @@
 """The learner's log: learner.csv and TensorBoard events."""
 
 from collections.abc import Sequence
+import contextlib
 
 from common.learning import metrics as metrics_lib
 from common.learning.counters import RunCounters
 from common.replay.store import Counters
 from common.reporting import columns
-from common.reporting.csv_rows import CsvRows
+from common.reporting.csv_rows import CsvError, CsvRows, NewNumbers
 from common.reporting.run_directory import RunDirectory
-from common.reporting.tensorboard import Scalars
+from common.reporting.tensorboard import Events
 from common.types import Metrics
 
 _SECONDS = 5.0
 """Time between rows."""
+_GROUPS = {
+    **dict.fromkeys(columns.PROGRESS, "time"),
+    **dict.fromkeys(("learner_steps_per_second", "actor_steps_per_second"), "time"),
+    **dict.fromkeys(("samples_per_insert", "priority_lag_steps", "replay_size"), "replay"),
+}
+"""The groups of TensorBoard's tags by column; the others are the learner's."""
 
 
 class LearnerLog:
     """Writer of rows of counters, metrics and speeds.
 
-    Metrics and speeds cover the time since the last row.
+    Metrics and speeds cover the time since the last row. So do the returns of training episodes,
+    which are among the events as their mean.
     """
 
     def __init__(
@@ -40,7 +48,10 @@ class LearnerLog:
         """
         self._columns = columns.learner(metrics)
         self._rows = CsvRows(run.learner_csv, self._columns)
-        self._scalars = Scalars(run.tensorboard)
+        self._events = Events(run.tensorboard)
+        record = run.read_config()
+        self._events.write_hyperparameters({**record, **record.pop("config", {})})
+        self._returns = NewNumbers(run.acting_csv, "episode_return")
         self._counters = counters
         self._samples_per_update = samples_per_update
         self._num_copies = num_copies
@@ -96,8 +107,13 @@ class LearnerLog:
         self._metrics = []
         row = {name: row.get(name) for name in self._columns}
         self._rows.append(row)
-        self._scalars.write({f"learner/{name}": value for name, value in row.items()}, steps)
+        scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
+        returns = []
+        with contextlib.suppress(CsvError):  # learning needs no such file
+            returns = self._returns.read()
+        scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
+        self._events.write(scalars, steps)
 
     def close(self) -> None:
         """Flushes TensorBoard's events."""
-        self._scalars.close()
+        self._events.close()

@@ -1,14 +1,17 @@
-"""Networks for the images of games: convolutions of two sizes and the dueling network.
+"""Networks for games: convolutions of two sizes, or an MLP, and the dueling network.
 
 Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
 make the network compute in bfloat16 up to the layer whose input is cast back.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks.mlp import ReluMLP
 
 
 class Sizes(NamedTuple):
@@ -78,10 +81,29 @@ class ImageTorso(snt.Module):
         return tf.reshape(maps, [-1, self.output_size])
 
 
+def make_torso(
+    config: Any, spec: EnvironmentSpec, sizes: Mapping[str, Sizes], **options: Any
+) -> tuple[ImageTorso | ReluMLP, int]:
+    """Builds what is below an agent's first hidden layer; returns it and that layer's width.
+
+    Args:
+      config: has the name of the sizes, `torso`. With "mlp", for flat observations, `mlp_sizes` are
+        the widths of the layers, the last of them that of the hidden layer.
+      spec: of the environment.
+      sizes: of networks for images, by name.
+      options: of the `ImageTorso`.
+    """
+    if config.torso == "mlp":
+        *below, hidden = config.mlp_sizes
+        return ReluMLP(spec.observation_size, below), hidden
+    chosen = sizes[config.torso]
+    return ImageTorso(spec.image_shape, chosen.convolutions, **options), chosen.hidden
+
+
 class DuelingNetwork(snt.Module):
     """q(s, a) = V(s) + Adv(s, a) - mean_b Adv(s, b) (Wang et al. 2016; Ape-X eq 8).
 
-    uint8 images [B, H, W, C] -> float32 action values [B, A]. V and Adv are separate streams above
+    Observations [B, ...] -> float32 action values [B, A]. V and Adv are separate streams above
     the torso, each with a hidden layer. With DQN's sizes, 84x84x4 and 18 actions there are
     3,300,019 parameters.
 
@@ -90,33 +112,31 @@ class DuelingNetwork(snt.Module):
 
     def __init__(
         self,
-        image_shape: tuple[int, int, int],
+        torso: ImageTorso | ReluMLP,
+        hidden: int,
         num_actions: int,
         rescale_gradient: bool = False,
-        dtype: tf.DType = tf.float32,
-        sizes: Sizes = SIZES["atari"],
         name: str | None = None,
     ):
-        """Makes the network and its variables.
+        """Makes the streams and their variables.
 
         Args:
-          image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
+          torso: observations [B, ...] -> features [B, F]. The hidden layers compute in the dtype of
+            the features, float32 or bfloat16; the last layers, V, Adv and q are float32.
+          hidden: width of the hidden layer of each stream.
           num_actions: A.
           rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
             it comes from two streams (Wang et al. 2016).
-          dtype: dtype of the convolutions and the hidden layers, float32 or bfloat16. The last
-            layers, V, Adv and q are float32.
-          sizes: of the layers.
           name: name of the module.
         """
         super().__init__(name=name)
         self._gradient_scale = 2**-0.5 if rescale_gradient else 1.0
-        self.torso = ImageTorso(image_shape, sizes.convolutions, dtype)
-        self.value = _Stream(self.torso.output_size, sizes.hidden, 1)
-        self.advantage = _Stream(self.torso.output_size, sizes.hidden, num_actions)
+        self.torso = torso
+        self.value = _Stream(torso.output_size, hidden, 1)
+        self.advantage = _Stream(torso.output_size, hidden, num_actions)
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        """Returns the action values [B, A] of uint8 images [B, H, W, C]."""
+        """Returns the action values [B, A] of observations [B, ...]."""
         features = self.torso(observation)
         if self._gradient_scale != 1:
             kept = self._gradient_scale * features

@@ -44,13 +44,13 @@ def control_bytes_per_step(
 def image_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per transition of images and discrete actions.
+    """Returns the bytes per transition of images or vectors, and discrete actions.
 
-    Images are PNG files, whose size is measured in random play, which resets the environment; with
-    the network's sizes "minatar" they are stored as they are.
+    Images are PNG files, whose size is measured in random play, which resets the environment;
+    without the network's sizes "atari" observations are stored as they are.
     """
-    if config.torso == "minatar":
-        return _in_memory(2 * spec.observation_size + 3 * 4)
+    if config.torso != "atari":
+        return _in_memory(2 * _raw_bytes(spec) + 3 * 4)
     # Two observations, the action, the reward and the discount.
     return _in_memory(2 * _png_bytes(environment) + 3 * 4)
 
@@ -58,15 +58,15 @@ def image_bytes_per_step(
 def sequence_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per timestep of sequences of images and discrete actions (Reactor).
+    """Returns the bytes per timestep of sequences with discrete actions (Reactor).
 
     A timestep is stored once, however many sequences view it, and the memory never holds more than
-    its capacity. Images are stored as they are, or with `config.png_frames` as PNG files, whose
-    size is measured as for `image_bytes_per_step`.
+    its capacity. Observations are stored as they are, or with `config.png_frames` as PNG files,
+    whose size is measured as for `image_bytes_per_step`.
     """
-    image = _png_bytes(environment) if config.png_frames else spec.observation_size
+    observation = _png_bytes(environment) if config.png_frames else _raw_bytes(spec)
     # The action, the reward, the discount and the step type; the behaviour policy and states.
-    step = image + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
+    step = observation + 3 * 4 + 1 + 4 * (spec.action_size + config.state_size)
     return round(step + _TREE_STRUCTURES)
 
 
@@ -108,6 +108,11 @@ def rollout_bytes_per_step(
     del config, environment
     # The observation, the action with its policy's mean and variance, and three numbers; a version.
     return 4 * (spec.observation_size + 3 * spec.action_size + 3) + 8
+
+
+def _raw_bytes(spec: EnvironmentSpec) -> int:
+    """Returns the bytes of an observation: uint8 images or a float32 vector."""
+    return spec.observation_size if spec.image_shape else 4 * spec.observation_size
 
 
 def _png_bytes(environment: dm_env.Environment) -> float:

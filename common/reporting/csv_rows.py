@@ -245,6 +245,45 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
     return {name: _value(cell) for name, cell in row.items()}
 
 
+class NewNumbers:
+    """A reader of the numbers that processes append to a column of a CSV file.
+
+    Args:
+      path: the file, which may not exist yet.
+      column: the name of the column, in which no cell is empty.
+    """
+
+    def __init__(self, path: str | os.PathLike, column: str):
+        self._path = Path(path)
+        self._column = column
+        self._end = self._path.stat().st_size if self._path.exists() else 0
+
+    def read(self) -> list[float]:
+        """Returns the numbers of the whole rows since the last call, or since the construction.
+
+        Raises:
+          CsvError: a row is wrong as of `numbered_rows`, or the file cannot be read.
+        """
+        try:
+            with open(self._path, "rb") as file:
+                first = file.readline()
+                begin = max(self._end, len(first))
+                file.seek(begin)
+                lines, line_break, _ = file.read().rpartition(b"\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _unusable(self._path, error) from None
+        if not line_break:
+            return []
+        self._end = begin + len(lines) + 1
+        header = _fields(f"{self._path}:1", first.removesuffix(b"\n"))
+        _check_header(self._path, header, (self._column,))
+        where = f"{self._path}: in a new line"
+        rows = [_row(where, header, _fields(where, one), ()) for one in lines.splitlines()]
+        return [float(row[self._column]) for row in rows]
+
+
 def _line_break(file: int, end: int) -> int:
     """Returns the position of the last line break before `end`, -1 if there is none."""
     while end > 0:

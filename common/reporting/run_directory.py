@@ -66,6 +66,7 @@ class RunDirectory:
       evaluator_csv: the evaluations.
       evaluation_json: an evaluation by `binaries.evaluate`, if there is one.
       checkpoints: directory of the checkpoints.
+      best_policy: parameters of the best evaluation, among the checkpoints.
       replay: directory of the replay's contents, if they are saved.
       tensorboard: directory of TensorBoard's events.
       logs: directory of ROLE-I.log for each process.
@@ -81,6 +82,7 @@ class RunDirectory:
         self.evaluator_csv = self.path / "evaluator.csv"
         self.evaluation_json = self.path / "evaluation.json"
         self.checkpoints = self.path / "checkpoints"
+        self.best_policy = self.checkpoints / "best.npz"
         self.replay = self.path / "replay"
         self.tensorboard = self.path / "tensorboard"
         self.logs = self.path / "logs"

@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping
 import contextlib
 import os
+from typing import Any
 
 from absl import logging
 
 from common.reporting.disk import disk_full
 
 
-class Scalars:
-    """A writer of scalars. Importing this module does not import TensorFlow.
+class Events:
+    """A writer of event files. Importing this module does not import TensorFlow.
+
+    Each process writes to a directory of its own: TensorBoard reads only the newest file of each.
 
     Args:
       directory: where the event files go; made if it does not exist.
@@ -21,17 +24,33 @@ class Scalars:
         import tensorflow as tf
 
         self._tf = tf
-        self._writer = tf.summary.create_file_writer(os.fspath(directory), flush_millis=10_000)
+        self._writer = tf.summary.create_file_writer(os.fspath(directory))
 
     def write(self, values: Mapping[str, float | None], step: int) -> None:
-        """Writes `{tag: value}` at `step`; a value of None is left out."""
+        """Writes scalars `{tag: value}` at `step`; a value of None is left out."""
         with self._skipped_if_full(), self._writer.as_default(step=step):
             for tag, value in values.items():
                 if value is not None:
                     self._tf.summary.scalar(tag, value)
+            self._writer.flush()
+
+    def write_hyperparameters(self, values: Mapping[str, Any]) -> None:
+        """Writes `{name: value}` as a table, and for the plug-in HParams."""
+        from tensorboard.plugins.hparams import api
+
+        texts = {name: str(value) for name, value in values.items()}
+        rows = [f"| {name} | {text} |" for name, text in texts.items()]
+        plain = {
+            name: value if isinstance(value, bool | int | float) else texts[name]
+            for name, value in values.items()
+        }
+        with self._skipped_if_full(), self._writer.as_default(step=0):
+            table = "\n".join(["| name | value |", "|---|---|", *rows])
+            self._tf.summary.text("hyperparameters", table)
+            api.hparams(plain)
 
     def close(self) -> None:
-        """Flushes the buffer and closes the file."""
+        """Closes the file."""
         with self._skipped_if_full():
             self._writer.close()
 
@@ -43,4 +62,4 @@ class Scalars:
             reason = disk_full(error)
             if not reason:
                 raise
-            logging.log_every_n_seconds(logging.WARNING, "no scalars: %s", 60, reason)
+            logging.log_every_n_seconds(logging.WARNING, "no events: %s", 60, reason)

@@ -1,21 +1,25 @@
 """Evaluations of a run's policy without exploration, a row of evaluator.csv each."""
 
 from collections.abc import Callable
+import math
 
 from absl import logging
 import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
+from common.agents import stored_policy
+from common.agents.stored_policy import StoredPolicy
 from common.environments.spec import EnvironmentSpec
 from common.remote.parameters import LearnerStatus
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows
+from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
 
 class Evaluation:
-    """The environments and the policy of a run's evaluations.
+    """The environments and the policy of a run's evaluations, the best of which is kept.
 
     The policy acts without exploration noise (D4PG section 4).
 
@@ -37,6 +41,9 @@ class Evaluation:
         self.spec = EnvironmentSpec.of(self._environments)
         self._policy = context.agent.make_evaluator(self.spec, self._environments.num_environments)
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
+        self._events = Events(context.directory.tensorboard / "evaluator")
+        best = stored_policy.read(context.directory.best_policy)
+        self._best = best.episode_return if best else -math.inf
 
     def run(
         self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
@@ -57,6 +64,7 @@ class Evaluation:
             logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
             return
         frames = environments.frames_per_step(context.environment)
+        mean, deviation = float(returns.mean()), float(returns.std())
         self._rows.append(
             {
                 "paper": context.agent.declaration.paper,
@@ -67,8 +75,16 @@ class Evaluation:
                 "actor_steps": status.actor_steps,
                 "environment_frames": status.actor_steps * frames,
                 "learner_steps": status.learner_steps,
-                "episode_return_mean": float(returns.mean()),
-                "episode_return_std": float(returns.std()),
+                "episode_return_mean": mean,
+                "episode_return_std": deviation,
                 "episodes": len(returns),
             }
+        )
+        if mean > self._best:
+            self._best = mean
+            found = StoredPolicy(flat, status.learner_steps, mean)
+            stored_policy.write(context.directory.best_policy, found)
+        scalars = {"episode_return": mean, "episode_return_std": deviation}
+        self._events.write(
+            {f"evaluator/{name}": value for name, value in scalars.items()}, status.learner_steps
         )

@@ -46,7 +46,7 @@ class ReactorPolicy(Policy):
         return state if self._stored_state else state.policy
 
     def __call__(self, observation: np.ndarray, state: Nest):
-        """Acts on observations uint8 [K, H, W, C].
+        """Acts on observations [K, ...].
 
         Returns:
           action: int32 [K].

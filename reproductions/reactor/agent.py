@@ -40,7 +40,7 @@ class Reactor(Agent):
         )
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
-        """uint8 [K, H, W, C] -> the same, or PNG files, an object array [K]."""
+        """Observations [K, ...] -> the same, or PNG files of images, an object array [K]."""
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTimestep, spec: EnvironmentSpec) -> StoredTimestep:
@@ -53,9 +53,9 @@ class Reactor(Agent):
         extras: dict[str, Any] = {"mu": tf.TensorSpec([spec.action_size])}
         if self.config.stored_state:
             extras["state"] = networks_lib.state_specs()
-        image = tf.TensorSpec(spec.image_shape, tf.uint8)
+        observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
         return StoredTimestep(
-            observation=png.column(spec.image_shape) if self.decodes else image,
+            observation=png.column(spec.image_shape) if self.decodes else observation,
             action=tf.TensorSpec([], tf.int32),
             reward=tf.TensorSpec([]),
             discount=tf.TensorSpec([]),

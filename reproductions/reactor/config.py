@@ -189,9 +189,16 @@ class ReactorConfig(Config):
         "atari",
         "The convolutions: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x 3 "
         "and 64 units, for 10 x 10. Not in the paper; half of those of Young and Tian 2019, since "
-        "the concatenated ReLU doubles them.",
-        choices=("atari", "minatar"),
+        "the concatenated ReLU doubles them. mlp, none: layers of mlp_sizes for flat observations. "
+        "Not in the paper.",
+        choices=("atari", "minatar", "mlp"),
         suffix="{}",
+    )
+    mlp_sizes: tuple[int, ...] = field(
+        (128,),
+        "Units of the layers of torso=mlp; the last has table 3's concatenated ReLU, others ReLU. "
+        "Not in the paper; table 3's linear layer.",
+        minimum=1,
     )
 
     @property
@@ -219,5 +226,5 @@ class ReactorConfig(Config):
         self.require(
             self.torso == "atari" or not self.png_frames,
             "png_frames",
-            "false with torso=minatar, whose images are no smaller as files",
+            f"false with torso={self.torso}, whose observations are no smaller as files",
         )

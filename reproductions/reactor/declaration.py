@@ -20,7 +20,7 @@ AGENT = AgentDeclaration(
     ),
     num_actors_flag="num_workers",
     layouts=(WORKERS, ONE_PROCESS),
-    require="common.environments.requirements:require_images",
+    require="common.environments.requirements:require_discrete",
     bytes_per_step=sequence_bytes_per_step,
     num_frames=1,
 )

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
-from common.networks.atari import ImageTorso, Sizes
+from common.networks.atari import ImageTorso, Sizes, make_torso
+from common.networks.mlp import ReluMLP
 from common.networks.recurrent import LSTM, LSTMState
 from common.values import categorical
 from reproductions.reactor.config import LSTM_SIZE, ReactorConfig
@@ -52,17 +53,21 @@ class ReactorOutputs(NamedTuple):
 
 
 class ReactorTorso(snt.Module):
-    """Convolutions and a linear layer: uint8 [N, H, W, C] -> float32 [N, 256] (table 3)."""
+    """Convolutions and a linear layer: uint8 [N, H, W, C] -> float32 [N, 256] (table 3).
 
-    def __init__(self, image_shape: tuple[int, int, int], sizes: Sizes):
+    Attributes:
+      convolutions: the layers below the linear one; ReLU layers where observations are flat.
+    """
+
+    def __init__(self, convolutions: ImageTorso | ReluMLP, hidden: int):
         super().__init__()
-        self.convolutions = ImageTorso(image_shape, sizes.convolutions, activation=tf.nn.crelu)
-        self.linear = _linear(self.convolutions.output_size, sizes.hidden)
-        self.output_size = 2 * sizes.hidden
+        self.convolutions = convolutions
+        self.linear = _linear(convolutions.output_size, hidden)
+        self.output_size = 2 * hidden
 
-    def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """Returns features [N, output_size] of uint8 images [N, H, W, C]."""
-        return tf.nn.crelu(self.linear(self.convolutions(images)))
+    def __call__(self, observations: tf.Tensor) -> tf.Tensor:
+        """Returns features [N, output_size] of observations [N, ...]."""
+        return tf.nn.crelu(self.linear(self.convolutions(observations)))
 
 
 class HiddenHead(snt.Module):
@@ -89,19 +94,13 @@ class ReactorNetwork(snt.Module):
     """
 
     def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        num_actions: int,
-        sizes: Sizes,
-        policy_floor: float,
-        support: tf.Tensor | None,
+        self, torso: ReactorTorso, num_actions: int, policy_floor: float, support: tf.Tensor | None
     ):
         """Makes the network and its variables.
 
         Args:
-          image_shape: (H, W, C); see `common.environments.requirements` for the smallest.
+          torso: the layers that both share.
           num_actions: A.
-          sizes: of the torso.
           policy_floor: epsilon, the share of the uniform policy in pi.
           support: [K] atoms of the distributions of values; None for scalar values.
         """
@@ -110,7 +109,7 @@ class ReactorNetwork(snt.Module):
         self._floor = policy_floor
         self.support = support
         self._num_atoms = 1 if support is None else int(support.shape[0])
-        self.torso = ReactorTorso(image_shape, sizes)
+        self.torso = torso
         self.policy_lstm = LSTM(self.torso.output_size, LSTM_SIZE)
         self.policy_head = HiddenHead(LSTM_SIZE, num_actions)
         self.value_lstm = LSTM(self.torso.output_size, LSTM_SIZE)
@@ -123,17 +122,17 @@ class ReactorNetwork(snt.Module):
         return ReactorState(zeros, zeros)
 
     def unroll(
-        self, images: tf.Tensor, is_first: tf.Tensor, state: ReactorState
+        self, observations: tf.Tensor, is_first: tf.Tensor, state: ReactorState
     ) -> tuple[ReactorOutputs, ReactorState]:
         """Returns the outputs of T frames and the state after them.
 
         Args:
-          images: uint8 [T, B, H, W, C]; T must be known when the graph is made.
+          observations: [T, B, ...]; T must be known when the graph is made.
           is_first: bool [T, B], the first frames of episodes, before which the LSTMs are reset.
           state: before the first of the T frames.
         """
-        leading = [images.shape[0], -1]
-        features = self.torso(tf.reshape(images, [-1, *images.shape[2:]]))
+        leading = [observations.shape[0], -1]
+        features = self.torso(tf.reshape(observations, [-1, *observations.shape[2:]]))
         features = tf.reshape(features, [*leading, self.torso.output_size])
         blocked = tf.stop_gradient(features)
         policy_hidden, policy_state = self.policy_lstm.unroll(blocked, is_first, state.policy)
@@ -168,9 +167,8 @@ def make_network(config: ReactorConfig, spec: EnvironmentSpec) -> ReactorNetwork
     support = None
     if config.distributional:
         support = categorical.support(config.v_min, config.v_max, config.num_atoms)
-    return ReactorNetwork(
-        spec.image_shape, spec.action_size, SIZES[config.torso], config.policy_floor, support
-    )
+    torso = ReactorTorso(*make_torso(config, spec, SIZES, activation=tf.nn.crelu))
+    return ReactorNetwork(torso, spec.action_size, config.policy_floor, support)
 
 
 def state_specs() -> ReactorState:

@@ -154,9 +154,8 @@ def test_actions_take_the_shape_and_dtype_of_the_bounds(shape):
         (specs.BoundedArray((3,), np.int64, [-3, 0, 1], [3, 1, 1]), [6, 1, 0], [3, 1, 1]),
         (specs.BoundedArray((2,), np.uint8, 250, 255), [0, 5], [250, 255]),
         (specs.BoundedArray((2, 2), np.int32, -1, 1), [0, 1, 2, 0], [[-1, 0], [1, -1]]),
-        (specs.DiscreteArray(4), [3], 3),
     ],
-    ids=["vector", "uint8", "matrix", "discrete"],
+    ids=["vector", "uint8", "matrix"],
 )
 def test_integers_count_from_zero_whatever_their_minimum(bounds, canonical, expected):
     still = Still(FLOATS, bounds, np.zeros(2))
@@ -175,6 +174,20 @@ def test_integers_count_from_zero_whatever_their_minimum(bounds, canonical, expe
     environment.step(action)
     assert still.action.dtype == bounds.dtype and still.action.shape == bounds.shape
     np.testing.assert_array_equal(still.action, expected)
+
+
+def test_a_discrete_action_stays_one():
+    stills = [Still(FLOATS, specs.DiscreteArray(4), np.zeros(2)) for _ in range(2)]
+    environments = [CanonicalEnvironment(still) for still in stills]
+    batch = CanonicalBatch(environments)
+    for one in (environments[0], batch):
+        assert EnvironmentSpec.of(one) == EnvironmentSpec(2, 4, is_discrete=True)
+    environments[0].reset()
+    environments[0].step(np.int32(3))
+    assert stills[0].action == 3 and stills[0].action.shape == ()
+    batch.reset()
+    batch.step(np.array([1, 2], np.int32))
+    assert [still.action for still in stills] == [1, 2]
 
 
 def test_continuous_actions_have_no_choices():

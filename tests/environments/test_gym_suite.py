@@ -4,12 +4,15 @@ import pathlib
 
 import dm_env
 import gymnasium
+from gymnasium import spaces
 import numpy as np
 import pytest
 
 from common import environments
 from common.environments import UnknownEnvironmentError, UnusableEnvironmentError, gym_suite
+from common.environments.canonical import as_agents_take_it
 from common.environments.gym_suite import GymEnvironment
+from common.environments.spec import EnvironmentSpec
 
 SIZES = {
     "Ant-v4": (111, 8, 1.0),
@@ -99,6 +102,77 @@ def test_time_limit():
     assert steps[-2].discount == 1 and not any(step.last() for step in steps[:-2])
 
 
+def test_discrete_actions_of_flat_observations():
+    batch = environments.make_batch("gym:CartPole-v1", [3, 4])
+    assert EnvironmentSpec.of(batch) == EnvironmentSpec(4, 2, is_discrete=True)
+    theirs = gymnasium.make("CartPole-v1")
+    observation, _ = theirs.reset(seed=4)
+    timestep = batch.reset()
+    for action in (0, 1, 1):
+        np.testing.assert_array_equal(timestep.observation[1], observation)
+        timestep = batch.step(np.array([1 - action, action], np.int32))
+        observation, *_ = theirs.step(action)
+    batch.close()
+
+
+@pytest.mark.parametrize(
+    "space, action, expected",
+    [
+        (spaces.Discrete(3, start=-1), np.int32(0), -1),
+        (spaces.MultiDiscrete([3, 5], start=[1, -2]), np.array([2, 0], np.int32), [3, -2]),
+    ],
+)
+def test_integers_count_from_zero(space, action, expected):
+    gym = Scripted([(False, False)])
+    gym.action_space = space
+    environment = as_agents_take_it(GymEnvironment(gym, seed=0))
+    environment.reset()
+    environment.step(action)
+    spec = EnvironmentSpec.of(environment)
+    if isinstance(space, spaces.Discrete):
+        assert spec == EnvironmentSpec(1, 3, is_discrete=True) and type(gym.actions[0]) is int
+    else:
+        assert spec == EnvironmentSpec(1, 2, action_choices=(3, 5))
+    np.testing.assert_array_equal(gym.actions[0], expected)
+    assert gym.actions[0] in space
+
+
+def test_dictionaries_and_tuples_of_arrays_are_joined():
+    class Nested(Scripted):
+        observation_space = spaces.Dict(
+            goal=spaces.Box(-1, 1, (2,)),
+            seen=spaces.Tuple([spaces.Box(0, 9, (1,)), spaces.Box(0, 9, (1, 2), np.float64)]),
+        )
+
+        def reset(self, *, seed=None, options=None):
+            seen = (np.array([3], np.float32), np.array([[4.0, 5.0]]))
+            return {"seen": seen, "goal": np.array([1, 2], np.float32)}, {}
+
+    environment = as_agents_take_it(GymEnvironment(Nested([]), seed=0))
+    np.testing.assert_array_equal(environment.reset().observation, [1, 2, 3, 4, 5])
+
+
+def test_images_stay_as_they_are():
+    class Images(Scripted):
+        observation_space = spaces.Box(0, 255, (40, 36, 3), np.uint8)
+        action_space = spaces.Discrete(2)
+
+    environment = as_agents_take_it(GymEnvironment(Images([]), seed=0))
+    assert EnvironmentSpec.of(environment).image_shape == (40, 36, 3)
+
+
+def test_an_environment_that_draws_itself_is_drawn():
+    class Drawn(Scripted):
+        render_mode = "rgb_array"
+
+        def render(self):
+            return np.full((10, 30, 3), 7, np.uint8)
+
+    environment = as_agents_take_it(GymEnvironment(Drawn([]), seed=0))
+    picture = environment.render(height=20, width=40)
+    assert picture.shape == (20, 40, 3) and (picture == 7).all()
+
+
 @pytest.mark.parametrize(
     "terminated, truncated, discount", [(True, False, 0), (False, True, 1), (True, True, 0)]
 )
@@ -137,8 +211,10 @@ def test_every_registered_id_with_arrays_may_be_given():
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("CartPole-v1", r'environment "gym:CartPole-v1": its actions must be one array \(Box\)'),
-        ("FrozenLake-v1", "its observations must be one array"),
+        (
+            "FrozenLake-v1",
+            r'environment "gym:FrozenLake-v1": its observations must be arrays .*, not Discrete',
+        ),
         ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"'),
         ("HalfCheetah-v3", 'use "gym:HalfCheetah-v4"'),
     ],

@@ -12,6 +12,7 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 MODULE = """
 import dm_env
 from dm_env import specs
+import gymnasium
 import numpy as np
 
 
@@ -59,8 +60,30 @@ class StillImage(Still):
         return specs.DiscreteArray(3)
 
 
+class Cart(gymnasium.Env):
+    # As in Gymnasium's tutorials, actions are keys of a dictionary.
+    observation_space = gymnasium.spaces.Dict(
+        place=gymnasium.spaces.Box(-1, 1, (1,)), goal=gymnasium.spaces.Box(-1, 1, (2,))
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def observe(self):
+        return {"place": self.np_random.random(1, np.float32), "goal": np.zeros(2, np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observe(), {}
+
+    def step(self, action):
+        return self.observe(), {0: -1.0, 1: 0.0, 2: 1.0}[action], False, False, {}
+
+
 def make(seed):
     return Still()
+
+
+def of_gymnasium(seed):
+    return gymnasium.wrappers.TimeLimit(Cart(), 5)
 
 
 def integers(seed):
@@ -158,6 +181,20 @@ def test_integers_count_from_zero(own_modules):
         environment.step(np.array(action, np.int32))
 
 
+def test_one_of_gymnasium(own_modules):
+    def episode(seed):
+        environment = environments.make("python:h3_package.still:of_gymnasium", seed)
+        assert EnvironmentSpec.of(environment) == EnvironmentSpec(3, 3, is_discrete=True)
+        timesteps = [environment.reset()]
+        while not timesteps[-1].last():
+            timesteps.append(environment.step(np.int32(2)))
+        assert len(timesteps) == 6 and timesteps[-1].discount == 1 and timesteps[-1].reward == 1
+        return np.array([timestep.observation for timestep in timesteps])
+
+    np.testing.assert_array_equal(episode(1), episode(1))
+    assert (episode(1) != episode(2)).any()
+
+
 def test_the_example_is_made_canonical_and_repeats_with_its_seed():
     def episode(seed):
         environment = environments.make(OWN, seed)
@@ -204,7 +241,7 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
         ("h3_package.still:number", ['no function "number"']),
         ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional arguments"]),
-        ("h3_package.still:another_kind", ["a list, not a dm_env.Environment"]),
+        ("h3_package.still:another_kind", ["a list, neither a dm_env.Environment nor a g"]),
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
         ("h3_package.still:another_shape", ["float64 [3]", "spec says float64 [2]"]),

@@ -1,14 +1,24 @@
 """Tests of common.networks.atari."""
 
+import types
+
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
 from common.environments.requirements import MIN_SIDES
+from common.environments.spec import EnvironmentSpec
 from common.networks import atari
+from common.networks.mlp import ReluMLP
 
 ATARI, SMALL = (84, 84, 4), (36, 40, 3)
+
+
+def dueling(shape, num_actions=6, sizes=atari.SIZES["atari"], dtype=tf.float32, **options):
+    """A network for images of a shape."""
+    torso = atari.ImageTorso(shape, sizes.convolutions, dtype)
+    return atari.DuelingNetwork(torso, sizes.hidden, num_actions, **options)
 
 
 def count(variables):
@@ -20,7 +30,7 @@ def images(shape, size=5):
 
 
 def test_numbers_of_parameters():
-    network = atari.DuelingNetwork(ATARI, 18)
+    network = dueling(ATARI, num_actions=18)
     torso = [count(layer.trainable_variables) for layer in network.torso.layers]
     assert torso == [8_224, 32_832, 36_928]
     assert network.torso.output_size == 3136
@@ -32,7 +42,7 @@ def test_numbers_of_parameters():
 
 @pytest.mark.parametrize("name", atari.SIZES)
 def test_the_smallest_images_leave_one_feature_map_cell(name):
-    """`require_images` refuses smaller ones."""
+    """`require_discrete` refuses smaller ones."""
     side, convolutions = MIN_SIDES[name], atari.SIZES[name].convolutions
     assert atari.ImageTorso((side, side, 1), convolutions).output_size == convolutions[-1][0]
     assert atari.ImageTorso((side - 1, side - 1, 1), convolutions).output_size == 0
@@ -40,11 +50,24 @@ def test_the_smallest_images_leave_one_feature_map_cell(name):
 
 def test_minatars_sizes():
     """16 filters of 3 x 3, which leave 8 x 8, and 128 hidden units (Young and Tian 2019)."""
-    network = atari.DuelingNetwork((10, 10, 4), 6, sizes=atari.SIZES["minatar"])
+    network = dueling((10, 10, 4), sizes=atari.SIZES["minatar"])
     assert [count(layer.trainable_variables) for layer in network.torso.layers] == [592]
     assert network.torso.output_size == 8 * 8 * 16
     assert count(network.value.hidden.trainable_variables) == 1025 * 128
     assert network(images((10, 10, 4))).shape == (5, 6)
+
+
+def test_flat_observations_have_an_mlp():
+    """Its last size is that of the hidden layers, and one size leaves the observation as it is."""
+    spec = EnvironmentSpec(4, 2, is_discrete=True)
+    for sizes, below in (((64, 32), [4 * 64 + 64]), ((32,), [])):
+        config = types.SimpleNamespace(torso="mlp", mlp_sizes=sizes)
+        torso, hidden = atari.make_torso(config, spec, {})
+        assert isinstance(torso, ReluMLP) and hidden == 32
+        network = atari.DuelingNetwork(torso, hidden, spec.action_size)
+        assert [count(one.trainable_variables) for one in network.torso.layers[::2]] == below
+        assert count(network.value.hidden.trainable_variables) == 32 * torso.output_size + 32
+        assert network(np.ones((5, 4), np.float32)).shape == (5, 2)
 
 
 def test_feature_maps_have_no_padding():
@@ -108,7 +131,7 @@ def numpy_network(network, observation):
 def make_small(seed=0, **options):
     """Returns a small network whose biases are not zero."""
     tf.random.set_seed(seed)
-    network = atari.DuelingNetwork(SMALL, 6, **options)
+    network = dueling(SMALL, **options)
     generator = np.random.default_rng(seed)
     for variable in network.trainable_variables:
         if len(variable.shape) == 1:
@@ -133,7 +156,7 @@ def test_the_mean_advantage_is_zero():
 
 def test_weights_begin_uniform_by_their_inputs():
     tf.random.set_seed(0)
-    network = atari.DuelingNetwork(ATARI, 18)
+    network = dueling(ATARI, num_actions=18)
     layers = [*network.torso.layers, network.value.hidden, network.advantage.output]
     for layer, inputs in zip(layers, (256, 512, 576, 3136, 512), strict=True):
         bound = inputs**-0.5
@@ -182,8 +205,8 @@ def test_bfloat16_computes_the_layers_below_the_heads():
 
 
 def test_it_is_a_sonnet_module_whose_variables_are_there_from_the_start():
-    assert isinstance(atari.DuelingNetwork(SMALL, 6), snt.Module)
-    assert len(atari.DuelingNetwork(SMALL, 6).trainable_variables) == 14
+    assert isinstance(dueling(SMALL), snt.Module)
+    assert len(dueling(SMALL).trainable_variables) == 14
 
 
 @pytest.mark.parametrize("size", [1, 7])

@@ -162,6 +162,20 @@ def test_a_humanoids_unroll():
     assert footprint.unroll_bytes_per_step(config, vector, None) == 0
 
 
+def test_vectors_take_four_bytes_a_number():
+    config = types.SimpleNamespace(torso="mlp", png_frames=False, state_size=0)
+    image = EnvironmentSpec(8, 2, image_shape=(2, 4, 1), is_discrete=True)
+    vector = image._replace(image_shape=None)
+    of_vector, of_image = (
+        footprint.image_bytes_per_step(config, spec, None) for spec in (vector, image)
+    )
+    assert of_vector - of_image == pytest.approx(1.1 * 2 * 3 * 8, abs=1)
+    of_vector, of_image = (
+        footprint.sequence_bytes_per_step(config, spec, None) for spec in (vector, image)
+    )
+    assert of_vector - of_image == 3 * 8
+
+
 def test_the_launcher_imports_it_without_numpy():
     program = (
         "import sys; from common.replay import footprint; "

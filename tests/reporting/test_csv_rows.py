@@ -10,7 +10,14 @@ import time
 import numpy as np
 import pytest
 
-from common.reporting.csv_rows import CsvError, CsvRows, last_row, read_numbers, read_rows
+from common.reporting.csv_rows import (
+    CsvError,
+    CsvRows,
+    NewNumbers,
+    last_row,
+    read_numbers,
+    read_rows,
+)
 
 COLUMNS = ("writer", "number", "text")
 
@@ -302,3 +309,24 @@ def test_last_row_reads_the_tail_of_a_long_file(tmp_path):
     assert last_row(path) == {"writer": 0, "number": 199_999, "text": "x" * 40}
     assert time.perf_counter() - start < 0.1
     assert os.path.getsize(path) > 5_000_000
+
+
+def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
+    path = tmp_path / "rows.csv"
+    early = NewNumbers(path, "number")
+    assert early.read() == []
+    rows = CsvRows(path, COLUMNS)
+    assert early.read() == []
+    rows.append({"writer": 0, "number": 1.5, "text": ""})
+    late = NewNumbers(path, "number")
+    rows.append({"writer": 1, "number": 2, "text": ""})
+    assert (early.read(), late.read()) == ([1.5, 2.0], [2.0])
+    with open(path, "a") as file:
+        file.write("0,3,\n0,4")
+    assert (early.read(), late.read()) == ([3.0], [3.0])
+    with open(path, "a") as file:
+        file.write("5,\n0,\n")
+    with pytest.raises(CsvError, match="rows.csv: in a new line: 2 cells for 3 columns"):
+        early.read()
+    rows.append({"writer": 1, "number": 6, "text": ""})
+    assert early.read() == [6.0]

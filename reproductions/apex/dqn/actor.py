@@ -43,7 +43,7 @@ class DQNActor(ExploringPolicy):
         self._load(flat)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Acts on observations uint8 [K, H, W, C].
+        """Acts on observations [K, ...].
 
         Returns:
           action: int32 [K].

@@ -17,8 +17,8 @@ from reproductions.apex.dqn.declaration import AGENT
 class ApexDQN(Agent):
     """Ape-X DQN, and its studies by configuration.
 
-    Observations are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file
-    would be no smaller.
+    Images are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file would be
+    no smaller.
     """
 
     declaration = AGENT
@@ -42,7 +42,7 @@ class ApexDQN(Agent):
         )
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
-        """uint8 [K, H, W, C] -> PNG files, an object array [K]."""
+        """Images uint8 [K, H, W, C] -> PNG files, an object array [K]."""
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
@@ -56,15 +56,15 @@ class ApexDQN(Agent):
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition with both observations (appendix F)."""
-        image = tf.TensorSpec(spec.image_shape, tf.uint8)
+        observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
         if self.decodes:
-            image = png.column(spec.image_shape)
+            observation = png.column(spec.image_shape)
         return StoredTransition(
-            observation_tm1=image,
+            observation_tm1=observation,
             action_tm1=tf.TensorSpec([], tf.int32),
             n_step_reward=tf.TensorSpec([]),
             n_step_discount=tf.TensorSpec([]),
-            observation_t=image,
+            observation_t=observation,
         )
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.DQNLearner:

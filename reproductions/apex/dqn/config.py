@@ -125,9 +125,16 @@ class DQNConfig(ApexConfig):
         "atari",
         "The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution "
         "of 16 filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they "
-        "are, not as PNG files. Not in the paper; Young and Tian 2019.",
-        choices=("atari", "minatar"),
+        "are, not as PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes "
+        "for flat observations. Not in the paper, which learns them with DPG.",
+        choices=("atari", "minatar", "mlp"),
         suffix="{}",
+    )
+    mlp_sizes: tuple[int, ...] = field(
+        (128, 128),
+        "Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not "
+        "in the paper; enough for Gymnasium's classic tasks.",
+        minimum=1,
     )
     precision: str = field(
         "float32",
@@ -136,3 +143,12 @@ class DQNConfig(ApexConfig):
         choices=("float32", "bfloat16"),
         suffix="{}",
     )
+
+    def validate(self) -> None:
+        """Adds the condition on the precision of an MLP."""
+        super().validate()
+        self.require(
+            self.precision == "float32" or self.torso != "mlp",
+            "precision",
+            "float32 with torso=mlp",
+        )

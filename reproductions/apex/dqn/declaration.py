@@ -18,7 +18,7 @@ AGENT = AgentDeclaration(
         f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
-    require="common.environments.requirements:require_images",
+    require="common.environments.requirements:require_discrete",
     bytes_per_step=image_bytes_per_step,
     num_frames=4,
 )

@@ -71,7 +71,7 @@ class DQNLearner(Learner):
         return self.network.trainable_variables
 
     def gradients(self, batch: Batch) -> Gradients:
-        """Returns the gradients of a step on B transitions with observations uint8 [B, H, W, C].
+        """Returns the gradients of a step on B transitions with observations [B, ...].
 
         The outputs are new priorities |delta| + floor [B] (eq 9), without importance weights.
         """

@@ -248,7 +248,7 @@ def test_what_the_programs_ask_it_for():
     one_process = make_agent(single_process=True, samples_per_insert=4.0)
     assert one_process.updates_per_call == 16
     agent.require(SPEC)
-    with pytest.raises(ValueError, match="--environment has flat .* needs images"):
+    with pytest.raises(ValueError, match="--environment has flat .* needs discrete actions"):
         agent.require(EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
         ApexDQN.of_run({"setting": "dqn", "config": {"n_stp": 1}})

@@ -29,7 +29,7 @@ from reproductions.reactor.config import NUM_WORKERS, ReactorConfig
         ("v_max", 1e38, "so that its atoms, from v_min (-10) on, differ as float32"),
         ("prioritization", "rank", "contextual or max or uniform"),
         ("policy_gradient", "ppo", "beta_loo or one_over_mu or tislr or islr"),
-        ("torso", "vgg", "atari or minatar"),
+        ("torso", "vgg", "atari or minatar or mlp"),
         ("stored_state", 1, "true or false"),
     ],
 )
