@@ -1,4 +1,4 @@
-"""Data of whole episodes, of which updates draw single steps."""
+"""Data of whole episodes, of which updates draw single steps or windows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from common.remote.outbox import Delivery, Writer
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory, EpisodeWire
 from common.replay.rate_limiter import RateLimiter
+from common.replay.window_memory import WindowMemory, WindowWire
 from common.types import Episodes, Nest
 
 _SEND_BATCH = 64
@@ -23,16 +24,20 @@ class WholeEpisodes(Data):
 
     acts_beside = True
 
-    def __init__(self, config: Any, sample: Uniform | RankBased, removal: str):
+    def __init__(
+        self, config: Any, sample: Uniform | RankBased, removal: str, window: int | None = None
+    ):
         """Copies fields of the configuration.
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          sample: from which the learner draws.
+          sample: from which the learner draws single steps.
           removal: the episodes that a full memory removes, see `EpisodeMemory`.
+          window: most steps of an episode that the learner draws, see `WindowMemory`; None: it
+            draws single steps.
         """
         self._config = config
-        self._sample, self._removal = sample, removal
+        self._sample, self._removal, self._window = sample, removal, window
 
     def make_adder(self, num_environments: int) -> EpisodeAdder:
         """Builds the adder for a batch of environments."""
@@ -41,19 +46,18 @@ class WholeEpisodes(Data):
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
         """Builds the memory; see base class."""
         config = self._config
-        return EpisodeMemory(
-            specs,
-            -(-config.replay_capacity // num_shards),
-            config.discount,
-            self._sample,
-            self._removal,
-            seed + 1,
-            config.updates_per_call,
-        )
+        size = -(-config.replay_capacity // num_shards), config.discount
+        last = self._removal, seed + 1, config.updates_per_call
+        if self._window:
+            return WindowMemory(specs, *size, self._window, *last)
+        return EpisodeMemory(specs, *size, self._sample, *last)
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        return EpisodeWire(specs, self._config.updates_per_call)
+        num_batches = self._config.updates_per_call
+        if self._window:
+            return WindowWire(specs, num_batches, self._window)
+        return EpisodeWire(specs, num_batches)
 
     def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
         """Builds the writer of some actors; the memory makes the keys."""
@@ -63,7 +67,7 @@ class WholeEpisodes(Data):
         """Returns the limit by which a call is due as soon as its steps have been executed.
 
         Between calls, actor steps - (steps per update) * learner steps is constant. Actors wait for
-        a learner only once the episodes that have ended have the steps of a batch.
+        a learner only once the episodes that have ended are or have the items of a batch.
         """
         del num_ahead
         config = self._config

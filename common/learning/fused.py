@@ -41,7 +41,7 @@ class StoreRules(abc.ABC):
         Args:
           learner: after the updates.
           memory: from which the steps were drawn.
-          keys: [N] int64, of the steps of all updates.
+          keys: [N] int64, of all steps from which the updates learnt.
           outputs: nest of [N, ...].
         """
 
@@ -89,8 +89,8 @@ class FusedUpdates:
         if counters.removed:
             raise UnusableEnvironmentError(
                 "--environment has so long episodes that the memory, from which whole ones are "
-                f"removed, holds {counters.items} steps, fewer than a batch of {batch_size}: raise "
-                "--config.replay_capacity"
+                f"removed, holds {counters.items} {self._memory.drawn_items}, fewer than a batch of "
+                f"{batch_size}: raise --config.replay_capacity"
             )
         return False
 
@@ -107,5 +107,5 @@ class FusedUpdates:
         sample = memory.draw(self.num_samples, self._first_seed + learner.steps)
         outputs, metrics = self._updates(sample.batch())
         if metrics_lib.are_finite(metrics):  # the memory refuses others, with its own error
-            self._rules.write_back(learner, memory, sample.keys, outputs)
+            self._rules.write_back(learner, memory, sample.token, outputs)
         return metrics
