@@ -1,6 +1,6 @@
 """ACER for continuous actions (Wang et al. 2017, section 5) as ReF-ER compares with it.
 
-Numbers of equations from 38 on are the README's. All functions are of plain tensors, time first.
+Equations are numbered as in the README, from 38 on.
 """
 
 from typing import NamedTuple
@@ -47,8 +47,9 @@ def targets(
       bootstrap: [...], V of the state after the last step, 0 at a true end.
       exponent: p of the trace's exponent dA^-p: 1, or 1/2 in the authors' program.
     """
+    values, q, rho, bootstrap = map(tf.stop_gradient, (values, q, rho, bootstrap))
     trace = tf.minimum(1.0, rho) ** (dimensions**-exponent)
-    discounts = tf.broadcast_to(discounts, tf.shape(rewards))
+    discounts = tf.broadcast_to(tf.convert_to_tensor(discounts, q.dtype), tf.shape(q))
 
     def before(after: tuple, step: tuple) -> tuple:
         following, correction = after[2:]
@@ -64,7 +65,7 @@ def targets(
         (zeros, zeros, bootstrap, bootstrap),
         reverse=True,
     )
-    return Targets(tf.stop_gradient(q_ret), tf.stop_gradient(q_opc))
+    return Targets(q_ret, q_opc)
 
 
 def trust_region(gradient: tf.Tensor, k: tf.Tensor, delta: float) -> tf.Tensor:
