@@ -9,7 +9,7 @@ from common.remote.outbox import Delivery, Writer
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory, EpisodeWire
 from common.replay.rate_limiter import RateLimiter
-from common.replay.window_memory import WindowMemory, WindowWire
+from common.replay.window_memory import WindowMemory
 from common.types import Episodes, Nest
 
 _SEND_BATCH = 64
@@ -33,8 +33,8 @@ class WholeEpisodes(Data):
           config: a paper's dataclass of hyperparameters.
           sample: from which the learner draws single steps.
           removal: the episodes that a full memory removes, see `EpisodeMemory`.
-          window: most steps of an episode that the learner draws, see `WindowMemory`; None: it
-            draws single steps.
+          window: most steps of an episode that the learner draws, from a `WindowMemory` in its
+            process; None: it draws single steps.
         """
         self._config = config
         self._sample, self._removal, self._window = sample, removal, window
@@ -54,10 +54,7 @@ class WholeEpisodes(Data):
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        num_batches = self._config.updates_per_call
-        if self._window:
-            return WindowWire(specs, num_batches, self._window)
-        return EpisodeWire(specs, num_batches)
+        return EpisodeWire(specs, self._config.updates_per_call)
 
     def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
         """Builds the writer of some actors; the memory makes the keys."""
@@ -67,7 +64,7 @@ class WholeEpisodes(Data):
         """Returns the limit by which a call is due as soon as its steps have been executed.
 
         Between calls, actor steps - (steps per update) * learner steps is constant. Actors wait for
-        a learner only once the episodes that have ended are or have the items of a batch.
+        a learner only once the episodes that have ended have the steps of a batch.
         """
         del num_ahead
         config = self._config

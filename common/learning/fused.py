@@ -84,13 +84,14 @@ class FusedUpdates:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
         """
         batch_size = self.num_samples // self.num_updates
-        if counters.items >= batch_size:
+        there = self._memory.num_drawable(counters)
+        if there >= batch_size:
             return True
         if counters.removed:
             raise UnusableEnvironmentError(
                 "--environment has so long episodes that the memory, from which whole ones are "
-                f"removed, holds {counters.items} {self._memory.drawn_items}, fewer than a batch of "
-                f"{batch_size}: raise --config.replay_capacity"
+                f"removed, holds {there} {self._memory.drawn_items}, fewer than a batch "
+                f"of {batch_size}: raise --config.replay_capacity"
             )
         return False
 

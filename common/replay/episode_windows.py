@@ -46,12 +46,3 @@ class EpisodeWindows(NamedTuple):
         steps = WindowBatch(self.steps, self.rewards, self.lengths, self.bootstraps)
         count = tf.cast(self.count, tf.float32)
         return Batch(steps, tf.fill(tf.shape(self.keys), 1.0 / count), count)
-
-    def extended(self, longest: tf.Tensor) -> "EpisodeWindows":
-        """Returns the same windows with a larger L, an int64 scalar."""
-        padding = longest - tf.shape(self.rewards, tf.int64)[1]
-        places = tf.maximum(tf.range(longest + 1) - padding, 0)
-        return self._replace(
-            steps=tf.nest.map_structure(lambda x: tf.gather(x, places, axis=1), self.steps),
-            rewards=tf.gather(self.rewards, places[:-1], axis=1),
-        )

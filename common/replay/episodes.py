@@ -185,18 +185,15 @@ class EpisodeWire(Wire):
 
         A batch of the result consists of a batch of each part. These are drawn independently.
         """
-        columns = self._joined_columns(parts)
+        columns = [
+            self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
+        ]
         keys, probabilities, rewards, discounts, bootstraps, q_ret, count, *states = columns
         half = len(states) // 2
         steps, next_steps = map(self.signature.unflatten, (states[:half], states[half:]))
         return EpisodeSample(
             keys, probabilities, steps, next_steps, rewards, discounts, bootstraps, q_ret, count
         )
-
-    def _joined_columns(self, parts: Sequence[Sequence[tf.Tensor]]) -> list[tf.Tensor]:
-        return [
-            self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
-        ]
 
     def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
         batches = [tf.split(part, self.num_batches) for part in parts]
@@ -501,6 +498,10 @@ class EpisodeMemory(Store):
         counters, _ = self._ops.episode_statistics(self._handle)
         steps, _, _, inserted, removed, sampled, _, missing, _ = counters.numpy().tolist()
         return Counters(steps, inserted, sampled, removed=removed, missing=missing)
+
+    def num_drawable(self, counters: Counters) -> int:
+        """Returns how many items a batch of a `draw` can have, given the counters."""
+        return counters.items
 
     def __len__(self) -> int:
         """Returns the number of steps."""

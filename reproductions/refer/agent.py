@@ -17,7 +17,7 @@ from reproductions.refer.declaration import AGENT
 
 
 class Refer(Agent, StoreRules):
-    """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, or ACER, by configuration."""
+    """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER; or ACER."""
 
     declaration = AGENT
     publish_period = 1000  # for the evaluator; the actors act beside the learner

@@ -97,7 +97,7 @@ class ReferConfig(Config):
     )
     policy_learning_rate: float = field(
         1e-5,
-        "Step size of Adam for the policies of DDPG and ACER (appendix A); 1e-4 is ACER's other one "
+        "Step size of Adam for the policies of DDPG and ACER (appendix A); ACER also has 1e-4 "
         "(figure 4).",
         above=0,
         suffix="policy_lr{:g}",
@@ -199,7 +199,7 @@ class ReferConfig(Config):
     )
     truncation: float = field(
         5.0,
-        "c of ACER, at which importance weights of the policy's gradient are truncated (appendix A).",
+        "c of ACER, at which the policy's importance weights are truncated (appendix A).",
         above=0,
         suffix="c{:g}",
     )

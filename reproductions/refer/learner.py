@@ -526,7 +526,7 @@ class AcerLearner(TwoRatesLearner):
     def _targets(
         self, steps: WindowBatch, values: tf.Tensor, q: tf.Tensor, rho: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Returns Q_ret and Q_opc of all steps: values [B, L + 1], q and rho [B L] -> [B L] each."""
+        """Returns Q_ret and Q_opc, [B L] each, from values [B, L + 1], q and rho [B L]."""
         shape = tf.shape(steps.rewards)
         found = acer.targets(
             tf.transpose(steps.rewards),
@@ -554,12 +554,7 @@ def _weights(steps: WindowBatch) -> tf.Tensor:
     return _flat(tf.cast(is_step, tf.float32)) / tf.cast(tf.reduce_sum(steps.lengths), tf.float32)
 
 
-_LEARNERS = {
-    "vracer": VracerLearner,
-    "naf": NafLearner,
-    "ddpg": DdpgLearner,
-    "acer": AcerLearner,
-}
+_LEARNERS = {"vracer": VracerLearner, "naf": NafLearner, "ddpg": DdpgLearner, "acer": AcerLearner}
 
 
 def make_learner(config: ReferConfig, observation_size: int, action_size: int) -> ReferLearner:

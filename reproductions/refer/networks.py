@@ -143,7 +143,7 @@ class AcerPolicy(snt.Module):
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns means and standard deviations at standardised observations [B, D], [B, A] each."""
+        """Returns means and standard deviations, [B, A], of standardised observations [B, D]."""
         mean = self.mlp(observation)
         return mean, tf.broadcast_to(tf.sqrt(self.variance), tf.shape(mean))
 

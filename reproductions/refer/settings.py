@@ -1,4 +1,4 @@
-"""The agents with each kind of replay, and ACER, by name, with the values that differ from the default."""
+"""The agents with each kind of replay, and ACER, by name: values that differ from the default."""
 
 from collections.abc import Mapping
 
@@ -49,7 +49,9 @@ def _setting(agent: str, replay: str) -> Mapping[str, object]:
 SETTINGS = Settings(
     ReferConfig,
     {
-        **{f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS},
+        **{
+            f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
+        },
         **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
     },
     default="vracer_refer",

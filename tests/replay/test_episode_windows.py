@@ -1,4 +1,4 @@
-"""Windows of whole episodes: draws, their plain twin, the ways in which they travel, bad calls."""
+"""Windows of whole episodes: draws, their plain twin, bad calls."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory
 from common.replay.signature import Bytes
 from common.replay.window_memory import WindowMemory
-from common.types import Episode, Episodes
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(9)}
 SIZES = (5, 1, 8, 3, 12, 4)
@@ -161,47 +160,18 @@ def test_a_refresh_by_the_token_reaches_each_step_once_more():
     twin.memory.check()
 
 
-def window_memory(num_batches=2, window=4):
-    memory = WindowMemory(SPECS, 100, 0.9, window, seed=1, num_batches=num_batches)
-    return Twin(memory=memory)
-
-
-def test_a_memory_of_windows_counts_episodes_and_windows():
-    twin = window_memory()
+def test_a_memory_of_windows_draws_them():
+    twin = Twin(memory=WindowMemory(SPECS, 100, 0.9, 4, seed=1, num_batches=2))
     twin.memory.count_steps(40)
     windows = twin.memory.draw(6, seed=3)
     twin.check(windows, 3, 4, 2)
     counters = twin.memory.counters()
-    assert counters == (len(SIZES), 40, 6, 0, 0, 0)
-    assert len(twin.memory) == sum(SIZES) and twin.memory.drawn_items == "episodes"
+    assert counters == (sum(SIZES), 40, 6, 0, 0, 0)
+    assert twin.memory.num_drawable(counters) == len(SIZES)
     batch = windows.batch()
     assert batch.size == len(SIZES)
     np.testing.assert_allclose(batch.probabilities, np.full(6, 1 / len(SIZES)))
     np.testing.assert_array_equal(batch.steps.lengths, windows.lengths)
-
-
-def test_windows_travel_and_parts_of_a_draw_are_joined_batch_by_batch():
-    twin = window_memory(window=12)
-    wire = twin.memory.wire
-    parts = [twin.memory.draw(2, seed) for seed in (1, 2, 3, 4)]
-    longest = max(part.rewards.shape[1] for part in parts)
-    assert min(part.rewards.shape[1] for part in parts) < longest  # else the test is weak
-    joined = wire.drawn([wire.drawn_columns(part) for part in parts])
-    order = [part.keys[b] for b in range(2) for part in parts]
-    assert joined.keys.numpy().tolist() == [int(key) for key in order]
-    assert joined.rewards.shape == (8, longest)
-    twin.check(joined._replace(count=parts[0].count), 1, 12, 8)
-    again = wire.drawn([wire.drawn_columns(parts[0])])
-    tf.nest.map_structure(np.testing.assert_array_equal, again, parts[0])
-    columns = wire.drawn_columns(parts[0])
-    assert sum(len(tf.io.serialize_tensor(one).numpy()) for one in columns) < 2 * wire.draw_bytes
-
-
-def test_a_memory_of_windows_is_filled_by_whole_episodes():
-    memory = WindowMemory(SPECS["observation"], 100, 0.9, 4, seed=1)
-    states, zeros = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
-    memory.put(Episodes(5, (Episode(0, states, zeros[:3], zeros, False),)))
-    assert memory.counters() == (1, 5, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_the_ascent_is_truncated_and_its_correction_begins_beyond_the_truncation
 
 
 def test_truncation_and_correction_together_are_the_policy_gradient():
-    """By Monte Carlo: E_mu[min(c, rho) Q score] + E_pi[max(0, 1 - c / rho) Q score] = E_pi[Q score]."""
+    """E_mu[min(c, rho) Q score] + E_pi[max(0, 1 - c / rho) Q score] = E_pi[Q score]."""
     n, mean, deviation, mu_mean, mu_deviation = 400_000, 0.8, 0.7, -0.6, 0.4
     rng = np.random.default_rng(0)
     of_mu = (mu_mean + mu_deviation * rng.normal(size=[n, 1])).astype(np.float64)

@@ -102,9 +102,7 @@ class Expected:
             extras = steps.states.extras
             stored = [of(c)[:-1] for c in (steps.states.action, extras["mean"], extras["variance"])]
             drawn = noise[:, b, rows]
-            self.windows.append(
-                (x, *stored, of(steps.rewards), bool(steps.bootstraps[b]), drawn)
-            )
+            self.windows.append((x, *stored, of(steps.rewards), bool(steps.bootstraps[b]), drawn))
         self.directions = []
         self.parts = [self.constants(*window) for window in self.windows]
 
@@ -159,7 +157,9 @@ class Expected:
         ratio = mu_variance / deviation**2
         kl = 0.5 * np.sum(ratio - 1 - np.log(ratio) + (mean - mu) ** 2 / deviation**2, -1)
         target = values[:-1] + np.minimum(1, rho) * (q_ret - q)
-        return dict(drawn=drawn, rho=rho, q=q, q_ret=q_ret, target=target, z=z, kl=kl, values=values)
+        return dict(
+            drawn=drawn, rho=rho, q=q, q_ret=q_ret, target=target, z=z, kl=kl, values=values
+        )
 
     def critic_loss(self):
         total = 0
@@ -247,7 +247,9 @@ def test_rows_in_front_of_a_window_change_nothing(monkeypatch):
     padded = np.concatenate([np.zeros([len(noise), B, more, A]), noise], 2).astype(np.float32)
     expected = learner.gradients(batch)
     monkeypatch.setattr(learner, "noise", lambda n: tf.constant(padded.reshape([-1, n, A])))
-    found = learner.gradients(batch._replace(steps=batch.steps._replace(states=longer, rewards=rewards)))
+    found = learner.gradients(
+        batch._replace(steps=batch.steps._replace(states=longer, rewards=rewards))
+    )
     for a, b in zip(tf.nest.flatten(found.gradients), tf.nest.flatten(expected.gradients)):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
@@ -302,7 +304,9 @@ def test_several_updates_of_windows_in_a_call():
     batch = Batch(joined, tf.fill([2 * B], 0.1), tf.constant(10.0))
     loop = UpdateLoop(one.update, 2, B, jit_compile=False)
     signature = tf.nest.map_structure(
-        lambda x: tf.TensorSpec([x.shape[0], None, *x.shape[2:]] if x.shape.rank > 1 else x.shape, x.dtype),
+        lambda x: tf.TensorSpec(
+            [x.shape[0], None, *x.shape[2:]] if x.shape.rank > 1 else x.shape, x.dtype
+        ),
         batch,
     )
     outputs, _ = tf.function(loop, input_signature=[signature])(batch)
