@@ -164,6 +164,25 @@ class EpisodeBatch(NamedTuple):
     q_ret: tf.Tensor
 
 
+class WindowBatch(NamedTuple):
+    """Windows of B stored episodes, of which L steps are the longest.
+
+    All end with step L - 1 and state L. A shorter one repeats its first step, and the state of
+    that, in front.
+
+    Attributes:
+      states: columns of [B, L + 1, ...].
+      rewards: float32 [B, L], scaled, of the steps.
+      lengths: int64 [B], steps of the windows.
+      bootstraps: bool [B], whether the last state is no true end.
+    """
+
+    states: StoredState
+    rewards: tf.Tensor
+    lengths: tf.Tensor
+    bootstraps: tf.Tensor
+
+
 class Unrolls(NamedTuple):
     """M unrolls of T consecutive timesteps, as an adder gives them.
 

@@ -54,8 +54,7 @@ class ProximalNetworks(snt.Module):
         """Takes networks whose variables exist."""
         super().__init__()
         self.mean, self.value = mean, value
-        raw = tf.fill([action_size], variances.raw(initial_variance))
-        self.raw_variance = tf.Variable(raw, name="raw_variance")
+        self.raw_variance = variances.variable(initial_variance, action_size)
         self.policy_variables = (self.raw_variance, *mean.trainable_variables)
         self.value_variables = tuple(value.trainable_variables)
 

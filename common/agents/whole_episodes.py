@@ -1,4 +1,4 @@
-"""Data of whole episodes, of which updates draw single steps."""
+"""Data of whole episodes, of which updates draw single steps or windows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from common.remote.outbox import Delivery, Writer
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory, EpisodeWire
 from common.replay.rate_limiter import RateLimiter
+from common.replay.window_memory import WindowMemory
 from common.types import Episodes, Nest
 
 _SEND_BATCH = 64
@@ -23,16 +24,20 @@ class WholeEpisodes(Data):
 
     acts_beside = True
 
-    def __init__(self, config: Any, sample: Uniform | RankBased, removal: str):
+    def __init__(
+        self, config: Any, sample: Uniform | RankBased, removal: str, window: int | None = None
+    ):
         """Copies fields of the configuration.
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          sample: from which the learner draws.
+          sample: from which the learner draws single steps.
           removal: the episodes that a full memory removes, see `EpisodeMemory`.
+          window: most steps of an episode that the learner draws, from a `WindowMemory` in its
+            process; None: it draws single steps.
         """
         self._config = config
-        self._sample, self._removal = sample, removal
+        self._sample, self._removal, self._window = sample, removal, window
 
     def make_adder(self, num_environments: int, share: float = 1.0) -> EpisodeAdder:
         """Builds the adder for a batch of environments."""
@@ -42,15 +47,11 @@ class WholeEpisodes(Data):
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
         """Builds the memory; see base class."""
         config = self._config
-        return EpisodeMemory(
-            specs,
-            -(-config.replay_capacity // num_shards),
-            config.discount,
-            self._sample,
-            self._removal,
-            seed + 1,
-            config.updates_per_call,
-        )
+        size = -(-config.replay_capacity // num_shards), config.discount
+        last = self._removal, seed + 1, config.updates_per_call
+        if self._window:
+            return WindowMemory(specs, *size, self._window, *last)
+        return EpisodeMemory(specs, *size, self._sample, *last)
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""

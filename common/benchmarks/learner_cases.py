@@ -5,7 +5,8 @@ updates of a learner of its own, or of the same one, always on one fixed batch, 
 decoding or another thread.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
 import time
 from typing import Any
 
@@ -219,6 +220,40 @@ def episodes(
     yield speeds.row("episodes/acting", "steps/s", "acting", MUJOCO)
 
 
+def update_cost(
+    bench: Bench,
+    costly: str,
+    cheap: str,
+    capacity: int = 2**16,
+    length: int = 1000,
+    updates: tuple[int, int] = (10, 800),
+) -> Iterator[Row]:
+    """Yields updates per CPU second of two settings, and the cost of one in updates of the other.
+
+    Each setting makes its updates on one fixed sample of full episodes, as many in a call as it is
+    configured to. CPU seconds, of all threads, depend less on other programs than those of the
+    clock.
+
+    Args:
+      bench: the request, of an agent whose data are whole episodes.
+      costly: name of a setting.
+      cheap: name of another one.
+      capacity: steps in the memory.
+      length: steps of an episode.
+      updates: of each setting in a repeat.
+    """
+    measures, agents = {}, []
+    for setting, number in zip((costly, cheap), updates):
+        config = bench.program.settings.overrides[setting]
+        pairs = _Pairs(bench, capacity, config, length)
+        measures[setting] = functools.partial(_updates_per_cpu_second, pairs, number)
+        agents.append(pairs.agent.config.agent)
+    speeds = bench.in_turns("learner/update_cost", measures)
+    yield speeds.row(f"learner/{agents[0]}_updates", "updates/CPU s", costly, cheap)
+    ratio = speeds[cheap] / speeds[costly]
+    yield Row(f"learner/{agents[0]}_cost_over_{agents[1]}", ratio, "times")
+
+
 def _fixed_loop(agent: Agent, trained: Learner, memory: Memory) -> Callable[[], tf.Tensor]:
     """Returns a call of the configured number of updates inside one XLA program."""
     batch, n = memory.sample(agent.batch_size).batch(), agent.updates_per_call
@@ -390,18 +425,17 @@ class _Pairs:
       update: makes the updates of a call, always of the same sample.
     """
 
-    def __init__(self, bench: Bench, capacity: int, config: dict[str, Any]):
+    def __init__(self, bench: Bench, capacity: int, config: Mapping[str, Any], length: int = 1000):
         say("filling, tracing and compiling")
-        agent = self.agent = bench.program.make_agent(
-            replay_capacity=capacity, min_replay_size=capacity, **config
-        )
+        sizes = {"replay_capacity": capacity, "min_replay_size": capacity}
+        agent = self.agent = bench.program.make_agent(**{**config, **sizes})
         batch = BatchedEnvironment([environments.make(_CHEETAH, 0)])
         spec = self.spec = EnvironmentSpec.of(batch)
         self._learner = agent.make_learner(spec, 0)
         self._policy = agent.make_actor(spec, range(1), 1, 0)
         self.memory = agent.make_store(spec, 0)
         self._added: list[Episodes] = []
-        self._fill(capacity)
+        self._fill(capacity, length)
         self.num_steps = capacity
         self.step = agent.acting_loop(self._policy, batch, self._add, lambda *episode: None).step
         ignore = agent.acting_loop(self._policy, batch, lambda _: None, lambda *episode: None)
@@ -434,9 +468,9 @@ class _Pairs:
         self._added.append(added)
         self.num_steps += added.num_steps
 
-    def _fill(self, capacity: int) -> None:
+    def _fill(self, capacity: int, length: int) -> None:
         """Adds episodes until another one would not fit, and counts as many steps as fit."""
-        rng, steps = np.random.default_rng(0), min(1000, capacity)
+        rng, steps = np.random.default_rng(0), min(length, capacity)
         self.num_steps = 0
         for _ in range(capacity // steps):
             observation = rng.normal(size=(steps + 1, self.spec.observation_size))
@@ -448,3 +482,11 @@ class _Pairs:
             self._add(Episodes(steps, (episode,)))
             self.insert()
         self.memory.count_steps(capacity % steps)
+
+
+def _updates_per_cpu_second(pairs: _Pairs, updates: int) -> float:
+    size, begin = pairs.agent.updates_per_call, time.process_time()
+    calls = max(1, updates // size)
+    for _ in range(calls):
+        pairs.update()
+    return calls * size / (time.process_time() - begin)

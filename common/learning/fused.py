@@ -41,7 +41,7 @@ class StoreRules(abc.ABC):
         Args:
           learner: after the updates.
           memory: from which the steps were drawn.
-          keys: [N] int64, of the steps of all updates.
+          keys: [N] int64, of all steps from which the updates learnt.
           outputs: nest of [N, ...].
         """
 
@@ -84,13 +84,14 @@ class FusedUpdates:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
         """
         batch_size = self.num_samples // self.num_updates
-        if counters.items >= batch_size:
+        there = self._memory.num_drawable(counters)
+        if there >= batch_size:
             return True
         if counters.removed:
             raise UnusableEnvironmentError(
                 "--environment has so long episodes that the memory, from which whole ones are "
-                f"removed, holds {counters.items} steps, fewer than a batch of {batch_size}: raise "
-                "--config.replay_capacity"
+                f"removed, holds {there} {self._memory.drawn_items}, fewer than a batch "
+                f"of {batch_size}: raise --config.replay_capacity"
             )
         return False
 
@@ -106,5 +107,5 @@ class FusedUpdates:
         sample = memory.draw(self.num_samples, self._first_seed + learner.steps)
         outputs, metrics = self._updates(sample.batch())
         if metrics_lib.are_finite(metrics):  # the memory refuses others, with its own error
-            self._rules.write_back(learner, memory, sample.keys, outputs)
+            self._rules.write_back(learner, memory, sample.token, outputs)
         return metrics

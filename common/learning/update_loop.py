@@ -45,7 +45,7 @@ class UpdateLoop:
         """Learns from `num_samples` items, the batches of the updates one after the other.
 
         Returns:
-          outputs: nest of [num_samples, ...], the outputs of the updates.
+          outputs: nest of [num_samples, ...], the outputs of the updates one behind the other.
           metrics: means over the updates of the call, but maxima of metrics named `*_max`.
         """
         return self._run(samples)
@@ -53,7 +53,8 @@ class UpdateLoop:
     def _loop(self, samples: Batch) -> tuple[Nest, Metrics]:
         n, b = self.num_updates, self._batch_size
         steps, probabilities = tf.nest.map_structure(
-            lambda x: tf.reshape(x, [n, b, *x.shape[1:]]), (samples.steps, samples.probabilities)
+            lambda x: tf.reshape(x, tf.concat([[n, b], tf.shape(x)[1:]], 0)),
+            (samples.steps, samples.probabilities),
         )
 
         def batch(i) -> Batch:
@@ -83,7 +84,7 @@ class UpdateLoop:
         )
         metrics = {name: total if is_maximum(name) else total / n for name, total in totals.items()}
         outputs = tf.nest.map_structure(
-            lambda array: tf.reshape(array.stack(), [n * b, *array.element_shape[1:]]), collected
+            lambda array: tf.reshape(array.stack(), [-1, *array.element_shape[1:]]), collected
         )
         return outputs, metrics
 

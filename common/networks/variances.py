@@ -1,6 +1,6 @@
 """Variances of Gaussian policies that all states share: the softplus of free parameters.
 
-Source: ReF-ER (Novati & Koumoutsakos 2019), appendix A. Each function is of one element.
+Source: ReF-ER (Novati & Koumoutsakos 2019), appendix A.
 """
 
 import math
@@ -12,9 +12,10 @@ MIN_VARIANCE = 1e-8
 """Below, gradients overflow single precision."""
 
 
-def raw(variance: float) -> float:
-    """Returns the parameter that gives a variance."""
-    return math.log(math.expm1(variance))
+def variable(variance: float, action_size: int) -> tf.Variable:
+    """Returns parameters that give one variance in all directions, a float32 [A] variable."""
+    raw = math.log(math.expm1(variance))
+    return tf.Variable(tf.fill([action_size], raw), name="raw_variance")
 
 
 def of_raw(parameters: tf.Tensor | tf.Variable) -> tf.Tensor:

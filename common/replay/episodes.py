@@ -9,6 +9,7 @@ import tensorflow as tf
 import tree
 
 from common.replay import distributions, library, memory_file
+from common.replay.episode_windows import EpisodeWindows
 from common.replay.signature import Signature, check_dtype
 from common.replay.store import Counters, Store, Wire
 from common.types import Batch, Episode, EpisodeBatch, Episodes, Nest
@@ -85,7 +86,7 @@ class EpisodeStatistics(NamedTuple):
       held_bytes: bytes of all strings stored now.
       inserted: steps executed, as told to `EpisodeMemory.count_steps`.
       removed: steps removed.
-      sampled: steps drawn, counted each time.
+      sampled: steps and windows drawn, counted each time.
       updated: steps refreshed, counted each time.
       missing: refreshed steps that were gone.
       far_policy: steps that are far from the policy by the c_max of the last `refresh`.
@@ -208,9 +209,13 @@ class EpisodeMemory(Store):
         Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t),
     where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
     those that return tensors work inside a `tf.function`, too.
+
+    Attributes:
+      drawn_items: name of what a `draw` consists of.
     """
 
     in_graph = True
+    drawn_items = "steps"
 
     def __init__(
         self,
@@ -344,6 +349,44 @@ class EpisodeMemory(Store):
         steps, next_steps = map(self.signature.unflatten, self._halves(sample.columns))
         return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
 
+    def sample_episodes(
+        self, batch_size, max_steps, seed=None, num_batches: int = 1
+    ) -> EpisodeWindows:
+        """Draws batches of episodes with equal chances, and of each a window of its steps.
+
+        A window begins at a uniform step of the episode, or at the latest step from which
+        `max_steps` of them follow, so that the end of a long episode is drawn more often than each
+        other part (the authors' program of ReF-ER).
+
+        Args:
+          batch_size: episodes in a batch, none of them twice; an int or an int32 scalar tensor.
+          max_steps: most steps of a window; an int or an int32 scalar tensor.
+          seed: see `sample`.
+          num_batches: batches, which are drawn independently.
+
+        Raises:
+          tf.errors.FailedPreconditionError: the memory has fewer episodes than a batch.
+        """
+        windows = self._ops.episode_sample_episodes(
+            self._handle,
+            batch_size,
+            max_steps,
+            self._no_seed if seed is None else seed,
+            dtypes=self.signature.dtypes,
+            num_batches=num_batches,
+        )
+        keys, lengths, bootstraps, count, rewards, columns = windows
+        if not tf.executing_eagerly():
+            size = tf.get_static_value(batch_size)
+            batch = [None if size is None else num_batches * size]
+            for vector in (keys, lengths, bootstraps):
+                vector.set_shape(batch)
+            count.set_shape([])
+            rewards.set_shape([*batch, None])
+            self.signature.set_shapes([*batch, None], columns)
+        steps = self.signature.unflatten(columns)
+        return EpisodeWindows(keys, lengths, steps, rewards, bootstraps, count)
+
     def refresh(
         self, keys, values, rhos, divergences, errors, next_values, c_max, num_batches: int = 1
     ) -> tf.Tensor:
@@ -455,6 +498,10 @@ class EpisodeMemory(Store):
         counters, _ = self._ops.episode_statistics(self._handle)
         steps, _, _, inserted, removed, sampled, _, missing, _ = counters.numpy().tolist()
         return Counters(steps, inserted, sampled, removed=removed, missing=missing)
+
+    def num_drawable(self, counters: Counters) -> int:
+        """Returns how many items a batch of a `draw` can have, given the counters."""
+        return counters.items
 
     def __len__(self) -> int:
         """Returns the number of steps."""

@@ -1,4 +1,4 @@
-"""Policies of V-RACER, NAF and DDPG for actors and evaluators, run as NumPy twins."""
+"""Policies of V-RACER, NAF, DDPG and ACER for actors and evaluators, run as NumPy twins."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class PolicyOutputs(NamedTuple):
     """A policy N(m, Sigma) at K states, and their values; all float32.
 
     Attributes:
-      value: [K], V; zeros from DDPG.
+      value: [K], V; zeros from DDPG and ACER.
       mean: [K, A], m.
       variance: [A], the diagonal of Sigma.
     """
@@ -68,12 +68,12 @@ class NafPolicyNetwork(PolicyNetwork):
         super().__init__(network.mlp, action_size, config.sigma)
 
 
-class VracerPolicyNetwork(PolicyNetwork):
-    """NumPy twin of V-RACER's V, m and Sigma."""
+class LearntVariance(PolicyNetwork):
+    """Base of the twins whose last parameters are those of Sigma."""
 
-    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
-        network = networks.VracerNetwork(config, observation_size, action_size)
-        super().__init__(network.mlp, action_size, config.initial_variance**0.5)
+    def __init__(self, network: mlp.SoftsignMLP, action_size: int, variance: float):
+        """Makes the twin, with the variance that Sigma has at the start."""
+        super().__init__(network, action_size, variance**0.5)
         self.num_parameters += action_size
 
     def load(self, flat: np.ndarray) -> None:
@@ -82,12 +82,16 @@ class VracerPolicyNetwork(PolicyNetwork):
         self._variance = variances.of_raw_np(flat[-self._action_size :])
 
 
-class DdpgPolicyNetwork(PolicyNetwork):
-    """NumPy twin of DDPG's policy."""
+class VracerPolicyNetwork(LearntVariance):
+    """NumPy twin of V-RACER's V, m and Sigma."""
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
-        network = networks.make_ddpg_networks(config, observation_size, action_size).policy
-        super().__init__(network, action_size, config.sigma)
+        network = networks.VracerNetwork(config, observation_size, action_size)
+        super().__init__(network.mlp, action_size, config.initial_variance)
+
+
+class MeansOnly(PolicyNetwork):
+    """Base of the twins whose network has no V."""
 
     def __call__(self, observation: np.ndarray) -> PolicyOutputs:
         """Returns the policy and values of 0; see base class."""
@@ -95,10 +99,27 @@ class DdpgPolicyNetwork(PolicyNetwork):
         return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance)
 
 
+class DdpgPolicyNetwork(MeansOnly):
+    """NumPy twin of DDPG's policy."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.make_ddpg_networks(config, observation_size, action_size).policy
+        super().__init__(network, action_size, config.sigma)
+
+
+class AcerPolicyNetwork(LearntVariance, MeansOnly):
+    """NumPy twin of ACER's policy, m and Sigma."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.AcerPolicy(config, observation_size, action_size)
+        super().__init__(network.mlp, action_size, config.initial_variance)
+
+
 _NETWORKS: dict[str, type[PolicyNetwork]] = {
     "vracer": VracerPolicyNetwork,
     "naf": NafPolicyNetwork,
     "ddpg": DdpgPolicyNetwork,
+    "acer": AcerPolicyNetwork,
 }
 
 
@@ -134,7 +155,7 @@ class ReferPolicy(Policy):
         self._bound = config.noise_bound
         self._generator = np.random.default_rng(seed)
         self._ou: OrnsteinUhlenbeckNoise | None = None
-        if explores and config.agent != "vracer" and config.noise == "ou":
+        if explores and config.agent in ("naf", "ddpg") and config.noise == "ou":
             self._ou = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed, clip=False)
 
     def load(self, flat: np.ndarray) -> None:

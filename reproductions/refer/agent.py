@@ -1,4 +1,4 @@
-"""ReF-ER's three agents: configuration, policy and learner in one object."""
+"""ReF-ER's agents: configuration, policy and learner in one object."""
 
 import tensorflow as tf
 
@@ -17,21 +17,24 @@ from reproductions.refer.declaration import AGENT
 
 
 class Refer(Agent, StoreRules):
-    """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
+    """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER; or ACER."""
 
     declaration = AGENT
-    jit_compile = True
     publish_period = 1000  # for the evaluator; the actors act beside the learner
 
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
+        is_acer = config.agent == "acer"
+        # XLA would compile ACER's update for each length of the longest window.
+        self.jit_compile = not is_acer
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
         if config.sampling == "rank":
             sample = distributions.RankBased(config.priority_exponent, config.rank_period)
-        self.data = WholeEpisodes(config, sample, config.removal)
+        window = config.window if is_acer else None
+        self.data = WholeEpisodes(config, sample, config.removal, window)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""

@@ -10,6 +10,13 @@ CASES = (
         dict(capacity=2**13, updates=16, updates_per_call=(4, 1)),
     ),
     Case(
+        "update_cost",
+        "learner_cases:update_cost",
+        "updates of ACER beside those of V-RACER",
+        dict(capacity=2**11, length=50, updates=(2, 16)),
+        dict(costly="acer_lr1e-05", cheap="vracer_refer"),
+    ),
+    Case(
         "episode_memory",
         "memory_cases:episode_memory",
         "the memory of episodes",

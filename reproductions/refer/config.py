@@ -1,4 +1,4 @@
-"""Hyperparameters of ReF-ER's three agents.
+"""Hyperparameters of ReF-ER's three agents, and of the ACER with which it compares them.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 "The authors' program" is smarties at the beginning of 2019, the time of the experiments.
@@ -11,12 +11,12 @@ from common.config import Config, field
 
 @dataclasses.dataclass
 class ReferConfig(Config):
-    """V-RACER, NAF or DDPG with a kind of experience replay (sections 3 to 5, appendix A)."""
+    """V-RACER, NAF or DDPG with a kind of experience replay, or ACER (sections 2 to 5, app. A)."""
 
     agent: str = field(
         "vracer",
-        "vracer (section 4), naf or ddpg (section 2).",
-        choices=("vracer", "naf", "ddpg"),
+        "vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A).",
+        choices=("vracer", "naf", "ddpg", "acer"),
         suffix="{}",
     )
     sampling: str = field(
@@ -62,7 +62,7 @@ class ReferConfig(Config):
     divergence: str = field(
         "behavior_to_policy",
         "behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior, "
-        "D_KL(pi || mu), as in the authors' program. They differ for V-RACER only.",
+        "D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only.",
         choices=("behavior_to_policy", "policy_to_behavior"),
         suffix="{}",
     )
@@ -81,7 +81,8 @@ class ReferConfig(Config):
     )
     batch_size: int = field(
         256,
-        "B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG (appendix A).",
+        "B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG; of ACER 24 episodes (appendix "
+        "A).",
         minimum=1,
         suffix="batch{}",
     )
@@ -89,10 +90,17 @@ class ReferConfig(Config):
         0.995, "gamma, per step (appendix A).", minimum=0, maximum=1, suffix="discount{:g}"
     )
     learning_rate: float = field(
-        1e-4, "eta, step size of Adam; of DDPG's critic (appendix A).", above=0, suffix="lr{:g}"
+        1e-4,
+        "eta, step size of Adam; of DDPG's critic, of ACER's value and advantage (appendix A).",
+        above=0,
+        suffix="lr{:g}",
     )
     policy_learning_rate: float = field(
-        1e-5, "Step size of Adam for DDPG's policy (appendix A).", above=0, suffix="policy_lr{:g}"
+        1e-5,
+        "Step size of Adam for the policies of DDPG and ACER (appendix A); ACER also has 1e-4 "
+        "(figure 4).",
+        above=0,
+        suffix="policy_lr{:g}",
     )
     adam_beta1: float = field(
         0.9,
@@ -120,7 +128,8 @@ class ReferConfig(Config):
     )
     initial_variance: float = field(
         0.2,
-        "Diagonal of Sigma at the start, of V-RACER (appendix A).",
+        "Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; "
+        "the same.",
         above=0,
         suffix="variance{:g}",
     )
@@ -155,7 +164,8 @@ class ReferConfig(Config):
     )
     target_rate: float = field(
         0.01,
-        "Step size towards the online networks of the targets of NAF and DDPG (appendix A).",
+        "Step size towards the online networks: 0.01 of the targets of NAF and DDPG, 0.001 of "
+        "ACER's average policy (appendix A).",
         above=0,
         maximum=1,
         suffix="target{:g}",
@@ -187,9 +197,41 @@ class ReferConfig(Config):
         maximum=1,
         suffix="weights{:g}",
     )
+    truncation: float = field(
+        5.0,
+        "c of ACER, at which the policy's importance weights are truncated (appendix A).",
+        above=0,
+        suffix="c{:g}",
+    )
+    trust_region: float = field(
+        1.0,
+        "delta of ACER, the growth of D_KL from the average policy that a gradient may ask for "
+        "(appendix A).",
+        above=0,
+        suffix="delta{:g}",
+    )
+    advantage_samples: int = field(
+        5,
+        "Actions of the policy by whose mean advantage ACER's is centred (appendix A).",
+        minimum=1,
+        suffix="samples{}",
+    )
+    trace_exponent: float = field(
+        1.0,
+        "p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program "
+        "has 0.5.",
+        minimum=0,
+        suffix="trace{:g}",
+    )
+    window: int = field(
+        200,
+        "Most steps of an episode in an update of ACER. Not in the paper; the authors' program.",
+        minimum=1,
+        suffix="window{}",
+    )
     replay_capacity: int = field(
         2**18,
-        "N = 2^18, steps in the memory (section 3).",
+        "N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A).",
         minimum=2,
         maximum=2**29,
         suffix="replay{}",
@@ -197,7 +239,8 @@ class ReferConfig(Config):
     min_replay_size: int = field(
         2**18,
         "N_start, steps before the first update, which also give the scale of observations "
-        "(appendix B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF.",
+        "(appendix B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF. Their "
+        "ACER has 2^17, which is above the paper's N; here N.",
         minimum=1,
         suffix="start{}",
     )
@@ -216,7 +259,7 @@ class ReferConfig(Config):
         16,
         "Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and "
         "the errors to rank are as old as such a call. Not in the paper, which has 1; three times "
-        "as fast.",
+        "as fast. ACER has 1, since its updates take long.",
         minimum=1,
         suffix="calls{}",
     )
@@ -236,3 +279,7 @@ class ReferConfig(Config):
         super().validate()
         self.require_at_most("min_replay_size", "batch_size")
         self.require_at_most("replay_capacity", "min_replay_size")
+        if self.agent == "acer":
+            for name in ("clipping", "penalty"):
+                self.require(not getattr(self, name), name, "False, as ACER has no rules of ReF-ER")
+            self.require(self.sampling == "uniform", "sampling", "uniform for ACER")

@@ -1,6 +1,7 @@
-"""Learners of V-RACER, NAF and DDPG with each kind of replay (Novati & Koumoutsakos 2019).
+"""Learners of V-RACER, NAF and DDPG with each kind of replay, and of ACER.
 
-The losses are in `vracer`, `naf` and `ddpg`, the rules of ReF-ER in `rules`.
+Source: ReF-ER (Novati & Koumoutsakos 2019). The losses are in `vracer`, `naf`, `ddpg` and `acer`,
+the rules of ReF-ER in `rules`.
 """
 
 import abc
@@ -13,9 +14,9 @@ import tensorflow as tf
 from common.learning import optimizers, targets
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
-from common.types import Batch, EpisodeBatch, Metrics
-from common.values import policy_gradients, prioritization
-from reproductions.refer import ddpg, naf, networks, rules, vracer
+from common.types import Batch, EpisodeBatch, Metrics, WindowBatch
+from common.values import gaussian, policy_gradients, prioritization
+from reproductions.refer import acer, ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig
 
 _SHARED_METRICS = (
@@ -37,12 +38,23 @@ METRICS = {
         "critic_gradient_norm",
         "policy_gradient_norm",
     ),
+    "acer": (
+        *_SHARED_METRICS,
+        "critic_loss",
+        "mean_q",
+        "mean_variance",
+        "trust_region_share",
+        "critic_gradient_norm",
+        "policy_gradient_norm",
+    ),
 }
 """Metrics of an agent's updates and their columns in learner.csv."""
 
 
 class Refresh(NamedTuple):
     """The values of B steps that the memory stores anew, all float32 [B].
+
+    ACER's are those of all L steps of its windows, one window behind the other, [B L].
 
     Attributes:
       values: V of the states; zeros from DDPG.
@@ -60,10 +72,10 @@ class Refresh(NamedTuple):
 
 
 class ReferLearner(Learner):
-    """Base of the three learners: standardised observations, the rules' state, annealed rates.
+    """Base of the learners: standardised observations, the rules' state, annealed rates.
 
-    All methods take batches whose `steps` are an `EpisodeBatch`, and `Gradients.outputs` is a
-    `Refresh`.
+    All methods take batches whose `steps` are an `EpisodeBatch`, ACER's a `WindowBatch`, and
+    `Gradients.outputs` is a `Refresh`.
 
     Attributes:
       standardizer: of observations; the agent sets its moments before the first update.
@@ -76,7 +88,7 @@ class ReferLearner(Learner):
     """
 
     def __init__(self, config: ReferConfig, observation_size: int):
-        """Makes all that the three learners share, for observations of D elements."""
+        """Makes all that the learners share, for observations of D elements."""
         super().__init__()
         self._config = config
         self.learning_rate = _rate(config.learning_rate)
@@ -138,7 +150,7 @@ class ReferLearner(Learner):
         )
 
     def shared_metrics(self) -> Metrics:
-        """Returns the metrics of all three, of the state before the step."""
+        """Returns the metrics of all learners, of the state before the step."""
         config = self._config
         return {
             "kl_divergence": self.mean_divergence.read_value(),
@@ -281,22 +293,61 @@ class NafLearner(OneNetworkLearner):
         targets.move(online, target, self._config.target_rate)
 
 
-class DdpgGradients(NamedTuple):
-    """The gradients of both networks' variables."""
+class ActorCriticGradients(NamedTuple):
+    """The gradients of the policy's and of the critic's variables."""
 
     policy: Sequence[tf.Tensor]
     critic: Sequence[tf.Tensor]
 
 
-class DdpgLearner(ReferLearner):
+class TwoRatesLearner(ReferLearner):
+    """Base of the learners whose policy and critic have an Adam and a learning rate each.
+
+    Attributes:
+      policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
+      policy_optimizer: of `policy_variables`.
+      critic_optimizer: of `critic_variables`.
+    """
+
+    def make_optimizers(self) -> None:
+        """Makes both Adams; the networks have to be there."""
+        self.policy_learning_rate = _rate(self._config.policy_learning_rate)
+        self.policy_optimizer = _make_adam(self._config, self.policy_learning_rate)
+        self.critic_optimizer = _make_adam(self._config, self.learning_rate)
+        optimizers.create_variables(self.policy_optimizer, self.policy_variables)
+        optimizers.create_variables(self.critic_optimizer, self.critic_variables)
+
+    @property
+    @abc.abstractmethod
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the critic."""
+
+    @property
+    @abc.abstractmethod
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables, and those that move slowly towards them."""
+
+    def anneal(self, step: tf.Tensor) -> None:
+        """Sets both learning rates; see base class."""
+        super().anneal(step)
+        config = self._config
+        rate = rules.annealed(config.policy_learning_rate, step, config.annealing)
+        self.policy_learning_rate.assign(rate)
+
+    def make_step(self, gradients: ActorCriticGradients) -> None:
+        """Makes a step of both Adams, then one of the slow networks."""
+        self.critic_optimizer.apply(gradients.critic, self.critic_variables)
+        self.policy_optimizer.apply(gradients.policy, self.policy_variables)
+        self.steps.assign_add(1)
+        targets.move(*self.online_and_slow, self._config.target_rate)
+
+
+class DdpgLearner(TwoRatesLearner):
     """DDPG: policy and critic with their targets, and an Adam each (section 2, algorithm 4).
 
     Attributes:
       networks: policy and critic.
       target_networks: slow copies of them, from which targets are computed.
-      policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
-      policy_optimizer: of the policy.
-      critic_optimizer: of the critic.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
@@ -304,12 +355,8 @@ class DdpgLearner(ReferLearner):
         sizes = observation_size, action_size
         self.networks = networks.make_ddpg_networks(config, *sizes)
         self.target_networks = networks.make_ddpg_networks(config, *sizes)
-        targets.copy(self.networks.variables, self.target_networks.variables)
-        self.policy_learning_rate = _rate(config.policy_learning_rate)
-        self.policy_optimizer = _make_adam(config, self.policy_learning_rate)
-        self.critic_optimizer = _make_adam(config, self.learning_rate)
-        optimizers.create_variables(self.policy_optimizer, self.policy_variables)
-        optimizers.create_variables(self.critic_optimizer, self._critic_variables)
+        targets.copy(*self.online_and_slow)
+        self.make_optimizers()
 
     @property
     def policy_variables(self) -> Sequence[tf.Variable]:
@@ -317,8 +364,14 @@ class DdpgLearner(ReferLearner):
         return self.networks.policy.trainable_variables
 
     @property
-    def _critic_variables(self) -> Sequence[tf.Variable]:
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the online critic."""
         return self.networks.critic.trainable_variables
+
+    @property
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables of both networks, and of their targets."""
+        return self.networks.variables, self.target_networks.variables
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
@@ -346,11 +399,11 @@ class DdpgLearner(ReferLearner):
         with tf.GradientTape() as critic_tape:
             q = online.critic(observation, action)
             critic_loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
-            decay = tf.add_n([tf.nn.l2_loss(v) for v in self._critic_variables])
+            decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
             critic_loss += config.critic_decay * decay
-        gradients = DdpgGradients(
+        gradients = ActorCriticGradients(
             policy_tape.gradient(policy_loss, self.policy_variables),
-            critic_tape.gradient(critic_loss, self._critic_variables),
+            critic_tape.gradient(critic_loss, self.critic_variables),
         )
         kl, zeros = ddpg.divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
         refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros)
@@ -364,23 +417,144 @@ class DdpgLearner(ReferLearner):
         }
         return Gradients(gradients, refresh, metrics)
 
-    def anneal(self, step: tf.Tensor) -> None:
-        """Sets both learning rates; see base class."""
-        super().anneal(step)
+
+class AcerLearner(TwoRatesLearner):
+    """ACER for continuous actions (section 5.3, appendix A; Wang et al. 2017, algorithm 3).
+
+    Attributes:
+      policy: the policy that acts.
+      average_policy: slow copy of it, around which the trust region lies.
+      critic: V and the advantage.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        sizes = observation_size, action_size
+        self._action_size = action_size
+        self.policy = networks.AcerPolicy(config, *sizes)
+        self.average_policy = networks.AcerPolicy(config, *sizes)
+        self.critic = networks.DuelingCritic(config, *sizes)
+        targets.copy(*self.online_and_slow)
+        self.make_optimizers()
+        # A checkpoint has it, so that a resumed run goes on with the noise of the same seed.
+        seed = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64)
+        self._seed = tf.Variable(seed, trainable=False, name="seed")
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the policy."""
+        return self.policy.parameters
+
+    @property
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of V and of the advantage."""
+        return self.critic.parameters
+
+    @property
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables of the policy, and of the average one."""
+        return self.policy.parameters, self.average_policy.parameters
+
+    def noise(self, num_states: tf.Tensor) -> tf.Tensor:
+        """Returns the noise of the actions that the next update draws, [1 + n, num_states, A].
+
+        The first one makes a', the others the u_j.
+        """
         config = self._config
-        rate = rules.annealed(config.policy_learning_rate, step, config.annealing)
-        self.policy_learning_rate.assign(rate)
+        shape = [1 + config.advantage_samples, num_states, self._action_size]
+        seed = tf.stack([self._seed, self.steps])
+        return acer.truncated_normal(shape, config.noise_bound, seed)
 
-    def make_step(self, gradients: DdpgGradients) -> None:
-        """Makes a step of both Adams, then one of the target networks."""
-        self.critic_optimizer.apply(gradients.critic, self._critic_variables)
-        self.policy_optimizer.apply(gradients.policy, self.policy_variables)
-        self.steps.assign_add(1)
-        online, target = self.networks.variables, self.target_networks.variables
-        targets.move(online, target, self._config.target_rate)
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on windows of B episodes; see base class."""
+        config, steps = self._config, batch.steps
+        states, stored = self.standardizer(steps.states.observation), steps.states.extras
+        columns = states, steps.states.action, stored["mean"], stored["variance"]
+        observation, action, *behaviour = (_flat(column[:, :-1]) for column in columns)
+        with tf.GradientTape() as policy_tape:
+            mean, deviation = self.policy(observation)
+            outputs = tf.concat([mean, deviation], axis=-1)
+        policy = mean, tf.square(deviation)
+        drawn = mean + deviation * self.noise(tf.shape(mean)[0])
+        with tf.GradientTape() as critic_tape:
+            values = tf.reshape(self.critic.value(_flat(states)), tf.shape(states)[:2])
+            value = _flat(values[:, :-1])
+            actions = tf.concat([action[tf.newaxis], drawn[1:]], axis=0)
+            advantages = self.critic.advantages(observation, actions)
+            mean_advantage = tf.reduce_mean(advantages[1:], axis=0)
+            q = value + advantages[0] - mean_advantage
+            rho = gaussian.importance_weight(action, *policy, *behaviour, self._log_bound)
+            q_ret, q_opc = self._targets(steps, values, q, rho)
+            weights = _weights(steps)
+            losses = acer.critic_loss(value, q, q_ret, rho)
+            critic_loss = tf.reduce_sum(weights * losses)
+        gradient = acer.ascent(
+            rho,
+            q_opc - value,
+            acer.score(action, mean, deviation),
+            gaussian.importance_weight(drawn[0], *policy, *behaviour, self._log_bound),
+            self.critic.advantages(observation, drawn[:1])[0] - mean_advantage,
+            acer.score(drawn[0], mean, deviation),
+            config.truncation,
+        )
+        k = acer.divergence_gradient(mean, deviation, *self.average_policy(observation))
+        direction = acer.trust_region(gradient, k, config.trust_region)
+        gradients = ActorCriticGradients(
+            policy_tape.gradient(
+                outputs, self.policy_variables, -weights[:, tf.newaxis] * direction
+            ),
+            critic_tape.gradient(critic_loss, self.critic_variables),
+        )
+        divergence = gaussian.kl_divergence(*behaviour, *policy)
+        if config.divergence == "policy_to_behavior":
+            divergence = gaussian.kl_divergence(*policy, *behaviour)
+        refresh = Refresh(
+            value, rho, divergence, errors=tf.square(q_ret - q), next_values=_flat(values[:, 1:])
+        )
+        is_bounded = tf.reduce_any(direction != gradient, axis=-1)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": critic_loss,
+            "mean_q": tf.reduce_sum(weights * q),
+            "mean_variance": tf.reduce_mean(self.policy.variance),
+            "trust_region_share": tf.reduce_sum(weights * tf.cast(is_bounded, weights.dtype)),
+            "critic_gradient_norm": tf.linalg.global_norm(gradients.critic),
+            "policy_gradient_norm": tf.linalg.global_norm(gradients.policy),
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def _targets(
+        self, steps: WindowBatch, values: tf.Tensor, q: tf.Tensor, rho: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns Q_ret and Q_opc, [B L] each, from values [B, L + 1], q and rho [B L]."""
+        shape = tf.shape(steps.rewards)
+        found = acer.targets(
+            tf.transpose(steps.rewards),
+            self._config.discount,
+            tf.transpose(values[:, :-1]),
+            tf.transpose(tf.reshape(q, shape)),
+            tf.transpose(tf.reshape(rho, shape)),
+            self._action_size,
+            tf.where(steps.bootstraps, values[:, -1], 0.0),
+            self._config.trace_exponent,
+        )
+        return [_flat(tf.transpose(one)) for one in found]
 
 
-_LEARNERS = {"vracer": VracerLearner, "naf": NafLearner, "ddpg": DdpgLearner}
+def _flat(columns: tf.Tensor) -> tf.Tensor:
+    """Joins the first two dimensions."""
+    shape = tf.concat([[-1], tf.shape(columns)[2:]], 0)
+    return tf.reshape(columns, shape)
+
+
+def _weights(steps: WindowBatch) -> tf.Tensor:
+    """Returns 1 / (number of steps) for each step of windows, 0 in front of them, [B L] float32."""
+    longest = tf.shape(steps.rewards, tf.int64)[1]
+    is_step = tf.range(longest) >= longest - steps.lengths[:, tf.newaxis]
+    return _flat(tf.cast(is_step, tf.float32)) / tf.cast(tf.reduce_sum(steps.lengths), tf.float32)
+
+
+_LEARNERS = {"vracer": VracerLearner, "naf": NafLearner, "ddpg": DdpgLearner, "acer": AcerLearner}
 
 
 def make_learner(config: ReferConfig, observation_size: int, action_size: int) -> ReferLearner:

@@ -1,7 +1,7 @@
-"""Networks of V-RACER, NAF and DDPG (Novati & Koumoutsakos 2019, sections 2 and 4, appendix A).
+"""Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations. Actions are in canonical units, without bounds for V-RACER and
-NAF.
+They take standardised observations. Actions are in canonical units, without bounds for all but
+DDPG.
 """
 
 from typing import NamedTuple
@@ -43,8 +43,7 @@ class VracerNetwork(snt.Module):
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
         self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1 + action_size)
-        raw = tf.fill([action_size], variances.raw(config.initial_variance))
-        self.raw_variance = tf.Variable(raw, name="raw_variance")
+        self.raw_variance = variances.variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor) -> VracerOutputs:
@@ -100,7 +99,7 @@ class NafNetwork(snt.Module):
 
 
 class ValueOfAction(snt.Module):
-    """DDPG's critic: an MLP of the observation and the action.
+    """DDPG's critic and ACER's advantage: an MLP of the observation and the action.
 
     Attributes:
       mlp: [B, D + A] -> [B, 1].
@@ -122,3 +121,54 @@ def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: 
         SoftsignMLP(observation_size, sizes, action_size, tf.tanh),
         ValueOfAction(config, observation_size, action_size),
     )
+
+
+class AcerPolicy(snt.Module):
+    """ACER's policy N(m(s), Sigma), with a Sigma as V-RACER's.
+
+    Attributes:
+      mlp: standardised observations [B, D] -> means [B, A].
+      raw_variance: float32 [A] variable.
+      parameters: variables of `mlp`, then `raw_variance`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__()
+        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, action_size)
+        self.raw_variance = variances.variable(config.initial_variance, action_size)
+        self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
+
+    def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns means and standard deviations, [B, A], of standardised observations [B, D]."""
+        mean = self.mlp(observation)
+        return mean, tf.broadcast_to(tf.sqrt(self.variance), tf.shape(mean))
+
+    @property
+    def variance(self) -> tf.Tensor:
+        """The diagonal of Sigma, [A]."""
+        return variances.of_raw(self.raw_variance)
+
+
+class DuelingCritic(snt.Module):
+    """ACER's stochastic dueling network: V, and an advantage that is centred by samples (eq 38).
+
+        Q(s, a) = V(s) + A(s, a) - 1/n sum_j A(s, u_j),  u_j from the policy
+
+    Attributes:
+      value: standardised observations [B, D] -> [B, 1].
+      advantage: observations and actions -> [B].
+      parameters: variables of both.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__()
+        self.value = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1)
+        self.advantage = ValueOfAction(config, observation_size, action_size)
+        self.parameters = (*self.value.trainable_variables, *self.advantage.trainable_variables)
+
+    def advantages(self, observation: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """Returns A of n actions at each state: [B, D], [n, B, A] -> [n, B], in one product."""
+        shape = tf.shape(actions)
+        observations = tf.tile(observation, [shape[0], 1])
+        flat = self.advantage(observations, tf.reshape(actions, [-1, actions.shape[-1]]))
+        return tf.reshape(flat, shape[:2])

@@ -68,7 +68,7 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
     [
         ([], [name for name, case in benchmark._CASES.items() if not case.by_name_only]),
         (["reactor"], ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server")),
-        (["refer"], ("episodes", "episode_memory")),
+        (["refer"], ("episodes", "update_cost", "episode_memory")),
         (["aql"], ("unroll_actor", "unroll_learner")),
         (["apex_dqn"], ("image_replay", "image_learner", "image_actor")),
     ],

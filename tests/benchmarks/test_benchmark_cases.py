@@ -25,6 +25,7 @@ from reproductions.aql.declaration import AGENT as AQL_AGENT
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.declaration import AGENT
 from reproductions.reactor.declaration import AGENT as REACTOR
+from reproductions.refer.declaration import AGENT as REFER
 
 CASES = [case for cases in declared("benchmarks", "CASES").values() for case in cases]
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
@@ -321,6 +322,25 @@ def test_unroll_actor():
         ],
     )
     assert rows[0].ratio == rows[1].value
+
+
+def test_update_cost():
+    settings = Settings(
+        REFER.settings.config_class,
+        {
+            name: {**REFER.settings.overrides[name], "hidden_size": 8, "batch_size": 4}
+            for name in ("acer_lr1e-05", "vracer_refer")
+        },
+        default="vracer_refer",
+    )
+    request = Bench(dataclasses.replace(REFER, settings=settings), repeats=1)
+    rows = check(
+        learner_cases.update_cost(
+            request, "acer_lr1e-05", "vracer_refer", capacity=300, length=20, updates=(2, 16)
+        ),
+        ["learner/acer_updates", "learner/acer_cost_over_vracer"],
+    )
+    assert rows[0].ratio == pytest.approx(1 / rows[1].value)
 
 
 def test_unroll_learner():

@@ -26,6 +26,11 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
             [CHEETAH, "--config.min_replay_size=300000"],
             ["--config.min_replay_size must be at most replay_capacity (262144), is 300000"],
         ),
+        ([CHEETAH, "--config.agent=acer"], ["--config.clipping must be False, as ACER", "is True"]),
+        (
+            [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=rank"],
+            ["--config.sampling must be uniform for ACER, is rank"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )

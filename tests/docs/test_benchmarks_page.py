@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs/benchmarks.md").read_text()
 APEX = " ".join((ROOT / "reproductions/apex/README.md").read_text().split())
 MEASURED = {
     row["name"]: row
-    for file in ("two_cores.json", "workers.json", "aql.json")
+    for file in ("two_cores.json", "workers.json", "aql.json", "refer.json")
     for row in json.loads((ROOT / "results/benchmarks" / file).read_text())
 }
 SHOWN = re.findall(r"^\| `([\w/]+)` \| [^|]+ \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.M)

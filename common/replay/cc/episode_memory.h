@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -50,8 +51,9 @@ class EpisodeMemory {
 
   enum class Outcome {
     kOk,
-    kTooFewSteps,  // Fewer steps than a batch.
-    kNoRoom,       // More rows are being written or read than fit.
+    kTooFewSteps,     // Fewer steps than a batch.
+    kTooFewEpisodes,  // Fewer episodes than a batch of windows.
+    kNoRoom,          // More rows are being written or read than fit.
   };
 
   // `column_bytes` is that of Rows. A seed of 0 takes one from the system.
@@ -81,6 +83,19 @@ class EpisodeMemory {
     std::vector<ColumnTarget> columns, next_columns;
   };
 
+  // Where a draw of windows is written. Arrays have an element for each window.
+  struct Windows {
+    int64_t* keys;     // Of the first step.
+    int64_t* lengths;  // Steps.
+    bool* bootstraps;  // Whether the state after the last step is no true end.
+  };
+
+  // Where the steps of windows go, with L steps and L + 1 states for each.
+  struct WindowSteps {
+    float* rewards;
+    std::vector<ColumnTarget> columns;
+  };
+
   // What an update has computed for n steps; arrays have n elements.
   struct Refreshed {
     size_t n;
@@ -107,7 +122,7 @@ class EpisodeMemory {
     int64_t held_bytes;  // Bytes of all variable values; see Rows.
     int64_t executed;    // Steps told to CountSteps.
     int64_t removed;     // Steps removed.
-    int64_t sampled;     // Steps drawn, counted each time.
+    int64_t sampled;     // Steps and windows drawn, counted each time.
     int64_t updated;     // Steps refreshed, counted each time.
     int64_t missing;     // Refreshed steps that were gone.
     int64_t far_policy;  // Steps that are far by the c_max of the last Refresh.
@@ -123,6 +138,19 @@ class EpisodeMemory {
   // generator for this draw and leaves the memory's own as it is.
   Outcome Sample(size_t batch_size, size_t num_batches, uint64_t seed,
                  const Drawn& drawn, int64_t* count);
+
+  // Draws `num_batches` batches of episodes one behind the other, all with equal
+  // chances and none twice in a batch, and of each a window of at most max_steps
+  // steps: the one that begins at a uniform step, or at the latest step from
+  // which it fits. L is the longest window of the draw. All end with step L - 1
+  // and state L; a shorter one repeats its first step, and the state of that,
+  // in front. `make_room` allocates for L steps; if it returns false nothing more
+  // is written. `count` gets the number of episodes. Seeds are as for Sample.
+  Outcome SampleEpisodes(
+      size_t batch_size, size_t num_batches, size_t max_steps, uint64_t seed,
+      const Windows& windows,
+      const std::function<bool(size_t longest, WindowSteps* steps)>& make_room,
+      int64_t* count);
 
   // Stores what num_batches updates of equal size have computed, in their order,
   // then computes the Q of each episode's latest step among them and of all
@@ -208,6 +236,9 @@ class EpisodeMemory {
                  double* masses);
   void DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
                 double* masses);
+  // Appends n different episodes.
+  void DrawEpisodes(size_t n, std::mt19937_64& rng,
+                    std::vector<Episode*>* episodes);
   void Store(Episode& episode, int64_t t, const Refreshed& refreshed, size_t i);
   // Computes the Q of `updated`[0] and of the steps before it. `updated` are the
   // n steps of the episode whose values or rhos have changed, latest first.

@@ -178,6 +178,67 @@ OP("EpisodeSample", Sample)
     .Attr("dtypes: list(type) >= 2").Attr("num_batches: int >= 1 = 1")
     .SetShapeFn(UnknownShape);
 
+// Draws windows of N = num_batches * batch_size episodes. L is the longest of
+// them: `rewards` are [N, L] and `columns` [N, L + 1, ...].
+absl::Status SampleEpisodes(OpKernelContext* c, Resource& resource) {
+  TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
+  TF_ASSIGN_OR_RETURN(const auto batch_size, Scalar<int32_t>(c, "batch_size"));
+  TF_ASSIGN_OR_RETURN(const auto max_steps, Scalar<int32_t>(c, "max_steps"));
+  TF_ASSIGN_OR_RETURN(const auto seed, Scalar<int64_t>(c, "seed"));
+  if (num_batches > (1 << 30)) {
+    return InvalidArgument("num_batches must be at most 2^30, is ",
+                           num_batches);
+  }
+  if (batch_size < 1) {
+    return InvalidArgument("batch_size must be at least 1, is ", batch_size);
+  }
+  if (max_steps < 1) {
+    return InvalidArgument("max_steps must be at least 1, is ", max_steps);
+  }
+  const auto too_few = [&](int64_t count) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the memory holds ", count, " episodes, fewer than a "
+                     "batch of ", batch_size));
+  };
+  // Before memory is allocated for a batch that cannot be drawn.
+  const int64_t there = resource.memory->statistics().episodes;
+  if (there < batch_size) return too_few(there);
+  TensorShape n;
+  TF_RETURN_IF_ERROR(n.AddDimWithStatus(batch_size * num_batches));
+  EpisodeMemory::Windows windows;
+  TF_ASSIGN_OR_RETURN(windows.keys, Output<int64_t>(c, "keys", n));
+  TF_ASSIGN_OR_RETURN(windows.lengths, Output<int64_t>(c, "lengths", n));
+  TF_ASSIGN_OR_RETURN(windows.bootstraps, Output<bool>(c, "bootstraps", n));
+  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
+  const auto make_room = [&](int64_t longest,
+                             EpisodeMemory::WindowSteps* steps) {
+    TensorShape states = n, actions = n;
+    TF_RETURN_IF_ERROR(states.AddDimWithStatus(longest + 1));
+    TF_RETURN_IF_ERROR(actions.AddDimWithStatus(longest));
+    TF_ASSIGN_OR_RETURN(steps->rewards, Output<float>(c, "rewards", actions));
+    TF_ASSIGN_OR_RETURN(steps->columns,
+                        OutputColumns(c, resource.columns, states));
+    return absl::OkStatus();
+  };
+  absl::Status room;
+  const EpisodeMemory::Outcome outcome = resource.memory->SampleEpisodes(
+      batch_size, num_batches, max_steps, static_cast<uint64_t>(seed), windows,
+      [&](size_t longest, EpisodeMemory::WindowSteps* steps) {
+        room = make_room(longest, steps);
+        return room.ok();
+      },
+      count);
+  return outcome == EpisodeMemory::Outcome::kOk ? room : too_few(*count);
+}
+
+OP("EpisodeSampleEpisodes", SampleEpisodes)
+    .Input("memory: resource").Input("batch_size: int32")
+    .Input("max_steps: int32").Input("seed: int64")
+    .Output("keys: int64").Output("lengths: int64").Output("bootstraps: bool")
+    .Output("count: int64").Output("rewards: float").Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
+    .SetShapeFn(UnknownShape);
+
 // Stores what updates have computed for steps [N], all finite; rhos and errors
 // are not negative.
 absl::Status Refresh(OpKernelContext* c, Resource& resource) {

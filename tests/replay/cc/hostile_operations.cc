@@ -529,8 +529,10 @@ class EpisodeCaller {
       const size_t kind = Below(1000);
       if (kind < 300) {
         Add();
-      } else if (kind < 550) {
+      } else if (kind < 480) {
         Sample();
+      } else if (kind < 550) {
+        SampleEpisodes();
       } else if (kind < 900) {
         Refresh();
       } else if (kind < 940) {
@@ -614,6 +616,52 @@ class EpisodeCaller {
               "drawn steps have a probability");
       if (column_bytes_[0] != Values::kFixedBytes) continue;
       next_states.RequireStep(i, states.KeyOf(i) + 1);
+    }
+  }
+
+  void SampleEpisodes() {
+    const size_t batch_size = 1 + Below(4), num_batches = 1 + Below(3);
+    const size_t n = batch_size * num_batches, max_steps = 1 + Below(150);
+    std::vector<int64_t> keys(n), lengths(n);
+    const auto bootstraps = std::make_unique<bool[]>(n);
+    std::unique_ptr<Values> states;
+    std::vector<float> rewards;
+    size_t length = 0;
+    const bool is_refused = Below(10) == 0;
+    int64_t count;
+    const EpisodeMemory::Outcome outcome = memory_.SampleEpisodes(
+        batch_size, num_batches, max_steps, Below(3),
+        {keys.data(), lengths.data(), bootstraps.get()},
+        [&](size_t longest, EpisodeMemory::WindowSteps* steps) {
+          length = longest;
+          rewards.resize(n * longest);
+          states = std::make_unique<Values>(column_bytes_, n * (longest + 1));
+          steps->rewards = rewards.data();
+          steps->columns = states->Targets();
+          return !is_refused;
+        },
+        &count);
+    if (outcome != EpisodeMemory::Outcome::kOk) {
+      ++nothing_to_sample;
+      return;
+    }
+    Require(1 <= length && length <= std::min(max_steps, memory_.capacity()),
+            "a window is not longer than was asked for");
+    for (size_t b = 0; b < n; b += batch_size) {
+      std::sort(keys.begin() + b, keys.begin() + b + batch_size);
+      const auto end = keys.begin() + b + batch_size;
+      Require(std::adjacent_find(keys.begin() + b, end) == end,
+              "no episode occurs twice in a batch");
+    }
+    for (size_t i = 0; i < n && !is_refused; ++i) {
+      if (column_bytes_[0] != Values::kFixedBytes) continue;
+      const size_t begin = i * (length + 1);
+      const int64_t first = states->KeyOf(begin);
+      for (size_t t = 0; t <= length; ++t) {
+        const int64_t padding = length - lengths[i];
+        states->RequireStep(begin + t,
+                            first + std::max<int64_t>(0, t - padding));
+      }
     }
   }
 

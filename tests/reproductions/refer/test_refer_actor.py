@@ -13,7 +13,12 @@ from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
 from reproductions.refer.settings import SETTINGS
 
-AGENTS = ("vracer", "naf", "ddpg")
+SETTING_OF = {
+    "vracer": "vracer_refer",
+    "naf": "naf_refer",
+    "ddpg": "ddpg_refer",
+    "acer": "acer_lr1e-05",
+}
 K = 4
 
 
@@ -40,15 +45,17 @@ def networks_outputs(agent, learner, observation):
     variance = np.full(A, 0.04)
     if agent == "ddpg":
         return np.zeros(len(x)), learner.networks.policy(x), variance
+    if agent == "acer":
+        return np.zeros(len(x)), learner.policy(x)[0], learner.policy.variance
     outputs = learner.network(x)
     if agent == "vracer":
         variance = learner.network.variance
     return outputs.value, outputs.mean, variance
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", SETTING_OF)
 def test_the_policy_is_that_of_the_learners_networks(agent):
-    learner, policy = make_pair(f"{agent}_refer")
+    learner, policy = make_pair(SETTING_OF[agent])
     observation = observations()
     kept = observation.copy()
     action, state, extras = policy(observation, policy.initial_state(K))
@@ -64,9 +71,9 @@ def test_the_policy_is_that_of_the_learners_networks(agent):
     np.testing.assert_array_equal(observation, kept)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", SETTING_OF)
 def test_on_policy_the_learner_finds_a_weight_of_1(agent):
-    learner, policy = make_pair(f"{agent}_refer")
+    learner, policy = make_pair(SETTING_OF[agent])
     observation = observations()
     action, _, extras = policy(observation)
     _, mean, variance = networks_outputs(agent, learner, observation)
@@ -75,9 +82,9 @@ def test_on_policy_the_learner_finds_a_weight_of_1(agent):
     np.testing.assert_allclose(rho, np.ones(K), atol=1e-4)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", SETTING_OF)
 def test_actions_have_truncated_noise_of_the_policys_variance_without_clipping(agent):
-    _, policy = make_pair(f"{agent}_refer", noise_bound=2.0)
+    _, policy = make_pair(SETTING_OF[agent], noise_bound=2.0)
     action, _, extras = policy(observations(20_000))
     noise = (action - extras["mean"]) / np.sqrt(extras["variance"])
     assert 1.99 < np.abs(noise).max() <= 2.0 + 1e-4
@@ -106,7 +113,7 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(ag
     np.testing.assert_allclose(state.std(axis=0), 0.2, rtol=0.02)
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "naf_er", "ddpg_er"])
+@pytest.mark.parametrize("setting", ["vracer_refer", "naf_er", "ddpg_er", "acer_lr1e-05"])
 def test_evaluators_take_the_mean(setting):
     _, policy = make_pair(setting, explores=False)
     assert policy.initial_state(K) == ()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common import environments
+from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.metrics import DivergedError
@@ -73,7 +74,7 @@ def test_every_setting_learns_for_200_updates(setting):
     counters = run.memory.counters()
     assert counters.sampled == 200 * 16 and counters.inserted == 200 + 199
     assert metrics["far_policy_fraction"] == pytest.approx(
-        int(run.memory.count_far_policy(metrics["c_max"])) / counters.items, abs=0.05
+        int(run.memory.count_far_policy(metrics["c_max"])) / len(run.memory), abs=0.05
     )
     if not run.config.penalty:
         assert metrics["beta"] == 1
@@ -185,6 +186,41 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():
     np.testing.assert_allclose(outputs.values, episode.values[:count], atol=1e-5)
 
 
+def test_acer_draws_windows_and_writes_back_every_step_of_them():
+    run = Run("acer_lr1e-05", window=7)
+    run.train(1)
+    windows = run.memory.draw(16, seed=3)
+    assert windows.rewards.shape == (16, 7)
+    outputs = run.learner.gradients(windows.batch()).outputs
+    run.agent.write_back(run.learner, run.memory, windows.token, outputs)
+    rows = np.reshape(windows.token, [16, 7])
+    assert all(np.unique(row).size == size for row, size in zip(rows, windows.lengths.numpy()))
+    stored = run.memory.stored(windows.token)
+    last = {key: i for i, key in enumerate(windows.token.numpy().tolist())}
+    for name in ("values", "rhos", "divergences", "errors"):
+        wanted = getattr(outputs, name).numpy()[[last[key] for key in windows.token.numpy()]]
+        np.testing.assert_array_equal(getattr(stored, name), wanted)
+    assert np.any(stored.rhos != 1)  # the observations' scale has changed
+    # Their windows are within the episodes that acted.
+    assert windows.lengths.numpy().min() < 7 or len(run.added) > 16
+
+
+def test_acer_acts_until_there_are_as_many_episodes_as_a_batch():
+    run = Run("acer_lr1e-05", min_replay_size=20, batch_size=16)
+    while run.memory.statistics().episodes < 16:
+        assert run.trainer.step() is None
+        run.acting.step()
+    assert run.acting.steps > 20 and run.trainer.step() is not None
+
+
+def test_a_memory_that_cannot_hold_acers_episodes_is_one_line():
+    run = Run("acer_lr1e-05", replay_capacity=60, min_replay_size=60, batch_size=24)
+    words = r"whole ones are removed, holds \d+ episodes, fewer than a batch of 24: raise --config"
+    with pytest.raises(UnusableEnvironmentError, match=words) as caught:
+        run.train(1)
+    assert "\n" not in str(caught.value)
+
+
 def test_what_is_drawn_by_rank():
     config = SETTINGS.configuration
     names = {name: Refer(config(name), name).data._sample for name in SETTINGS.names}
@@ -193,7 +229,7 @@ def test_what_is_drawn_by_rank():
         "ddpg_per",
         "naf_per",
     }
-    assert list(names.values()).count(Uniform()) == 12
+    assert list(names.values()).count(Uniform()) == 14
 
 
 def test_the_evaluator_takes_the_means():

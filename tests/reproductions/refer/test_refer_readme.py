@@ -51,17 +51,18 @@ def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
 
 
 def test_every_equation_has_a_number_once():
-    README.check_equations([2, 3, 4, 5, 6, 8, *range(9, 17), *range(24, 38)])
+    README.check_equations([2, 3, 4, 5, 6, 8, *range(9, 17), *range(24, 45)])
 
 
 def test_every_column_is_in_the_table():
     section = README.section("Columns of learner.csv")
-    shared, vracer, naf, ddpg = map(
+    shared, vracer, naf, ddpg, acer = map(
         columns, re.split(r"^(?:those|and those) of ", section, flags=re.M)
     )
     assert list(learner.METRICS["vracer"]) == [*shared, *vracer]
     assert list(learner.METRICS["naf"]) == [*shared, *naf, "gradient_norm"]
     assert list(learner.METRICS["ddpg"]) == [*shared, *ddpg]
+    assert list(learner.METRICS["acer"]) == [*shared, *acer]
 
 
 def test_the_arithmetic():
