@@ -50,8 +50,8 @@ def split_address(address: str) -> tuple[str, int]:
     )
     if not well_formed:
         raise ClusterError(
-            f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and an "
-            "IPv6 host in [brackets]"
+            f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and "
+            "an IPv6 host in [brackets]"
         )
     return bare, int(port)
 
@@ -187,7 +187,7 @@ class Topology:
                 )
         elif job.is_called:
             raise ClusterError(
-                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r:.200}: "
+                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
                 "add its address, because other jobs have to reach it"
             )
 
