@@ -23,6 +23,8 @@ BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 _UNIX = "unix:"
 _SOCKET_BYTES = 107
 """The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
+_NOT_IN_SOCKET = "%,?#"
+"""Characters with a meaning in gRPC's addresses: it would listen at another path."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -48,8 +50,8 @@ def split_address(address: str) -> tuple[str, int]:
     )
     if not well_formed:
         raise ClusterError(
-            f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and an "
-            "IPv6 host in [brackets]"
+            f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and "
+            "an IPv6 host in [brackets]"
         )
     return bare, int(port)
 
@@ -60,10 +62,16 @@ def unix_path(address: str) -> str | None:
 
 
 def check_address(address: str) -> None:
-    """Raises ClusterError unless the address is `host:port` or `unix:/path`, of a short path."""
+    """Raises ClusterError unless the address is `host:port` or `unix:/path` of a usable path."""
     path = unix_path(address)
-    if path is None or not address.isprintable():
+    if path is None:
         split_address(address)
+    elif not path.isprintable() or set(path) & set(_NOT_IN_SOCKET):
+        raise ClusterError(
+            f"the path of the socket {path!r:.200} has one of {' '.join(_NOT_IN_SOCKET)} or a "
+            "character that is not printable: set TMPDIR to another path, it is "
+            f"{tempfile.gettempdir()!r:.200}"
+        )
     elif (size := len(os.fsencode(path))) > _SOCKET_BYTES:
         raise ClusterError(
             f"the path of the socket {path} has {size} bytes, and a socket's has at most "
@@ -179,7 +187,7 @@ class Topology:
                 )
         elif job.is_called:
             raise ClusterError(
-                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r:.200}: "
+                f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
                 "add its address, because other jobs have to reach it"
             )
 

@@ -178,3 +178,10 @@ def test_a_path_that_is_too_long_for_a_socket_is_told_with_the_folder_to_change(
     with pytest.raises(ClusterError, match="108 bytes, .* at most 107: set TMPDIR") as caught:
         Topology.local(JOBS, counts, pathlib.Path(f"{fits}o"))
     assert tempfile.gettempdir() in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("character", ["%", ",", "?", "#", "\n", "\u2028"])
+def test_a_path_at_which_grpc_would_not_listen_is_told_too(character):
+    with pytest.raises(ClusterError, match="set TMPDIR to another path") as caught:
+        Topology.local(JOBS, {"learner": 1}, pathlib.Path(f"/tmp/a{character}b"))
+    assert "\n" not in str(caught.value)
