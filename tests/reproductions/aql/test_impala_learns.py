@@ -221,7 +221,7 @@ def test_actors_and_learner_agree_on_the_probability_of_every_action():
         log_pi = policy.proposal.log_prob(trunk, tf.reshape(unroll.action_index, [-1, 1]))
         return np.abs(tf.reshape(log_pi, unroll.log_prob.shape) - unroll.log_prob)
 
-    for _ in range(4):
+    for _ in range(6):
         batch = run.draw()
         np.testing.assert_allclose(difference(batch.steps)[:, 1:], 0, atol=1e-5)
         ends += np.count_nonzero(batch.steps.is_last)
@@ -230,10 +230,10 @@ def test_actors_and_learner_agree_on_the_probability_of_every_action():
     assert ends
 
 
-def test_learns_where_values_are_large():
-    """Returns of up to 200: unscaled, the policy became deterministic within 100 updates."""
+def test_learns_to_hold_masses_in_place():
+    """A uniform policy returns 52 of 200, one that became deterministic too soon some 20."""
     run = Run(Masses(16), learning_rate=2e-3)
-    for _ in range(300):
+    for _ in range(350):
         run.update()
     assert np.mean(run.returns[:16]) < 90
-    assert np.mean(run.returns[-16:]) > 160
+    assert np.mean(run.returns[-16:]) > 130
