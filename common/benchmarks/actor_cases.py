@@ -290,7 +290,7 @@ def searching_actor(
     bench: Bench,
     environment: str,
     actors: int,
-    added: Callable[[Nest], object] = lambda rows: None,
+    on_rows: Callable[[Nest], object] = lambda rows: None,
     **config: Any,
 ) -> tuple[EnvironmentSpec, Callable[[], object]]:
     """Returns the environment's spec, and a step of an actor with its replays and its queue.
@@ -299,7 +299,7 @@ def searching_actor(
       bench: the request.
       environment: its name.
       actors: environments that step as one batch.
-      added: called with the rows that the queue gets.
+      on_rows: called with the rows that the queue gets.
       config: hyperparameters that differ from the default.
     """
     say(f"making {actors} of {environment}")
@@ -314,6 +314,6 @@ def searching_actor(
         for delivery in writer.add(added):
             store.put(delivery.rows)
             store.draw(store.counters().items)
-            added(delivery.rows)
+            on_rows(delivery.rows)
 
     return spec, agent.acting_loop(policy, batch, add, lambda *episode: None).step

@@ -57,7 +57,7 @@ def maze_learner(
     agent = bench.program.make_agent(**config)
     rows: list[Nest] = []
     acting = {**config, "replayed_unrolls": 0}
-    spec, step = searching_actor(bench, _MAZE, batch_size, added=rows.append, **acting)
+    spec, step = searching_actor(bench, _MAZE, batch_size, on_rows=rows.append, **acting)
     while not rows:
         step()
     trained, queue = agent.make_learner(spec, seed=0), agent.make_store(spec, seed=0)

@@ -46,12 +46,27 @@ class ResidualTorso(snt.Module):
 class _Section(snt.Module):
     def __init__(self, channels: int):
         super().__init__()
-        self._first = snt.Conv2D(channels, 3)
-        self._blocks = [(snt.Conv2D(channels, 3), snt.Conv2D(channels, 3)) for _ in range(_BLOCKS)]
+        self._first = _Convolution(channels)
+        self._blocks = [(_Convolution(channels), _Convolution(channels)) for _ in range(_BLOCKS)]
 
     def __call__(self, maps: tf.Tensor) -> tf.Tensor:
         maps = tf.nn.max_pool2d(self._first(maps), 3, 2, "SAME")
         for first, second in self._blocks:
-            # TensorFlow's optimiser of graphs fails to fuse a `+`, with an error in the log.
-            maps = tf.add_n([maps, second(tf.nn.relu(first(tf.nn.relu(maps))))])
+            maps += second(tf.nn.relu(first(tf.nn.relu(maps))))
         return maps
+
+
+class _Convolution(snt.Module):
+    """Convolution of 3 x 3.
+
+    Its bias is no `BiasAdd`, which TensorFlow's optimiser of graphs fails to fuse with the sum of a
+    block, with an error in the log.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self._layer = snt.Conv2D(channels, 3, with_bias=False)
+        self._b = tf.Variable(tf.zeros([channels]), name="b")
+
+    def __call__(self, maps: tf.Tensor) -> tf.Tensor:
+        return self._layer(maps) + self._b

@@ -21,7 +21,7 @@ CASES = (
         "maze_actor",
         "pixel_cases:maze_actor",
         "AQL beside exact Q-learning in a maze, with 3,528 actions",
-        dict(actors=2, batch_steps=2, channels=(4,), lstm_size=8),
+        dict(actors=2, batch_steps=2),
         sizes=dict(settings=("aql_3528_actions", "exact_q_3528_actions")),
         one_thread=True,
         by_name_only=True,  # needs an extra
@@ -30,7 +30,7 @@ CASES = (
         "maze_learner",
         "pixel_cases:maze_learner",
         "AQL's updates from unrolls of a maze",
-        dict(updates=1, channels=(4,), lstm_size=8, unroll_length=5),
+        dict(updates=1, batch_size=1),
         sizes=dict(setting="aql_3528_actions"),
         uses_gpu=True,
         by_name_only=True,  # needs an extra

@@ -144,8 +144,7 @@ class ValueTwin:
 
     def all_values(self, features: np.ndarray) -> np.ndarray:
         """Returns Q of all actions of a space of few: features [K, F] -> [K, num_actions]."""
-        offsets = self._state(features) + self._action_offset
-        return np.stack([self._candidates.values(one, self._all_parts) for one in offsets])
+        return self._table(self._state(features) + self._action_offset)
 
     def at(self, features: np.ndarray) -> QFunction:
         """Returns Q at K states: candidates [K, n, D] -> values [K, n], given features [K, F]."""
@@ -164,9 +163,12 @@ class ValueTwin:
 
         def looked_up(candidates: np.ndarray) -> np.ndarray:
             index = self._space.flat_index(candidates)
-            return np.take_along_axis(self.all_values(features), index, axis=1)
+            return np.take_along_axis(self._table(offsets), index, axis=1)
 
         return looked_up if self._has_table else values
+
+    def _table(self, offsets: np.ndarray) -> np.ndarray:
+        return np.stack([self._candidates.values(one, self._all_parts) for one in offsets])
 
     def _prepare(self) -> None:
         """Computes what depends on the parameters alone: the parts of all actions, for a table."""

@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.util
 import inspect
 import itertools
 import math
@@ -10,7 +11,14 @@ import pytest
 import tensorflow as tf
 
 from common import environments
-from common.benchmarks import actor_cases, learner_cases, memory_cases, replay_cases, run_cases
+from common.benchmarks import (
+    actor_cases,
+    learner_cases,
+    memory_cases,
+    pixel_cases,
+    replay_cases,
+    run_cases,
+)
 from common.benchmarks.cases import REVERB, Bench
 from common.benchmarks.report import Row
 from common.benchmarks.roles import ChildProcess, started_role
@@ -345,6 +353,24 @@ def test_update_cost():
 
 def test_unroll_learner():
     check(learner_cases.unroll_learner(aql(), updates=2), ["learner/unrolls_batch32"])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("vizdoom") is None, reason="needs the extra maze: make maze"
+)
+def test_actors_and_learners_in_a_maze():
+    tiny = {"channels": (2,), "lstm_size": 4, "unroll_length": 3}
+    settings = ("aql_3528_actions", "exact_q_3528_actions")
+    request = Bench(AQL_AGENT, repeats=1)
+    (row,) = check(
+        pixel_cases.maze_actor(request, settings, actors=2, batch_steps=4, **tiny),
+        ["actor/maze_aql_3528_actions"],
+    )
+    assert row.peer == settings[1]
+    check(
+        pixel_cases.maze_learner(request, settings[0], updates=2, **tiny),
+        ["learner/maze_aql_3528_actions_batch2"],
+    )
 
 
 @pytest.mark.parametrize("name", ["control:cheetah:run", "gym:HalfCheetah-v4"])
