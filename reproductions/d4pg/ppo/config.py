@@ -6,7 +6,8 @@ a value that D4PG leaves open; the reason for ours stands beside it.
 
 import dataclasses
 
-from common.config import Config, field
+from common.agents.rollout_config import RolloutConfig
+from common.config import field
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 64
@@ -14,7 +15,7 @@ NUM_ACTORS = 64
 
 
 @dataclasses.dataclass
-class D4PGPPOConfig(Config):
+class D4PGPPOConfig(RolloutConfig):
     """PPO with a penalty of D_KL whose coefficient adapts (section 4.3, [H])."""
 
     unroll_length: int = field(
@@ -154,23 +155,3 @@ class D4PGPPOConfig(Config):
     def batch_size(self) -> int:
         """Steps of an update: all of a rollout, as averaged gradients of equal workers [H]."""
         return self.horizon
-
-    @property
-    def replay_capacity(self) -> int:
-        """Steps that the store of the rollout holds: twice as many as a rollout has."""
-        return 2 * self.horizon
-
-    @property
-    def min_replay_size(self) -> int:
-        """Steps before the first update: none but those of a rollout."""
-        return 0
-
-    @property
-    def samples_per_insert(self) -> float:
-        """Steps learnt from per environment step."""
-        return float(self.num_epochs)
-
-    @property
-    def actor_period(self) -> int:
-        """Timesteps between pulls of parameters: none within a rollout."""
-        return self.unroll_length

@@ -5,11 +5,12 @@
 
 import dataclasses
 
-from common.config import Config, field
+from common.agents.rollout_config import RolloutConfig
+from common.config import field
 
 
 @dataclasses.dataclass
-class ReferPPOConfig(Config):
+class ReferPPOConfig(RolloutConfig):
     """PPO with a clipped objective (appendix A, "PPO")."""
 
     horizon: int = field(
@@ -75,26 +76,6 @@ class ReferPPOConfig(Config):
         above=0,
         suffix="variance{:g}",
     )
-
-    @property
-    def replay_capacity(self) -> int:
-        """Steps that the store of the rollout holds: twice as many as a rollout has."""
-        return 2 * self.horizon
-
-    @property
-    def min_replay_size(self) -> int:
-        """Steps before the first update: none but those of a rollout."""
-        return 0
-
-    @property
-    def samples_per_insert(self) -> float:
-        """Steps learnt from per environment step."""
-        return float(self.num_epochs)
-
-    @property
-    def actor_period(self) -> int:
-        """Timesteps between pulls of parameters: none within a rollout."""
-        return self.horizon
 
     def validate(self) -> None:
         """Adds that batches divide the rollout."""

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
 from common.agents.proximal import ProximalLearner
+from common.networks.standardizer import RunningMoments
 from common.types import Metrics, Nest, RolloutSteps
 from common.values import surrogate
 from reproductions.refer import rules
@@ -15,23 +16,32 @@ METRICS = (*SHARED_METRICS, "learning_rate")
 
 
 class ReferPPOLearner(ProximalLearner):
-    """PPO with a clipped objective, fixed scales of observations and annealed learning rates."""
+    """PPO with a clipped objective, fixed scales of observations and annealed learning rates.
+
+    Attributes:
+      reward_moments: of all rewards so far.
+    """
 
     def __init__(self, config: ReferPPOConfig, observation_size: int, action_size: int):
         networks = make_networks(config, observation_size, action_size)
         super().__init__(config, observation_size, networks)
         self._config = config
+        self.reward_moments = RunningMoments(())
 
     def prepare(self, rollout: RolloutSteps) -> None:
         """Sets the scale of observations at the first rollout, that of rewards at each.
 
-        Appendix B, where the memory of PPO is the rollout. Rewards that are all 0 keep their scale.
+        Appendix B, whose memory PPO does not have: sigma_r is over all rewards so far, since that
+        of a rollout may differ from the next by so much that V, in its units, says nothing.
         """
         if not int(self.version):
             observation = rollout.states.observation.numpy()
             self.standardizer.set(observation.mean(0), observation.std(0))
-        scale = tf.sqrt(tf.reduce_mean(tf.square(rollout.rewards)))
-        self.reward_scale.assign(tf.where(scale > 0, scale, self.reward_scale))
+        moments = self.reward_moments
+        moments.update(rollout.rewards.numpy())
+        scale = tf.sqrt(moments.square + moments.mean**2)
+        if scale > 0:
+            self.reward_scale.assign(tf.cast(scale, tf.float32))
 
     def policy_losses(
         self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
