@@ -1,10 +1,10 @@
-# make setup | make test | make train | make campaign | make results | make pages | make lines
+# make setup | make wheel | make test | make train | make campaign | make results | make pages | make lines
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup lint test train campaign results pages lines soak sanitize minatar hand maze peers clean
+.PHONY: setup wheel lint test train campaign results pages lines soak sanitize minatar hand maze peers clean
 
 setup: $(VENV)/.built
 
@@ -18,6 +18,10 @@ $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	@command -v $${CXX:-g++} >/dev/null || { echo "error: no C++ compiler: \"$${CXX:-g++}\" is not on the PATH; install g++ (Debian: apt-get install g++) or set CXX" >&2; exit 1; }
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
+
+# A wheel of the programs, for this Python, this kind of machine and the locked TensorFlow.
+wheel: setup
+	$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
 lint: setup
 	$(RUN) -m ruff format --check --quiet .

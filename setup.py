@@ -54,9 +54,12 @@ setuptools.setup(
     description="Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2",
     license="Apache-2.0",
     python_requires=">=3.11",
+    # Programs find `results` beside their packages: the papers' numbers and the trained policies.
     packages=setuptools.find_namespace_packages(
-        include=["common*", "reproductions*", "binaries*"], exclude=["*.cc"]
+        include=["common*", "reproductions*", "binaries*", "results.reported", "results.policies*"],
+        exclude=["*.cc"],
     ),
+    package_data={"": ["*.flags", "*.yaml", "*.template", "*.csv", "*.json", "*.npz"]},
     install_requires=[
         "absl-py>=2.5",
         "ale-py>=0.12.1",
@@ -93,7 +96,10 @@ setuptools.setup(
             "pre-commit",
         ],
     },
-    entry_points={"replay_rl.agents": [" = ".join(agent) for agent in AGENTS.items()]},
+    entry_points={
+        "console_scripts": ["replay-rl = binaries.__main__:main"],
+        "replay_rl.agents": [" = ".join(agent) for agent in AGENTS.items()],
+    },
     ext_modules=[
         setuptools.Extension(
             "common.replay._ops",

@@ -3,9 +3,11 @@
     python -m binaries.evaluate --workdir=runs/quickstart
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
     python -m binaries.evaluate --workdir=runs/pendulum --episodes=1 --proposals=pendulum.png
+    python -m binaries.evaluate --policy=d4pg_cartpole_swingup --video=swingup.gif
 
-Reads the newest checkpoint of the run directory and changes nothing in it; the run may still be
-going on. Prints the mean return and its standard deviation over the episodes.
+Reads the newest checkpoint of the run directory, or its best evaluation's parameters, and changes
+nothing in it; the run may still be going on. --policy plays one that comes with the code. Prints
+the mean return and its standard deviation over the episodes.
 
 Atari: an episode begins after 0 to 30 frames without action and ends with the game or after 108,000
 frames (half an hour); lost lives do not end it and rewards are not clipped. With --episodes=200
@@ -35,11 +37,25 @@ from common.reporting.command_line import (
 from common.reporting.run_directory import RunDirectory
 from reproductions import agent_of
 
+POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
+"""Trained policies, a directory each: the files of a run that its best policy needs."""
+
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.evaluate", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--workdir", type=pathlib.Path, metavar="DIR", help="directory of the run")
+    which.add_argument(
+        "--policy",
+        metavar="NAME",
+        help=f"a trained policy in {POLICIES.relative_to(POLICIES.parents[1])}: "
+        f"{', '.join(_policies())}",
+    )
     parser.add_argument(
-        "--workdir", type=pathlib.Path, required=True, metavar="DIR", help="directory of the run"
+        "--checkpoint",
+        choices=("newest", "best"),
+        help="whose parameters play: those of the newest checkpoint, the default, or of the best "
+        "evaluation, the default with --policy",
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
@@ -75,6 +91,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="steps that --proposals draws; default four, evenly spaced",
     )
     parser.add_argument(
+        "--export",
+        type=pathlib.Path,
+        metavar="FILE.npz",
+        help="write the layers of the policy there, for programs without TensorFlow, as "
+        "docs/read_policy.py reads them; of D4PG's and Ape-X DPG's policies",
+    )
+    parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
     )
     parser.add_argument(
@@ -83,6 +106,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="import an environment of your own also from inside the run directory",
     )
     arguments = parser.parse_args(argv)
+    if arguments.policy is not None:
+        if arguments.policy not in _policies():
+            fail(f"there is no --policy={arguments.policy}: there are {', '.join(_policies())}")
+        arguments.workdir = POLICIES / arguments.policy
+    arguments.checkpoint = arguments.checkpoint or ("best" if arguments.policy else "newest")
     if arguments.episodes < 1:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")
     if not 0 <= arguments.seed < 2**31:
@@ -91,17 +119,24 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail(f"--video={arguments.video} must end in .gif, the only kind that is written")
     if arguments.proposals is not None and arguments.proposals.suffix != ".png":
         fail(f"--proposals={arguments.proposals} must end in .png; a PDF is written beside it")
+    if arguments.export is not None and arguments.export.suffix != ".npz":
+        fail(f"--export={arguments.export} must end in .npz, the only kind that is written")
     if arguments.moments is not None and (
         arguments.proposals is None or min(arguments.moments) < 0
     ):
         fail("--moments needs --proposals, and steps that are not negative")
-    for flag in ("video", "json", "proposals"):
+    for flag in ("video", "json", "proposals", "export"):
         path = getattr(arguments, flag)
         if path is not None:
             check_writable(f"--{flag}", path)
             if path.exists():
                 fail(f"--{flag}={path} exists already: remove it, or name another file")
     return arguments
+
+
+def _policies() -> list[str]:
+    """Returns the names of the trained policies that come with the code."""
+    return sorted(path.parent.name for path in POLICIES.glob("*/config.json"))
 
 
 def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
@@ -121,7 +156,7 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
             f"the run's environment {environment} would import code from the run directory, {path}:"
             " read it, then give --trust_environment"
         )
-    print(f"importing {path} for {environment}", file=sys.stderr, flush=True)
+    _say(f"importing {path} for {environment}")
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
@@ -137,14 +172,14 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
     from common.acting.proposals import ObservationRecorder, require_proposals
-    from common.agents import trained
+    from common.agents import stored_policy, trained
     from common.cluster.layout import imported
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
-    run = trained.load(arguments.workdir, imported(agent.agent_class))
+    run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
@@ -162,6 +197,15 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             require_proposals(policy)
         except ValueError as error:
             fail(f"--proposals: {run.agent.setting} on {run.environment}: {error}")
+    if arguments.export:
+        try:
+            layers = policy.layers()
+        except ValueError as error:
+            fail(f"--export: {run.agent.setting} on {run.environment}: {error}")
+        stored_policy.export(arguments.export, layers)
+        print(f"policy {arguments.export}: {len(layers)} layers, read by docs/read_policy.py")
+    episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
+    _say(f"plays {episodes} of {run.environment}")
     returns = run_episodes(batch, recorder if arguments.proposals else policy, arguments.episodes)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
@@ -198,6 +242,10 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             "episode_returns": returns.tolist(),
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespace) -> None:
@@ -238,6 +286,7 @@ def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
+    _say(f"loads the policy of {arguments.workdir}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from common.agents.trained import TrainedPolicy
     from common.experiments.claims import Claim
     from common.experiments.paper import Paper
+    from common.program.notebook import NotebookAgent
 
 _FOLDER = pathlib.Path(__file__).parent
 
@@ -66,17 +67,52 @@ def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":
         ) from None
 
 
-def load_policy(directory: str | os.PathLike) -> "TrainedPolicy":
-    """Returns the policy of a run's newest checkpoint, without exploration.
+def make(
+    agent: str,
+    environment: str,
+    workdir: str | os.PathLike | None = None,
+    setting: str | None = None,
+    **values: Any,
+) -> "NotebookAgent":
+    """Returns an agent to train and to evaluate in a notebook or a script.
+
+    Args:
+      agent: one of `AGENTS`.
+      environment: its name; see `common.environments.make`.
+      workdir: the run directory; None: a temporary one.
+      setting: of the agent; None: its default.
+      **values: hyperparameters, such as n_step=3, and flags of the agent's program.
+
+    Raises:
+      ValueError: there is no such agent or setting, or a value is not allowed.
+    """
+    from common.cluster.layout import imported
+    from common.program.notebook import NotebookAgent
+
+    if agent not in AGENTS:
+        raise ValueError(f'there is no agent "{agent}": there are {", ".join(AGENTS)}')
+    return NotebookAgent(imported(AGENTS[agent]), environment, workdir, setting, **values)
+
+
+def load_policy(directory: str | os.PathLike, checkpoint: str = "newest") -> "TrainedPolicy":
+    """Returns the policy that a run has learnt, without exploration.
+
+    Args:
+      directory: the run's --workdir.
+      checkpoint: "newest", or "best": the parameters of the best evaluation.
 
     Raises:
       As `agent_of` and `common.agents.trained.load`.
     """
-    from common.agents import trained
     from common.cluster.layout import imported
+    from common.reporting.command_line import native_output_only_on_failure
 
-    agent_class = imported(agent_of(directory).agent_class)
-    return trained.TrainedPolicy(trained.load(directory, agent_class))
+    declaration = agent_of(directory)
+    with native_output_only_on_failure():
+        from common.agents import trained
+
+        agent_class = imported(declaration.agent_class)
+        return trained.TrainedPolicy(trained.load(directory, agent_class, checkpoint))
 
 
 def papers(name: str | None = None) -> tuple["Paper", ...]:

@@ -40,6 +40,14 @@ class Policy(abc.ABC):
         del reward  # for a policy that sees rewards
         return state
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the layers of a policy that is an MLP, each as its kind and its parameters.
+
+        Raises:
+          ValueError: the policy is more than layers.
+        """
+        raise ValueError("it is not a function of the observation through layers alone")
+
     @abc.abstractmethod
     def __call__(
         self, observation: Nest, state: Nest

@@ -170,6 +170,10 @@ class ActorCriticEvaluator(Policy):
         """Loads the policy from the parameters of both networks, [P] float32."""
         self._policy.load(flat[: self._policy.num_parameters])
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the policy's layers; see base class."""
+        return self._policy.layers()
+
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Returns actions, state and no extras: observations [K, D] -> actions [K, A]."""
         return self._policy(observation), state, {}

@@ -1,5 +1,7 @@
-"""Files of a policy's parameters: those of the best evaluation of a run."""
+"""Files of a policy: the parameters of a run's best evaluation, and layers for any program."""
 
+from collections.abc import Sequence
+import os
 import pathlib
 from typing import NamedTuple
 import zipfile
@@ -57,3 +59,20 @@ def write(path: pathlib.Path, policy: StoredPolicy) -> None:
         if not reason:
             raise
         logging.warning("the best policy is not kept: %s", reason)
+
+
+def export(path: str | os.PathLike, layers: Sequence[tuple[str, Sequence[np.ndarray]]]) -> None:
+    """Writes the layers of a policy, as docs/read_policy.py reads them.
+
+    Args:
+      path: ends in .npz.
+      layers: as of `Policy.layers`.
+    """
+    arrays = {
+        f"{i}_{j}": parameter
+        for i, (_, parameters) in enumerate(layers)
+        for j, parameter in enumerate(parameters)
+    }
+    names = np.array([name for name, _ in layers])
+    counts = np.array([len(parameters) for _, parameters in layers])
+    np.savez_compressed(path, layers=names, counts=counts, **arrays)

@@ -20,6 +20,10 @@ from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 
+CHECKPOINTS = ("newest", "best")
+"""The parameters of a run that can be loaded."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
     """A run's agent with parameters that it has learnt.
@@ -139,22 +143,24 @@ class TrainedPolicy:
 
 
 def load(
-    directory: str | os.PathLike, agent_class: type[Agent], is_best: bool = False
+    directory: str | os.PathLike, agent_class: type[Agent], checkpoint: str = "newest"
 ) -> TrainedRun:
     """Loads a run, which may still be in progress.
 
     Args:
       directory: the run's --workdir.
       agent_class: of the run's agent.
-      is_best: whether the parameters are those of the best evaluation, not of the newest
-        checkpoint.
+      checkpoint: "newest", or "best": the parameters of the best evaluation.
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
       JsonError: config.json is malformed.
       CheckpointError: the run has no checkpoint yet, or an unreadable one.
       UnusableEnvironmentError: the environment cannot be made.
+      ValueError: `checkpoint` is another text.
     """
+    if checkpoint not in CHECKPOINTS:
+        raise ValueError(f'checkpoint must be "newest" or "best", is {checkpoint!r}')
     run = RunDirectory(directory)
     config = run.read_config()
     try:
@@ -177,7 +183,7 @@ def load(
 
     learner = agent.make_learner(spec, seed=0)
     parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
-    if is_best:
+    if checkpoint == "best":
         best = stored_policy.read(run.best_policy)
         if best is None:
             raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")

@@ -53,6 +53,21 @@ class _Twin:
         self._parameters = packing.unpack(flat, self._shapes)
         self._flat = flat
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns each layer as its kind, such as "linear", and its parameters.
+
+        Raises:
+          ValueError: a layer is of a kind without a name.
+        """
+        for function, _ in self._layers:
+            if function not in _NAMES:
+                raise ValueError("it has layers of their own for the terrain")
+        parameters = self._parameters
+        return [
+            (_NAMES[function], [parameters[index] for index in indices])
+            for function, indices in self._layers
+        ]
+
     def _run(self, inputs: np.ndarray) -> np.ndarray:
         parameters = self._parameters
         for function, indices in self._layers:
@@ -199,4 +214,13 @@ _ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {
     tf.nn.relu: _relu,
     tf.nn.elu: _elu,
     tf.nn.softsign: _softsign,
+}
+_NAMES: dict[Callable, str] = {
+    np.matmul: "linear",
+    _linear: "linear",
+    _layer_norm: "layer_norm",
+    _tanh: "tanh",
+    _relu: "relu",
+    _elu: "elu",
+    _softsign: "softsign",
 }

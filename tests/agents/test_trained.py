@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
+import subprocess
 import sys
 import threading
 import types
@@ -12,7 +14,8 @@ import pytest
 import tensorflow as tf
 
 from common.acting.policy import Policy
-from common.agents import trained
+from common.agents import stored_policy, trained
+from common.agents.stored_policy import StoredPolicy
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.reporting.json_file import JsonError
@@ -21,6 +24,7 @@ from reproductions import load_policy
 from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
 
+ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
 CONFIG = D4PGConfig(policy_sizes=(16, 8), critic_sizes=(16, 8), layer_norm=False)
 
@@ -328,3 +332,42 @@ policy = load_policy("runs/quickstart")        # policy(observation [D] or [K, D
         names,
     )
     assert names["policy"](np.zeros((4, 2))).shape == (4, 1)
+
+
+def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdir, policy):
+    with pytest.raises(CheckpointError, match="has no evaluation yet that is kept"):
+        load_policy(workdir, "best")
+    run = RunDirectory(workdir)
+    newest = trained.load(workdir, D4PG)
+    stored_policy.write(run.best_policy, StoredPolicy(newest.parameters / 2, 30, 1.5))
+    best = load_policy(workdir, "best")
+    observation = np.array([0.5, -0.5])
+    assert best.learner_steps == 30 and load_policy(workdir).learner_steps == 77
+    assert not np.allclose(best(observation), policy(observation), atol=1e-3)
+    stored_policy.write(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
+    with pytest.raises(CheckpointError, match="best.npz has .* parameters, .* another run"):
+        load_policy(workdir, "best")
+    run.best_policy.write_bytes(b"PK and no more")
+    with pytest.raises(CheckpointError, match="best.npz cannot be read"):
+        load_policy(workdir, "best")
+    with pytest.raises(ValueError, match="'latest'"):
+        load_policy(workdir, "latest")
+
+
+def test_dm_controls_dictionary_is_an_observation(workdir, learner):
+    change_config(workdir, environment="control:pendulum:swingup")
+    spec = EnvironmentSpec(3, 1)
+    Checkpoints(
+        RunDirectory(workdir).checkpoints, {"learner": D4PG(CONFIG).make_learner(spec, seed=0)}
+    ).save()
+    policy = load_policy(workdir)
+    parts = {"velocity": np.array([2.0]), "orientation": np.array([0.6, 0.8])}
+    np.testing.assert_array_equal(policy(parts), policy(np.array([0.6, 0.8, 2.0])))
+    with pytest.raises(ValueError, match="velocity"):
+        policy({"orientation": parts["orientation"]})
+
+
+def test_loading_a_policy_is_silent(saved):
+    code = f"from reproductions import load_policy; load_policy({str(saved)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -116,7 +116,9 @@ def test_result_video_and_json(workdirs, tmp_path):
     assert len(returns) == 3 and all(-20 < value < 20 for value in returns)
     mean, std = sum(returns) / 3, returned["episode_return_std"]
     assert returned["episode_return_mean"] == pytest.approx(mean)
-    imported, first, second = programs[0].output.splitlines()
+    imported, loads, plays, first, second = programs[0].output.splitlines()
+    assert loads == f"loads the policy of {workdir}"
+    assert plays == f"plays 3 episodes of {OWN}"
     assert imported.startswith("importing ") and imported.endswith(f"for {OWN}")
     assert first == (
         f"return {mean:.1f} +- {std:.1f} (min {min(returns):.1f}, max {max(returns):.1f}, 3 "
@@ -128,7 +130,7 @@ def test_result_video_and_json(workdirs, tmp_path):
         second,
     )
     assert video.read_bytes().startswith(b"GIF89a")
-    assert programs[1].output.splitlines() == [imported, first]  # the same seed
+    assert programs[1].output.splitlines() == [imported, loads, plays, first]  # the same seed
     assert contents(workdir) == before
 
 
@@ -141,7 +143,7 @@ def test_without_egl_a_video_is_one_line(workdirs, tmp_path):
             __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent",
         )
         assert program.wait(SECONDS) == 2
-    (line,) = program.output.splitlines()
+    line = program.output.splitlines()[-1]
     for words in ("error: ", "cannot draw with MUJOCO_GL=egl", "apt-get install libegl1"):
         assert words in line
     assert not video.exists()
@@ -170,6 +172,10 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
         ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),
         ([workdir, "--vido=x.gif"], ["--vido"]),
+        ([workdir, "--policy=d4pg"], ["--policy", "not allowed with"]),
+        (["--policy=no_such"], ["--policy=no_such", "there are"]),
+        ([workdir, "--checkpoint=last"], ["--checkpoint", "newest", "best"]),
+        ([workdir, "--export=policy.h5"], ["--export=policy.h5", ".npz"]),
         ([workdir, "--proposals=x.pdf"], ["--proposals=x.pdf", ".png"]),
         ([workdir, "--moments", "3"], ["--moments", "--proposals"]),
         ([workdir, f"--proposals={tmp_path}/x.png", "--moments", "-3"], ["not negative"]),
@@ -240,7 +246,7 @@ def test_trusted_code_is_named_then_imported(workdirs, tmp_path):
         timeout=SECONDS,
         check=False,
     )
-    assert done.stderr == f"importing {run}/task.py for {environment}\n"
+    assert done.stderr.startswith(f"importing {run}/task.py for {environment}\n")
     assert done.stdout.startswith("return ") and (run / "task.imported").exists()
 
 

@@ -10,8 +10,10 @@ from dm_env import specs
 import numpy as np
 import pytest
 from run_contexts import TOKEN, make_context
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 import tensorflow as tf
 
+from common.agents import stored_policy
 from common.cluster import rpc
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
@@ -206,6 +208,26 @@ def test_a_row(run, environment, frames):
         "episode_return_std": 0.0,
         "episodes": 3,
     }
+
+
+def test_the_best_evaluation_is_kept_and_shown_on_tensorboard(run):
+    def steps():
+        return (last_row(run.directory.evaluator_csv) or {}).get("learner_steps")
+
+    run.serve()
+    run.start(evaluation_seconds=0.0)
+    for number, action in enumerate((0.25, 0.75, 0.5), 1):
+        run.publish(action, number)
+        run.wait_for(lambda number=number: steps() == number, "a row")
+    run.context.stop.request()
+    assert run.ends()
+    best = stored_policy.read(run.directory.best_policy)
+    assert (best.parameters.tolist(), best.learner_steps, best.episode_return) == ([0.75], 2, 0.75)
+    events = EventAccumulator(str(run.directory.tensorboard / "evaluator"))
+    events.Reload()
+    shown = events.Tensors("evaluator/episode_return")
+    assert [one.step for one in shown] == [1, 2, 3]
+    assert [float(tf.make_ndarray(one.tensor_proto)) for one in shown] == [0.25, 0.75, 0.5]
 
 
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):

@@ -1,0 +1,179 @@
+"""An agent in a notebook or a script, whose run its program makes."""
+
+import dataclasses
+import difflib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import imported
+from common.cluster.processes import set_parent_death_signal
+from common.reporting import columns, csv_rows
+from common.reporting.command_line import native_output_only_on_failure
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
+    from common.agents.trained import TrainedPolicy, TrainedRun
+
+_NOT_SAVED = ("logs", "replay", "tmp")
+
+
+class TrainingError(UserError):
+    """A run that its program did not finish; the message is the program's."""
+
+
+class NotebookAgent:
+    """An agent on an environment, trained by its program in a run directory.
+
+    `train` starts the roles as processes of this machine, as the program does, and goes on from
+    where the run is. The replay does not last from one call to the next: each fills it first.
+
+    Attributes:
+      directory: of the run.
+    """
+
+    def __init__(
+        self,
+        agent: AgentDeclaration,
+        environment: str,
+        workdir: str | os.PathLike | None = None,
+        setting: str | None = None,
+        **values: Any,
+    ):
+        """Checks the hyperparameters; starts nothing.
+
+        Args:
+          agent: the agent.
+          environment: its name; see `common.environments.make`.
+          workdir: the run directory; a run in it is continued. None: a temporary one, which lasts
+            as long as this object.
+          setting: of the agent; None: its default.
+          **values: hyperparameters, such as n_step=3, and flags of the program, such as
+            num_actors=4.
+
+        Raises:
+          ValueError: a hyperparameter has a value that is not allowed, or there is no such setting.
+        """
+        setting = setting or agent.settings.default
+        if setting not in agent.settings.names:
+            known = ", ".join(agent.settings.names)
+            raise ValueError(f'{agent.name} has no setting "{setting}": there are {known}')
+        chosen = agent.settings.configuration(setting)
+        names = {each.name for each in dataclasses.fields(chosen)}
+        changed = {name: value for name, value in values.items() if name in names}
+        dataclasses.replace(chosen, **changed)
+        self._agent = agent
+        self._names = names
+        self._temporary = None
+        if workdir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix=f"{agent.name}_")
+            workdir = pathlib.Path(self._temporary.name, "run")
+        self.directory = RunDirectory(workdir)
+        self._flags = [f"--environment={environment}", f"--setting={setting}"]
+        self._flags += [
+            f"--{'config.' if name in names else ''}{name}={value}"
+            for name, value in values.items()
+        ]
+        self._flags.append(f"--workdir={self.directory.path}")
+
+    def train(self, learner_steps: int) -> "NotebookAgent":
+        """Makes so many more updates, prints the program's lines, and returns this agent.
+
+        An interrupt stops the run in order, with a checkpoint.
+
+        Raises:
+          TrainingError: the program ended before.
+        """
+        row = csv_rows.last_row(self.directory.learner_csv, columns.PROGRESS)
+        limit = learner_steps + (int(row["learner_steps"]) if row else 0)
+        command = [sys.executable, "-m", self._agent.module, *self._flags]
+        parent = os.getpid()
+        process = subprocess.Popen(
+            [*command, f"--max_learner_steps={limit}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+            preexec_fn=lambda: set_parent_death_signal(parent, signal.SIGTERM),
+        )
+        assert process.stdout is not None
+        last = ""
+        while True:
+            try:
+                for line in process.stdout:
+                    print(line, end="", flush=True)
+                    last = line.strip() or last
+                code = process.wait()
+                break
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
+        if code:
+            raise TrainingError(self._explained(last.removeprefix("error: ")))
+        return self
+
+    def evaluate(
+        self, episodes: int = 10, seed: int = 0, checkpoint: str = "newest"
+    ) -> "np.ndarray":
+        """Plays without exploration and returns the return of each episode, float64 [episodes].
+
+        Args:
+          episodes: number of them.
+          seed: of the environments.
+          checkpoint: "newest", or "best": the best evaluation's.
+        """
+        run = self._load(checkpoint)
+        from common import environments
+        from common.acting.evaluate import environment_seeds, run_episodes
+
+        batch = environments.make_batch(
+            run.environment, environment_seeds(seed, episodes), True, run.agent.num_frames
+        )
+        try:
+            return run_episodes(batch, run.make_policy(batch.num_environments), episodes)
+        finally:
+            batch.close()
+
+    def policy(self, checkpoint: str = "newest") -> "TrainedPolicy":
+        """Returns the policy without exploration, see `TrainedPolicy`."""
+        run = self._load(checkpoint)
+        from common.agents.trained import TrainedPolicy
+
+        return TrainedPolicy(run)
+
+    def evaluations(self) -> "pandas.DataFrame":
+        """Returns the evaluations that the run has made, a row each, as in evaluator.csv."""
+        return csv_rows.read_rows(self.directory.evaluator_csv)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Copies the run to a new directory, which `load_policy` and `binaries.evaluate` read.
+
+        Raises:
+          FileExistsError: there is something at `path`.
+        """
+        shutil.copytree(
+            self.directory.path, path, ignore=lambda folder, names: {*_NOT_SAVED} & {*names}
+        )
+
+    def _load(self, checkpoint: str) -> "TrainedRun":
+        with native_output_only_on_failure():
+            from common.agents import trained
+
+            agent_class = imported(self._agent.agent_class)
+            return trained.load(self.directory.path, agent_class, checkpoint)
+
+    def _explained(self, message: str) -> str:
+        """Returns a program's message, with names of hyperparameters near an unknown flag."""
+        unknown = message.partition("Unknown command line flag '")[2].partition("'")[0]
+        near = difflib.get_close_matches(unknown, self._names) if unknown else []
+        return f"{message}; did you mean {' or '.join(near)}?" if near else message

@@ -1,0 +1,45 @@
+"""Acts with a policy that `binaries.evaluate --export` has written; needs NumPy alone.
+
+python docs/read_policy.py policy.npz 1 0 0 0 0     # the action at this observation
+"""
+
+import sys
+
+import numpy as np
+
+
+def layer_norm(x, scale, offset):
+    """Layer normalisation (Ba et al. 2016), as Sonnet has it."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-5) * scale + offset
+
+
+LAYERS = {
+    "linear": lambda x, w, b=0.0: x @ w + b,
+    "layer_norm": layer_norm,
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+}
+
+
+def read_policy(path):
+    """Returns a function from observations float [D] or [K, D] to actions in [-1, 1]."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    layers = [
+        (LAYERS[name], [arrays[f"{i}_{j}"] for j in range(arrays["counts"][i])])
+        for i, name in enumerate(arrays["layers"])
+    ]
+
+    def policy(observation):
+        for function, parameters in layers:
+            observation = function(observation, *parameters)
+        return observation
+
+    return policy
+
+
+if __name__ == "__main__":
+    print(*read_policy(sys.argv[1])(np.array(sys.argv[2:], np.float32)))

@@ -1,0 +1,55 @@
+"""An agent in a notebook: trained by its program, evaluated and saved here."""
+
+import numpy as np
+import pytest
+
+from common.program.notebook import TrainingError
+import reproductions
+
+OWN = "python:reproductions.d4pg.own_environment:make"
+SMALL = {
+    "policy_sizes": (16, 16),
+    "critic_sizes": (16, 16),
+    "batch_size": 16,
+    "min_replay_size": 100,
+    "samples_per_insert": 16.0,
+    "single_process": True,
+    "num_actors": 4,
+    "updates_per_call": 8,
+    "evaluation_steps": 40,
+    "evaluation_episodes": 2,
+    "learner_threads": 1,
+}
+
+
+def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
+    agent = reproductions.make("d4pg", OWN, n_step=3, **SMALL)
+    assert agent.train(40).policy().learner_steps == 40
+    assert "finished: evaluator return" in capfd.readouterr().out
+    agent.train(40)
+    policy = agent.policy()
+    assert policy.learner_steps == 80 and policy(np.zeros(2)).shape == (1,)
+    returns = agent.evaluate(episodes=3)
+    assert returns.shape == (3,) and np.isfinite(returns).all()
+    assert agent.evaluations()["learner_steps"].tolist() == [0, 40, 80]
+    agent.save(tmp_path / "saved")
+    saved = reproductions.load_policy(tmp_path / "saved")
+    np.testing.assert_array_equal(saved([0.1, 0.2]), policy([0.1, 0.2]))
+    best = agent.evaluations()["episode_return_mean"].idxmax()
+    steps = agent.evaluations()["learner_steps"][best]
+    assert agent.policy("best").learner_steps == steps
+    with pytest.raises(FileExistsError):
+        agent.save(tmp_path / "saved")
+
+
+def test_what_cannot_be_is_one_line(tmp_path):
+    with pytest.raises(ValueError, match='no agent "d5pg": there are apex_dpg'):
+        reproductions.make("d5pg", OWN)
+    with pytest.raises(ValueError, match='no setting "d4", .*|has no setting "d4": there are'):
+        reproductions.make("d4pg", OWN, setting="d4")
+    with pytest.raises(ValueError, match="--config.n_step must be at least 1, is 0"):
+        reproductions.make("d4pg", OWN, n_step=0)
+    agent = reproductions.make("d4pg", OWN, workdir=tmp_path / "run", n_steps=3)
+    with pytest.raises(TrainingError, match="line flag 'n_steps'.* n_step") as caught:
+        agent.train(1)
+    assert "\n" not in str(caught.value)
