@@ -47,11 +47,15 @@ class WholeEpisodes(Data):
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
         """Builds the memory; see base class."""
         config = self._config
-        size = -(-config.replay_capacity // num_shards), config.discount
-        last = self._removal, seed + 1, config.updates_per_call
+        capacity, seed = -(-config.replay_capacity // num_shards), seed + 1
+        removal, num_batches = self._removal, config.updates_per_call
         if self._window:
-            return WindowMemory(specs, *size, self._window, *last)
-        return EpisodeMemory(specs, *size, self._sample, *last)
+            return WindowMemory(
+                specs, capacity, config.discount, self._window, removal, seed, num_batches
+            )
+        return EpisodeMemory(
+            specs, capacity, config.discount, self._sample, removal, seed, num_batches
+        )
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""

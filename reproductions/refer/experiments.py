@@ -129,17 +129,15 @@ def _small(
     settings: Iterable[str], environments: Iterable[str], note: str = ""
 ) -> dict[str, Substitute]:
     """Returns the runs at the scale small."""
-    return {"small": Substitute(_runs(settings, environments), note, None, 5, _EVALUATED)}
+    runs = _runs(settings, environments)
+    return {"small": Substitute(runs, note, seeds=5, overrides=_EVALUATED)}
 
 
-def _without_acer(environments: Iterable[str]) -> dict[str, Substitute]:
-    """Returns the runs of policy gradients at the scales of minutes, with the reason in words."""
+def _small_without_acer(environments: Iterable[str]) -> dict[str, Substitute]:
+    """Returns the runs of figures 4 and 5 at the scale small."""
     settings = [name for name in _POLICY_GRADIENTS if not name.startswith("acer")]
     note = "ACER is left out: an update costs a hundred of V-RACER's, so a run would take hours"
-    return {
-        "two_cores": Substitute(_runs(settings, TASKS), note),
-        **_small(settings, environments, note),
-    }
+    return _small(settings, environments, note)
 
 
 def _sensitivity(
@@ -236,14 +234,14 @@ EXPERIMENTS = (
         "figure 4",
         "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
-        substitutes=_without_acer(SMALL_TASKS[:4]),
+        substitutes=_small_without_acer(SMALL_TASKS[:4]),
         **_COMMON,
     ),
     Experiment(
         "figure 5",
         "Gym: divergence of their policies from what they replay",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
-        substitutes=_without_acer(SMALL_TASKS[:4]),
+        substitutes=_small_without_acer(SMALL_TASKS[:4]),
         **_OF_DIVERGENCE,
     ),
     Experiment(

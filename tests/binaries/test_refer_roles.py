@@ -63,8 +63,10 @@ def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
     )
 
 
-def test_equal_seeds_give_equal_files(tmp_path):
+@pytest.mark.parametrize("setting", ["vracer_refer", "acer_lr0.0001"])
+def test_equal_seeds_give_equal_files(setting, tmp_path):
     flags = ("--evaluation_steps=100", "--max_actor_steps=600", "--config.updates_per_call=4")
+    flags = (f"--setting={setting}", *flags)
     with forked() as start:
         runs = [
             finished(start, tmp_path / str(number), *flags, f"--seed={seed}")
@@ -88,8 +90,12 @@ def test_equal_seeds_give_equal_files(tmp_path):
     assert (row["actor_steps"], row["learner_steps"]) == (600, 300)
 
 
-def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    "setting, metric", [("vracer_refer", "value_loss"), ("acer_lr1e-05", "critic_loss")]
+)
+def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(setting, metric, tmp_path):
     flags = (
+        *(f"--setting={setting}", "--config.replay_capacity=2000"),
         *("--max_learner_steps=2400", "--config.updates_per_call=10"),
         *("--checkpoint_seconds=2", "--evaluation_steps=600", "--nocheckpoint_replay"),
     )
@@ -116,7 +122,7 @@ def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
     assert f"the replay is empty: it is filled with {MIN_SIZE} items first" in log
     rows = read_rows(run.workdir / "learner.csv")
-    assert np.isfinite(rows[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
+    assert np.isfinite(rows[["beta", "kl_divergence", metric]].iloc[-1]).all()
     policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == 2400
     assert policy(np.zeros(4, np.float32)).shape == (1,)

@@ -174,6 +174,16 @@ def test_a_memory_of_windows_draws_them():
     np.testing.assert_array_equal(batch.steps.lengths, windows.lengths)
 
 
+def test_a_loaded_memory_draws_what_the_saved_one_would(tmp_path):
+    twin = Twin(memory=WindowMemory(SPECS, 100, 0.9, 4, seed=1, num_batches=2))
+    twin.memory.draw(4)
+    twin.memory.save(tmp_path / "memory")
+    other = WindowMemory(SPECS, 100, 0.9, 4, seed=2, num_batches=2)
+    other.load(tmp_path / "memory")
+    first, second = (memory.draw(6) for memory in (twin.memory, other))
+    tf.nest.map_structure(np.testing.assert_array_equal, first, second)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
