@@ -123,6 +123,7 @@ class Episode(NamedTuple):
       rewards: float32 [T]; `rewards[t]` came after step t.
       values: float32 [T + 1], the policy's values of the states; zeros if it computes none.
       terminated: whether the last state is a true end, rather than where the time was up.
+      advantages: float32 [T], the policy's advantages of the actions; zeros if it computes none.
     """
 
     environment_index: int
@@ -130,6 +131,7 @@ class Episode(NamedTuple):
     rewards: np.ndarray
     values: np.ndarray
     terminated: bool
+    advantages: np.ndarray
 
 
 class Episodes(NamedTuple):

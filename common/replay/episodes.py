@@ -67,6 +67,7 @@ class StoredSteps(NamedTuple):
       divergences: [B] float32, D_KL.
       errors: [B] float32; UNKNOWN_PRIORITY for steps that no update has computed.
       q_ret: [B] float32, Retrace estimates.
+      advantages: [B] float32, A of the actions.
     """
 
     values: tf.Tensor
@@ -74,6 +75,7 @@ class StoredSteps(NamedTuple):
     divergences: tf.Tensor
     errors: tf.Tensor
     q_ret: tf.Tensor
+    advantages: tf.Tensor
 
 
 class EpisodeStatistics(NamedTuple):
@@ -111,7 +113,7 @@ class EpisodeWire(Wire):
       signature: the columns of a state.
     """
 
-    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 5, tf.TensorSpec(None, tf.float32))
+    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 6, tf.TensorSpec(None, tf.float32))
 
     def __init__(self, specs: Nest, num_batches: int = 1):
         """Computes sizes; the arguments are those of the memory."""
@@ -125,12 +127,13 @@ class EpisodeWire(Wire):
             tf.TensorSpec([None], tf.int64, "lengths"),
             tf.TensorSpec([None], tf.bool, "terminated"),
             tf.TensorSpec([None], tf.float32, "rewards"),
+            tf.TensorSpec([None], tf.float32, "advantages"),
             tf.TensorSpec([None], tf.float32, "values"),
             *self.signature.column_specs,
         ]
 
     def columns(self, rows: Episodes) -> list:
-        """Returns executed steps, lengths, ends, rewards, values and states of all episodes."""
+        """Returns executed steps, and the lengths, ends, numbers and states of all episodes."""
         episodes = rows.episodes
         if not episodes:
             return [
@@ -143,6 +146,7 @@ class EpisodeWire(Wire):
             np.array([len(episode.rewards) for episode in episodes], np.int64),
             np.array([episode.terminated for episode in episodes], bool),
             np.concatenate([episode.rewards for episode in episodes]),
+            np.concatenate([episode.advantages for episode in episodes]),
             np.concatenate([episode.values for episode in episodes]),
             *(np.concatenate(parts) for parts in zip(*states)),
         ]
@@ -153,9 +157,10 @@ class EpisodeWire(Wire):
         Raises:
           ValueError: a column has not as many rows as the episodes together.
         """
-        num_steps, lengths, terminated, rewards, values, *states = columns
+        num_steps, lengths, terminated, rewards, advantages, values, *states = columns
         ends, last_states = np.cumsum(lengths), np.cumsum(np.asarray(lengths) + 1)
-        num_rows = [len(lengths), sum(lengths), *[sum(lengths) + len(lengths)] * (1 + len(states))]
+        num_states = sum(lengths) + len(lengths)
+        num_rows = [len(lengths), *[sum(lengths)] * 2, *[num_states] * (1 + len(states))]
         for spec, column, expected in zip(self.put_specs[2:], columns[2:], num_rows):
             if len(column) != expected:
                 raise ValueError(
@@ -168,6 +173,7 @@ class EpisodeWire(Wire):
                 rewards[end - n : end],
                 values[last - n - 1 : last],
                 bool(is_end),
+                advantages[end - n : end],
             )
             for n, end, last, is_end in zip(lengths, ends, last_states, terminated)
         )
@@ -203,9 +209,9 @@ class EpisodeMemory(Store):
     """A store of finished episodes, of which single steps are drawn (ReF-ER, section 3).
 
     An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
-    importance weight rho, the divergence D_KL and the error that the last update computed, and the
-    Retrace estimate (equation 8)
-        Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t),
+    advantage A of the action, the importance weight rho, the divergence D_KL and the error that the
+    last update computed, and the Retrace estimate (equation 8; for A appendix E)
+        Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t - A_t),
     where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
     those that return tensors work inside a `tf.function`, too.
     """
@@ -255,6 +261,7 @@ class EpisodeMemory(Store):
         self._num_batches = num_batches
         self._sampled_dtypes = 2 * self.signature.dtypes
         self._no_seed = tf.zeros([], tf.int64)
+        self._no_advantages = tf.zeros([0])
         self._handle = self._ops.episode_memory(
             capacity=capacity,
             discount=discount,
@@ -272,7 +279,13 @@ class EpisodeMemory(Store):
         After an error no step was counted; episodes before the one that was refused were added.
         """
         for episode in rows.episodes:
-            self.add(episode.states, episode.rewards, episode.values, episode.terminated)
+            self.add(
+                episode.states,
+                episode.rewards,
+                episode.values,
+                episode.terminated,
+                episode.advantages,
+            )
         self.count_steps(rows.num_steps)
         return True
 
@@ -285,14 +298,15 @@ class EpisodeMemory(Store):
 
         Args:
           token: keys of the steps.
-          outputs: the arguments of `refresh` from `values` to `c_max`, as a nest. `c_max` may also
-            be [N], as outputs of updates are; the last one counts.
+          outputs: the arguments of `refresh` from `values` to `next_values`, its `advantages` and
+            its `c_max`, as a nest. `c_max` may also be [N], as outputs of updates are; the last one
+            counts.
         """
-        *columns, c_max = tree.flatten(outputs)
+        *columns, advantages, c_max = tree.flatten(outputs)
         c_max = tf.reshape(c_max, [-1])[-1]
-        return self.refresh(token, *columns, c_max, num_batches=self._num_batches)
+        return self.refresh(token, *columns, c_max, self._num_batches, advantages)
 
-    def add(self, steps: Nest, rewards, values, terminated) -> tf.Tensor:
+    def add(self, steps: Nest, rewards, values, terminated, advantages=None) -> tf.Tensor:
         """Adds a finished episode with rho = 1 and D_KL = 0; removes episodes until it fits.
 
         Args:
@@ -300,6 +314,7 @@ class EpisodeMemory(Store):
           rewards: [T] float32, not scaled; `rewards[t]` came after step t.
           values: [T + 1] float32, V of the states; the last one counts 0 at a true end.
           terminated: bool, whether the last state is a true end, not where the time was up.
+          advantages: [T] float32, A of the actions; None where all are 0.
 
         Returns:
           The key of the episode, int64; step t has key + t.
@@ -312,7 +327,8 @@ class EpisodeMemory(Store):
         check_dtype("values", values, tf.float32)
         check_dtype("terminated", terminated, tf.bool)
         columns = self.signature.flatten(steps)
-        return self._ops.episode_add(self._handle, rewards, values, terminated, columns)
+        advantages = self._advantages(advantages)
+        return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(self, batch_size, seed=None, num_batches: int = 1) -> EpisodeSample:
         """Draws batches of steps, N = num_batches * batch_size in all.
@@ -345,7 +361,16 @@ class EpisodeMemory(Store):
         return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
 
     def refresh(
-        self, keys, values, rhos, divergences, errors, next_values, c_max, num_batches: int = 1
+        self,
+        keys,
+        values,
+        rhos,
+        divergences,
+        errors,
+        next_values,
+        c_max,
+        num_batches: int = 1,
+        advantages=None,
     ) -> tf.Tensor:
         """Stores what updates have computed; returns how many of the steps are gone (int64).
 
@@ -361,6 +386,7 @@ class EpisodeMemory(Store):
           next_values: [N] float32, V of the next states; they count where `bootstraps` was true.
           c_max: float32, at least 1; `statistics` and the removal "far_policy" use the latest one.
           num_batches: updates of equal size that the steps are from, one behind the other.
+          advantages: [N] float32, A of the actions; None where all are 0.
 
         Raises:
           tf.errors.InvalidArgumentError: an argument is wrong, and the message names it; the memory
@@ -377,6 +403,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
+            self._advantages(advantages),
             rhos,
             divergences,
             errors,
@@ -480,6 +507,12 @@ class EpisodeMemory(Store):
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
         self._ops.episode_check(self._handle)
+
+    def _advantages(self, advantages):
+        if advantages is None:
+            return self._no_advantages
+        check_dtype("advantages", advantages, tf.float32)
+        return advantages
 
     def _halves(self, columns) -> tuple:
         count = len(self.signature.names)

@@ -9,7 +9,7 @@ from common.acting.policy import Policy
 from common.networks import mlp, numpy_twins
 from common.networks.standardizer import EPSILON
 from common.types import Nest
-from reproductions.refer import networks
+from reproductions.refer import advantages, networks
 from reproductions.refer.config import ReferConfig
 
 
@@ -20,17 +20,19 @@ class PolicyOutputs(NamedTuple):
       value: [K], V; zeros from DDPG.
       mean: [K, A], m.
       variance: [A], the diagonal of Sigma.
+      coefficients: [K, C], of V-RACER's advantage.
     """
 
     value: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
+    coefficients: np.ndarray
 
 
 class PolicyNetwork:
     """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
 
-    The network's first outputs are V and m.
+    The network's first outputs are V and m; V-RACER's others are coefficients of its advantage.
 
     Attributes:
       num_parameters: length of the vector that `load` takes.
@@ -55,9 +57,8 @@ class PolicyNetwork:
 
     def __call__(self, observation: np.ndarray) -> PolicyOutputs:
         """Returns the policy and the values at observations [K, D] float32."""
-        outputs = self._mlp(observation)
-        mean = outputs[:, 1 : 1 + self._action_size]
-        return PolicyOutputs(outputs[:, 0], mean, self._variance)
+        outputs, end = self._mlp(observation), 1 + self._action_size
+        return PolicyOutputs(outputs[:, 0], outputs[:, 1:end], self._variance, outputs[:, end:])
 
 
 class NafPolicyNetwork(PolicyNetwork):
@@ -93,7 +94,7 @@ class DdpgPolicyNetwork(PolicyNetwork):
     def __call__(self, observation: np.ndarray) -> PolicyOutputs:
         """Returns the policy and values of 0; see base class."""
         mean = self._mlp(observation)
-        return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance)
+        return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance, mean[:, :0])
 
 
 _NETWORKS: dict[str, type[PolicyNetwork]] = {
@@ -127,12 +128,12 @@ class ReferPolicy(Policy):
           seed: of the noise.
           explores: whether actions have noise; an evaluator's have none.
         """
+        self._config = config
         self._sizes = observation_size, action_size
         self._network = _NETWORKS[config.agent](config, observation_size, action_size)
         self._explores = explores
         self._mean = np.zeros(observation_size, np.float32)
         self._deviation = np.ones(observation_size, np.float32)
-        self._bound = config.noise_bound
         self._generator = np.random.default_rng(seed)
         self._ou: OrnsteinUhlenbeckNoise | None = None
         if explores and config.agent != "vracer" and config.noise == "ou":
@@ -166,9 +167,10 @@ class ReferPolicy(Policy):
         Returns:
           action: [K, A] float32.
           state: of the noise.
-          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K].
+          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
+            with an advantage also gives that of the action, "advantage" [K].
         """
-        value, mean, variance = self._network(
+        value, mean, variance, coefficients = self._network(
             (observation - self._mean) / (self._deviation + np.float32(EPSILON))
         )
         extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
@@ -177,5 +179,10 @@ class ReferPolicy(Policy):
         if self._ou is not None:
             action, state = self._ou(mean, state)
             return action, state, extras
-        noise = truncated_normal(self._generator, mean.shape, self._bound)
-        return mean + np.sqrt(variance) * noise, state, extras
+        noise = truncated_normal(self._generator, mean.shape, self._config.noise_bound)
+        action = mean + np.sqrt(variance) * noise
+        if self._config.advantage != "none":
+            extras["advantage"] = advantages.advantage_np(
+                self._config, coefficients, action, mean, variance
+            )
+        return action, state, extras

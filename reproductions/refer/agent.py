@@ -26,6 +26,8 @@ class Refer(Agent, StoreRules):
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
+        if config.advantage != "none":
+            self.metrics += learner_lib.ADVANTAGE_METRICS
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
@@ -94,4 +96,4 @@ class Refer(Agent, StoreRules):
         outputs: learner_lib.Refresh,
     ) -> None:
         """Stores what the updates found about their steps (section 4, algorithm 3)."""
-        memory.refresh(keys, *outputs, learner.c_max(), num_batches=self.updates_per_call)
+        memory.write_back(keys, (*outputs, learner.c_max()))

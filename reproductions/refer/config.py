@@ -59,6 +59,25 @@ class ReferConfig(Config):
         maximum=1,
         suffix="beta{:g}",
     )
+    advantage: str = field(
+        "none",
+        "V-RACER's advantage in closed form: none; quadratic, with (dA^2 + dA) / 2 more outputs; "
+        "or gaussian, an asymmetric bell with 1 + 2 dA (appendix E).",
+        choices=("none", "quadratic", "gaussian"),
+        suffix="{}_advantage",
+    )
+    advantage_scale_bias: float = field(
+        -1.0,
+        "Added to the output whose softplus is the height K of the gaussian advantage. Not in the "
+        "paper; the authors' program begins with this bias.",
+        suffix="height{:g}",
+    )
+    advantage_width_bias: float = field(
+        1.0,
+        "Added to the outputs whose softplus are its squared widths L. Not in the paper; the "
+        "authors' program begins with this bias.",
+        suffix="width{:g}",
+    )
     divergence: str = field(
         "behavior_to_policy",
         "behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior, "
@@ -236,3 +255,5 @@ class ReferConfig(Config):
         super().validate()
         self.require_at_most("min_replay_size", "batch_size")
         self.require_at_most("replay_capacity", "min_replay_size")
+        if self.agent != "vracer":
+            self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")

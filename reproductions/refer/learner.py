@@ -15,7 +15,7 @@ from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
 from common.types import Batch, EpisodeBatch, Metrics
 from common.values import policy_gradients, prioritization
-from reproductions.refer import ddpg, naf, networks, rules, vracer
+from reproductions.refer import advantages, ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig
 
 _SHARED_METRICS = (
@@ -39,6 +39,8 @@ METRICS = {
     ),
 }
 """Metrics of an agent's updates and their columns in learner.csv."""
+ADVANTAGE_METRICS = ("advantage_loss",)
+"""Those of V-RACER with an advantage, in addition."""
 
 
 class Refresh(NamedTuple):
@@ -50,6 +52,7 @@ class Refresh(NamedTuple):
       divergences: D_KL of the policies, in nats.
       errors: squared errors, for the ranks of prioritised replay.
       next_values: V of the next states, correct where `EpisodeBatch.bootstraps`; zeros from DDPG.
+      advantages: A of the actions; zeros without an advantage.
     """
 
     values: tf.Tensor
@@ -57,6 +60,7 @@ class Refresh(NamedTuple):
     divergences: tf.Tensor
     errors: tf.Tensor
     next_values: tf.Tensor
+    advantages: tf.Tensor
 
 
 class ReferLearner(Learner):
@@ -187,13 +191,16 @@ class VracerLearner(OneNetworkLearner):
         config, network, steps = self._config, self.network, batch.steps
         observation = self.standardizer(steps.states.observation)
         behaviour = steps.states.extras
+        action, has_advantage = steps.states.action, config.advantage != "none"
         with tf.GradientTape() as tape:
-            value, mean = network(observation)
+            value, mean, coefficients = network(observation)
+            variance = network.variance
+            advantage = advantages.advantage(config, coefficients, action, mean, variance)
             losses = vracer.loss(
                 value,
                 mean,
-                network.variance,
-                steps.states.action,
+                variance,
+                action,
                 behaviour["mean"],
                 behaviour["variance"],
                 steps.q_ret,
@@ -202,15 +209,12 @@ class VracerLearner(OneNetworkLearner):
                 config.clipping,
                 self._log_bound,
                 config.divergence,
+                advantage if has_advantage else None,
             )
             loss = tf.reduce_mean(self.weights(batch) * losses.loss)
         gradients = tape.gradient(loss, network.parameters)
         refresh = Refresh(
-            value,
-            losses.rho,
-            losses.divergence,
-            tf.square(steps.q_ret - value),
-            self._next_values(steps),
+            value, losses.rho, losses.divergence, losses.error, self._next_values(steps), advantage
         )
         metrics = {
             **self.shared_metrics(),
@@ -219,6 +223,8 @@ class VracerLearner(OneNetworkLearner):
             "mean_variance": tf.reduce_mean(network.variance),
             "gradient_norm": tf.linalg.global_norm(gradients),
         }
+        if has_advantage:
+            metrics["advantage_loss"] = tf.reduce_mean(losses.advantage_loss)
         return Gradients(gradients, refresh, metrics)
 
     def _next_values(self, steps: EpisodeBatch) -> tf.Tensor:
@@ -265,7 +271,8 @@ class NafLearner(OneNetworkLearner):
             loss = tf.reduce_mean(self.weights(batch) * losses.loss)
         gradients = tape.gradient(loss, network.parameters)
         errors = tf.square(losses.q - target)
-        refresh = Refresh(outputs.value, losses.rho, losses.divergence, errors, next_value)
+        zeros = tf.zeros_like(errors)
+        refresh = Refresh(outputs.value, losses.rho, losses.divergence, errors, next_value, zeros)
         metrics = {
             **self.shared_metrics(),
             "critic_loss": 0.5 * tf.reduce_mean(errors),
@@ -353,7 +360,7 @@ class DdpgLearner(ReferLearner):
             critic_tape.gradient(critic_loss, self._critic_variables),
         )
         kl, zeros = ddpg.divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
-        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros)
+        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros, zeros)
         metrics = {
             **self.shared_metrics(),
             "critic_loss": critic_loss,

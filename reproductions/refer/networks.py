@@ -13,6 +13,7 @@ import tensorflow as tf
 from common.agents.actor_critic import ActorCritic
 from common.networks.mlp import SoftsignMLP
 from common.values import quadratic
+from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig
 
 
@@ -22,10 +23,12 @@ class VracerOutputs(NamedTuple):
     Attributes:
       value: [B], V.
       mean: [B, A], m of the policy.
+      coefficients: [B, C], outputs for the advantage, see `advantages`; [B, 0] without one.
     """
 
     value: tf.Tensor
     mean: tf.Tensor
+    coefficients: tf.Tensor
 
 
 MIN_VARIANCE = 1e-8
@@ -39,22 +42,24 @@ class VracerNetwork(snt.Module):
     `MIN_VARIANCE`.
 
     Attributes:
-      mlp: standardised observations [B, D] -> [B, 1 + A], values and means.
+      mlp: standardised observations [B, D] -> [B, 1 + A + C], values, means and coefficients.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1 + action_size)
+        output_size = 1 + action_size + advantages.num_outputs(config.advantage, action_size)
+        self._action_size = action_size
+        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, output_size)
         raw = math.log(math.expm1(config.initial_variance))
         self.raw_variance = tf.Variable(tf.fill([action_size], raw), name="raw_variance")
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor) -> VracerOutputs:
-        """Returns values and means of standardised observations [B, D]."""
-        outputs = self.mlp(observation)
-        return VracerOutputs(outputs[:, 0], outputs[:, 1:])
+        """Returns the outputs at standardised observations [B, D]."""
+        outputs, end = self.mlp(observation), 1 + self._action_size
+        return VracerOutputs(outputs[:, 0], outputs[:, 1:end], outputs[:, end:])
 
     @property
     def variance(self) -> tf.Tensor:

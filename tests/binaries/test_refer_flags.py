@@ -26,6 +26,14 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
             [CHEETAH, "--config.min_replay_size=300000"],
             ["--config.min_replay_size must be at most replay_capacity (262144), is 300000"],
         ),
+        (
+            [CHEETAH, "--setting=naf_refer", "--config.advantage=quadratic"],
+            ["--config.advantage must be none with the agent naf, is quadratic"],
+        ),
+        (
+            [CHEETAH, "--setting=ddpg_refer", "--config.advantage=gaussian"],
+            ["--config.advantage must be none with the agent ddpg, is gaussian"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )

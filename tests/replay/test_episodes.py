@@ -16,14 +16,15 @@ def make_memory(capacity=1000, discount=0.5, sampling=Uniform(), removal="oldest
     return EpisodeMemory(specs, capacity, discount, sampling, removal, seed=1)
 
 
-def add(memory, size, rewards=None, values=None, terminated=False):
+def add(memory, size, rewards=None, values=None, terminated=False, advantages=None):
     """Adds an episode whose states are key, key + 1, ... if no key was skipped; returns its key."""
     begin = add.next_state.get(id(memory), 0)
     add.next_state[id(memory)] = begin + size
     states = np.arange(begin, begin + size + 1, dtype=np.float32)
     rewards = np.ones(size, np.float32) if rewards is None else np.float32(rewards)
     values = np.zeros(size + 1, np.float32) if values is None else np.float32(values)
-    return int(memory.add(states, rewards, values, terminated))
+    advantages = None if advantages is None else np.float32(advantages)
+    return int(memory.add(states, rewards, values, terminated, advantages))
 
 
 add.next_state = {}
@@ -80,6 +81,22 @@ def test_a_refresh_reaches_earlier_steps_only():
     assert q_ret(memory, range(4)) == [6, 6, 8, 8]
     refresh(memory, [2], values=4, rhos=100)
     assert q_ret(memory, range(4)) == [8, 8, 8, 8]
+
+
+def test_an_advantage_is_no_part_of_the_error_that_reaches_earlier_steps():
+    memory = make_memory(discount=1.0)
+    add(memory, 3, [0, 0, 8], [1, 2, 3, 9], terminated=True, advantages=[7, 5, 4])
+    # On policy V_tbc of a step is Q_ret - A; the first step's A reaches none.
+    assert q_ret(memory, range(3)) == [-1, 4, 8]
+    memory.refresh(
+        np.int64([2]), *np.float32([[3], [0.5], [0], [0], [0]]), 4.0, advantages=np.float32([1])
+    )
+    # V_tbc of step 2 is 3 + 0.5 (8 - 3 - 1), that of step 1 is 2 + (5 - 2 - 5).
+    assert q_ret(memory, range(3)) == [0, 5, 8]
+    refresh(memory, [1, 2], values=[2, 3])  # without advantages they are 0
+    assert q_ret(memory, range(3)) == [8, 8, 8]
+    assert memory.stored(np.arange(3)).advantages.numpy().tolist() == [7, 0, 0]
+    memory.check()
 
 
 def test_the_last_of_equal_keys_counts():

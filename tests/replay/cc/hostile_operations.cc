@@ -570,14 +570,16 @@ class EpisodeCaller {
     const size_t capacity = memory_.capacity();
     const size_t num_steps = Below(5) == 0 ? capacity : 1 + Below(capacity);
     const std::vector<float> rewards = Floats(num_steps),
-                             values = Floats(num_steps + 1);
+                             values = Floats(num_steps + 1),
+                             advantages = Floats(num_steps);
     Values states(column_bytes_, num_steps + 1);
     const int64_t first = Below(1000);
     for (size_t t = 0; t <= num_steps; ++t) states.Set(t, first + t);
     int64_t key;
     const EpisodeMemory::Outcome outcome =
         memory_.Add({num_steps, states.Sources(), rewards.data(),
-                     values.data(), Below(2) == 0},
+                     values.data(), Below(2) == 0 ? advantages.data() : nullptr,
+                     Below(2) == 0},
                     &key);
     no_room += outcome == EpisodeMemory::Outcome::kNoRoom;
     Require(outcome == EpisodeMemory::Outcome::kOk || !alone_,
@@ -625,8 +627,9 @@ class EpisodeCaller {
     for (float& error : errors) error = std::abs(error);
     const std::vector<float> values = Floats(n), divergences = Floats(n);
     const int64_t missing = memory_.Refresh(
-        {n, keys.data(), values.data(), rhos.data(), divergences.data(),
-         errors.data(), values.data()},
+        {n, keys.data(), values.data(),
+         Below(2) == 0 ? divergences.data() : nullptr, rhos.data(),
+         divergences.data(), errors.data(), values.data()},
         1.0f + Below(2), num_batches);
     Require(0 <= missing && missing <= static_cast<int64_t>(n),
             "no more keys are missing than were given");
@@ -635,10 +638,11 @@ class EpisodeCaller {
   void Read() {
     const std::vector<int64_t> keys = Keys(Below(20));
     const size_t n = keys.size();
-    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n);
+    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n),
+        advantages(n);
     memory_.Read(keys.data(), n,
                  {values.data(), rhos.data(), divergences.data(),
-                  errors.data(), q_ret.data()});
+                  errors.data(), q_ret.data(), advantages.data()});
     const auto contains = std::make_unique<bool[]>(n);
     memory_.Contains(keys.data(), n, contains.get());
     for (size_t i = 0; i < n; ++i) {

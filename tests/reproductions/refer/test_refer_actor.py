@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from common.networks import packing
 from common.values import gaussian
+from reproductions.refer import advantages
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
 from reproductions.refer.settings import SETTINGS
@@ -73,6 +74,18 @@ def test_on_policy_the_learner_finds_a_weight_of_1(agent):
     variance = tf.cast(variance, tf.float32)
     rho = gaussian.importance_weight(action, mean, variance, extras["mean"], extras["variance"])
     np.testing.assert_allclose(rho, np.ones(K), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["quadratic", "gaussian"])
+def test_the_advantage_is_that_of_the_action_which_was_drawn(kind):
+    learner, policy = make_pair("vracer_refer", advantage=kind)
+    observation = observations()
+    action, _, extras = policy(observation)
+    _, mean, coefficients = learner.network(learner.standardizer(observation))
+    variance = learner.network.variance
+    expected = advantages.advantage(learner._config, coefficients, action, mean, variance)
+    np.testing.assert_allclose(extras["advantage"], expected, atol=1e-5)
+    assert extras["advantage"].dtype == np.float32 and np.ptp(expected) > 1e-3
 
 
 @pytest.mark.parametrize("agent", AGENTS)
