@@ -166,6 +166,27 @@ class EpisodeBatch(NamedTuple):
     q_ret: tf.Tensor
 
 
+class EpisodeWindows(NamedTuple):
+    """B steps of stored episodes, with at most H states before each.
+
+    Attributes:
+      states: columns of [B, H + 2, ...], aligned at the end: the states before the steps, those of
+        the steps, and those after them. Rows in front repeat the first state of the episode.
+      lengths: int32 [B], the number of states before the step.
+      rewards: float32 [B], scaled, of the steps.
+      discounts: float32 [B], gamma, or 0 where the next state is a true end.
+      bootstraps: bool [B], whether the next state is the last of its episode and no true end.
+      q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
+    """
+
+    states: StoredState
+    lengths: tf.Tensor
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+
+
 class Unrolls(NamedTuple):
     """M unrolls of T consecutive timesteps, as an adder gives them.
 

@@ -23,16 +23,19 @@ class WholeEpisodes(Data):
 
     acts_beside = True
 
-    def __init__(self, config: Any, sample: Uniform | RankBased, removal: str):
+    def __init__(
+        self, config: Any, sample: Uniform | RankBased, removal: str, history: int | None = None
+    ):
         """Copies fields of the configuration.
 
         Args:
           config: a paper's dataclass of hyperparameters.
           sample: from which the learner draws.
           removal: the episodes that a full memory removes, see `EpisodeMemory`.
+          history: states before a drawn step, see `EpisodeMemory.sample`.
         """
         self._config = config
-        self._sample, self._removal = sample, removal
+        self._sample, self._removal, self._history = sample, removal, history
 
     def make_adder(self, num_environments: int) -> EpisodeAdder:
         """Builds the adder for a batch of environments."""
@@ -49,11 +52,12 @@ class WholeEpisodes(Data):
             self._removal,
             seed + 1,
             config.updates_per_call,
+            self._history,
         )
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        return EpisodeWire(specs, self._config.updates_per_call)
+        return EpisodeWire(specs, self._config.updates_per_call, self._history)
 
     def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
         """Builds the writer of some actors; the memory makes the keys."""

@@ -11,7 +11,7 @@ import tree
 from common.replay import distributions, library, memory_file
 from common.replay.signature import Signature, check_dtype
 from common.replay.store import Counters, Store, Wire
-from common.types import Batch, Episode, EpisodeBatch, Episodes, Nest
+from common.types import Batch, Episode, EpisodeBatch, Episodes, EpisodeWindows, Nest
 
 _BYTES_BESIDE_STATE = 64
 """The most that a step's key and numbers take in a message."""
@@ -55,6 +55,45 @@ class EpisodeSample(NamedTuple):
         )
         return Batch(
             steps, tf.cast(self.probabilities, tf.float32), tf.cast(self.count, tf.float32)
+        )
+
+
+class WindowSample(NamedTuple):
+    """N steps drawn from a memory of episodes, with at most H states before each.
+
+    Attributes:
+      keys: [N] int64.
+      probabilities: [N] float64, with which each step was drawn.
+      steps: nest of [N, H + 2, ...], see `EpisodeWindows.states`.
+      lengths: [N] int32, the number of states before the step.
+      rewards: as in `EpisodeSample`, and so are the next four.
+      discounts: [N] float32.
+      bootstraps: [N] bool.
+      q_ret: [N] float32.
+      count: int64 scalar.
+    """
+
+    keys: tf.Tensor
+    probabilities: tf.Tensor
+    steps: Nest
+    lengths: tf.Tensor
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+    count: tf.Tensor
+
+    @property
+    def token(self) -> tf.Tensor:
+        """The keys."""
+        return self.keys
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from, with `EpisodeWindows` as its steps."""
+        return Batch(
+            EpisodeWindows(*self[2:8]),
+            tf.cast(self.probabilities, tf.float32),
+            tf.cast(self.count, tf.float32),
         )
 
 
@@ -111,17 +150,19 @@ class EpisodeWire(Wire):
 
     Attributes:
       signature: the columns of a state.
+      history: states before a drawn step; None if none are drawn with it.
     """
 
     output_specs = (*[tf.TensorSpec([None], tf.float32)] * 6, tf.TensorSpec(None, tf.float32))
 
-    def __init__(self, specs: Nest, num_batches: int = 1):
+    def __init__(self, specs: Nest, num_batches: int = 1, history: int | None = None):
         """Computes sizes; the arguments are those of the memory."""
         self.num_batches = num_batches
+        self.history = history
         self.signature = Signature(specs)
         state_bytes = self.signature.message_bytes
         self.row_bytes = state_bytes + _BYTES_BESIDE_STATE
-        self.draw_bytes = 2 * state_bytes + _BYTES_BESIDE_STATE
+        self.draw_bytes = (2 + (history or 0)) * state_bytes + _BYTES_BESIDE_STATE
         self.put_specs = [
             tf.TensorSpec([], tf.int64, "num_steps"),
             tf.TensorSpec([None], tf.int64, "lengths"),
@@ -179,13 +220,14 @@ class EpisodeWire(Wire):
         )
         return Episodes(int(num_steps), episodes)
 
-    def drawn_columns(self, drawn: EpisodeSample) -> list:
+    def drawn_columns(self, drawn: EpisodeSample | WindowSample) -> list:
         """Returns the fields of a sample, the states as columns."""
         flatten = self.signature.flatten
-        states = flatten(drawn.steps) + flatten(drawn.next_steps)
-        return [*drawn[:2], *drawn[4:], *states]
+        if isinstance(drawn, WindowSample):
+            return [*drawn[:2], *drawn[3:], *flatten(drawn.steps)]
+        return [*drawn[:2], *drawn[4:], *flatten(drawn.steps), *flatten(drawn.next_steps)]
 
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample:
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample | WindowSample:
         """Joins samples of one memory, whose size may have changed between them.
 
         A batch of the result consists of a batch of each part. These are drawn independently.
@@ -193,6 +235,9 @@ class EpisodeWire(Wire):
         columns = [
             self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
         ]
+        if self.history is not None:
+            steps = self.signature.unflatten(columns[8:])
+            return WindowSample(*columns[:2], steps, *columns[2:8])
         keys, probabilities, rewards, discounts, bootstraps, q_ret, count, *states = columns
         half = len(states) // 2
         steps, next_steps = map(self.signature.unflatten, (states[:half], states[half:]))
@@ -227,6 +272,7 @@ class EpisodeMemory(Store):
         removal: str = "oldest",
         seed: int = 0,
         num_batches: int = 1,
+        history: int | None = None,
     ):
         """Makes an empty memory.
 
@@ -241,6 +287,7 @@ class EpisodeMemory(Store):
             Of equal ones the oldest leaves.
           seed: seed of sampling; 0 takes one from the system.
           num_batches: batches of a `draw`.
+          history: states before the steps of a `draw`, see `sample`.
 
         Raises:
           ValueError: an argument is outside its range, or a column of strings is not specified by
@@ -255,11 +302,10 @@ class EpisodeMemory(Store):
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
-        self.wire = EpisodeWire(specs, num_batches)
+        self.wire = EpisodeWire(specs, num_batches, history)
         self.signature = self.wire.signature
         self.capacity = capacity
-        self._num_batches = num_batches
-        self._sampled_dtypes = 2 * self.signature.dtypes
+        self._num_batches, self._history = num_batches, history
         self._no_seed = tf.zeros([], tf.int64)
         self._no_advantages = tf.zeros([0])
         self._handle = self._ops.episode_memory(
@@ -289,9 +335,10 @@ class EpisodeMemory(Store):
         self.count_steps(rows.num_steps)
         return True
 
-    def draw(self, num_items, seed=None) -> EpisodeSample:
+    def draw(self, num_items, seed=None) -> EpisodeSample | WindowSample:
         """Draws `num_items` steps in all, which the memory's number of batches divides."""
-        return self.sample(num_items // self._num_batches, seed, self._num_batches)
+        batch_size = num_items // self._num_batches
+        return self.sample(batch_size, seed, self._num_batches, self._history)
 
     def write_back(self, token, outputs) -> tf.Tensor:
         """Stores what updates have computed; see `refresh`.
@@ -330,7 +377,9 @@ class EpisodeMemory(Store):
         advantages = self._advantages(advantages)
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
-    def sample(self, batch_size, seed=None, num_batches: int = 1) -> EpisodeSample:
+    def sample(
+        self, batch_size, seed=None, num_batches: int = 1, history: int | None = None
+    ) -> EpisodeSample | WindowSample:
         """Draws batches of steps, N = num_batches * batch_size in all.
 
         Args:
@@ -338,6 +387,8 @@ class EpisodeMemory(Store):
           seed: an int or an int64 scalar tensor that determines the draw, together with the
             memory's contents. None or 0 draws with the memory's own generator.
           num_batches: batches, which are drawn independently.
+          history: H, the most states before each step to be drawn with it, none of another episode;
+            None draws the state of the step and the next one alone.
 
         Raises:
           tf.errors.FailedPreconditionError: the memory has fewer steps than a batch.
@@ -346,8 +397,9 @@ class EpisodeMemory(Store):
             self._handle,
             batch_size,
             self._no_seed if seed is None else seed,
-            dtypes=self._sampled_dtypes,
+            dtypes=self.signature.dtypes if history is not None else 2 * self.signature.dtypes,
             num_batches=num_batches,
+            history=-1 if history is None else history,
         )
         if not tf.executing_eagerly():
             size = tf.get_static_value(batch_size)
@@ -355,8 +407,14 @@ class EpisodeMemory(Store):
             for vector in sample[:6]:
                 vector.set_shape(batch)
             sample.count.set_shape([])
+            if history is not None:
+                sample.lengths.set_shape(batch)
+                batch.append(history + 2)
             for columns in self._halves(sample.columns):
                 self.signature.set_shapes(batch, columns)
+        if history is not None:
+            steps = self.signature.unflatten(sample.columns)
+            return WindowSample(*sample[:2], steps, sample.lengths, *sample[2:7])
         steps, next_steps = map(self.signature.unflatten, self._halves(sample.columns))
         return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
 

@@ -6,7 +6,9 @@ import numpy as np
 
 from common.acting.noise import OrnsteinUhlenbeckNoise, truncated_normal
 from common.acting.policy import Policy
-from common.networks import mlp, numpy_twins
+from common.networks import numpy_twins
+from common.networks.mlp import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork
 from common.networks.standardizer import EPSILON
 from common.types import Nest
 from reproductions.refer import advantages, networks
@@ -29,6 +31,22 @@ class PolicyOutputs(NamedTuple):
     coefficients: np.ndarray
 
 
+class ActingState(NamedTuple):
+    """The state of a policy between two steps, each part () where there is none.
+
+    Attributes:
+      network: of recurrent layers.
+      noise: of Ornstein-Uhlenbeck noise, [K, A] float32.
+    """
+
+    network: Nest = ()
+    noise: Nest = ()
+
+
+STATELESS = ActingState()
+"""The state of a policy of an MLP and Gaussian noise."""
+
+
 class PolicyNetwork:
     """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
 
@@ -38,7 +56,7 @@ class PolicyNetwork:
       num_parameters: length of the vector that `load` takes.
     """
 
-    def __init__(self, network: mlp.SoftsignMLP, action_size: int, sigma: float):
+    def __init__(self, network: SoftsignMLP | LSTMNetwork, action_size: int, sigma: float):
         """Makes the twin.
 
         Args:
@@ -46,18 +64,30 @@ class PolicyNetwork:
           action_size: A.
           sigma: standard deviation of the policy, unless the parameters have it.
         """
-        self._mlp = numpy_twins.twin(network)
+        self._twin = numpy_twins.twin(network)
+        self._is_recurrent = isinstance(network, LSTMNetwork)
         self._action_size = action_size
         self._variance = np.full(action_size, sigma**2, np.float32)
-        self.num_parameters = self._mlp.num_parameters
+        self.num_parameters = self._twin.num_parameters
 
     def load(self, flat: np.ndarray) -> None:
         """Loads the network's variables, [P] float32 in the order of the learner."""
-        self._mlp.load(flat)
+        self._twin.load(flat)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and the values at observations [K, D] float32."""
-        outputs, end = self._mlp(observation), 1 + self._action_size
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the state before an episode; () of an MLP."""
+        return self._twin.initial_state(num_environments) if self._is_recurrent else ()
+
+    def __call__(self, observation: np.ndarray, state: Nest) -> tuple[PolicyOutputs, Nest]:
+        """Returns the policy and the values at observations [K, D] float32, and the next state."""
+        if self._is_recurrent:
+            outputs, state = self._twin(observation, state)
+        else:
+            outputs = self._twin(observation)
+        return self._split(outputs), state
+
+    def _split(self, outputs: np.ndarray) -> PolicyOutputs:
+        end = 1 + self._action_size
         return PolicyOutputs(outputs[:, 0], outputs[:, 1:end], self._variance, outputs[:, end:])
 
 
@@ -91,10 +121,9 @@ class DdpgPolicyNetwork(PolicyNetwork):
         network = networks.make_ddpg_networks(config, observation_size, action_size).policy
         super().__init__(network, action_size, config.sigma)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and values of 0; see base class."""
-        mean = self._mlp(observation)
-        return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance, mean[:, :0])
+    def _split(self, outputs: np.ndarray) -> PolicyOutputs:
+        zeros = np.zeros(len(outputs), np.float32)
+        return PolicyOutputs(zeros, outputs, self._variance, outputs[:, :0])
 
 
 _NETWORKS: dict[str, type[PolicyNetwork]] = {
@@ -108,7 +137,7 @@ class ReferPolicy(Policy):
     """The policy of an agent: actors draw actions from it, evaluators take its mean.
 
     Actions are not clipped. Gaussian noise is truncated (appendix A). With Ornstein-Uhlenbeck noise
-    the extras have the policy without it, N(m, sigma^2 I), and the noise is the recurrent state.
+    the extras have the policy without it, N(m, sigma^2 I).
     """
 
     def __init__(
@@ -155,30 +184,32 @@ class ReferPolicy(Policy):
         self._mean, self._deviation = flat[:size].copy(), flat[size : 2 * size].copy()
         self._network.load(flat[2 * size :])
 
-    def initial_state(self, num_environments: int) -> Nest:
-        """Returns the noise before an episode; () if it has no memory."""
+    def initial_state(self, num_environments: int) -> ActingState:
+        """Returns the state of network and noise before an episode."""
+        network = self._network.initial_state(num_environments)
         if self._ou is None:
-            return ()
-        return self._ou.initial_state((num_environments, self._sizes[1]))
+            return ActingState(network)
+        return ActingState(network, self._ou.initial_state((num_environments, self._sizes[1])))
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
+    def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
         """Acts on observations [K, D] float32.
 
         Returns:
           action: [K, A] float32.
-          state: of the noise.
+          state: after the observations.
           extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
             with an advantage also gives that of the action, "advantage" [K].
         """
-        value, mean, variance, coefficients = self._network(
-            (observation - self._mean) / (self._deviation + np.float32(EPSILON))
-        )
+        standardized = (observation - self._mean) / (self._deviation + np.float32(EPSILON))
+        outputs, network = self._network(standardized, state.network)
+        value, mean, variance, coefficients = outputs
+        state = state._replace(network=network)
         extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
         if not self._explores:
             return mean.copy(), state, extras
         if self._ou is not None:
-            action, state = self._ou(mean, state)
-            return action, state, extras
+            action, noise = self._ou(mean, state.noise)
+            return action, state._replace(noise=noise), extras
         noise = truncated_normal(self._generator, mean.shape, self._config.noise_bound)
         action = mean + np.sqrt(variance) * noise
         if self._config.advantage != "none":

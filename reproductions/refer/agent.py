@@ -33,7 +33,8 @@ class Refer(Agent, StoreRules):
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
         if config.sampling == "rank":
             sample = distributions.RankBased(config.priority_exponent, config.rank_period)
-        self.data = WholeEpisodes(config, sample, config.removal)
+        history = config.history if config.recurrent else None
+        self.data = WholeEpisodes(config, sample, config.removal, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""

@@ -137,6 +137,25 @@ class ReferConfig(Config):
     hidden_size: int = field(
         128, "S, units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
     )
+    recurrent: bool = field(
+        False,
+        "LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control "
+        "(section 5.4).",
+        suffix="recurrent",
+    )
+    lstm_size: int = field(
+        32,
+        "Cells of each of the two LSTM layers of recurrent networks (section 5.4).",
+        minimum=1,
+        suffix="cells{}",
+    )
+    history: int = field(
+        16,
+        "States before a step from which recurrent networks begin, with a state of zeros, and "
+        "through which they learn (section 5.4: the window of back-propagation).",
+        minimum=0,
+        suffix="history{}",
+    )
     initial_variance: float = field(
         0.2,
         "Diagonal of Sigma at the start, of V-RACER (appendix A).",
@@ -255,5 +274,10 @@ class ReferConfig(Config):
         super().validate()
         self.require_at_most("min_replay_size", "batch_size")
         self.require_at_most("replay_capacity", "min_replay_size")
+        if self.recurrent:
+            self.require_at_most("replay_capacity", "history")
+        self.require(
+            not (self.recurrent and self.agent == "naf"), "recurrent", "false with the agent naf"
+        )
         if self.agent != "vracer":
             self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")

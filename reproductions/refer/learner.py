@@ -13,9 +13,9 @@ import tensorflow as tf
 from common.learning import optimizers, targets
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
-from common.types import Batch, EpisodeBatch, Metrics
+from common.types import Batch, EpisodeBatch, EpisodeWindows, Metrics
 from common.values import policy_gradients, prioritization
-from reproductions.refer import advantages, ddpg, naf, networks, rules, vracer
+from reproductions.refer import advantages, ddpg, naf, networks, rules, views, vracer
 from reproductions.refer.config import ReferConfig
 
 _SHARED_METRICS = (
@@ -66,8 +66,8 @@ class Refresh(NamedTuple):
 class ReferLearner(Learner):
     """Base of the three learners: standardised observations, the rules' state, annealed rates.
 
-    All methods take batches whose `steps` are an `EpisodeBatch`, and `Gradients.outputs` is a
-    `Refresh`.
+    All methods take batches whose `steps` are an `EpisodeBatch`, or `EpisodeWindows` with recurrent
+    networks, and `Gradients.outputs` is a `Refresh`.
 
     Attributes:
       standardizer: of observations; the agent sets its moments before the first update.
@@ -119,6 +119,11 @@ class ReferLearner(Learner):
         """Sets the learning rates of the step that follows `step` updates."""
         config = self._config
         self.learning_rate.assign(rules.annealed(config.learning_rate, step, config.annealing))
+
+    def view(self, steps: EpisodeBatch | EpisodeWindows) -> views.StateView | views.WindowView:
+        """Returns what networks get of the steps."""
+        kind = views.WindowView if self._config.recurrent else views.StateView
+        return kind(steps, self.standardizer)
 
     def c_max(self) -> tf.Tensor:
         """Returns the present bound of importance weights near the policy (eq 13)."""
@@ -189,9 +194,9 @@ class VracerLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        observation = self.standardizer(steps.states.observation)
-        behaviour = steps.states.extras
-        action, has_advantage = steps.states.action, config.advantage != "none"
+        view = self.view(steps)
+        observation, action, behaviour = view.observation, view.states.action, view.states.extras
+        has_advantage = config.advantage != "none"
         with tf.GradientTape() as tape:
             value, mean, coefficients = network(observation)
             variance = network.variance
@@ -214,7 +219,12 @@ class VracerLearner(OneNetworkLearner):
             loss = tf.reduce_mean(self.weights(batch) * losses.loss)
         gradients = tape.gradient(loss, network.parameters)
         refresh = Refresh(
-            value, losses.rho, losses.divergence, losses.error, self._next_values(steps), advantage
+            value,
+            losses.rho,
+            losses.divergence,
+            losses.error,
+            self._next_values(view, steps),
+            advantage,
         )
         metrics = {
             **self.shared_metrics(),
@@ -227,11 +237,11 @@ class VracerLearner(OneNetworkLearner):
             metrics["advantage_loss"] = tf.reduce_mean(losses.advantage_loss)
         return Gradients(gradients, refresh, metrics)
 
-    def _next_values(self, steps: EpisodeBatch) -> tf.Tensor:
+    def _next_values(self, view, steps: EpisodeBatch | EpisodeWindows) -> tf.Tensor:
         """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
         return tf.cond(
             tf.reduce_any(steps.bootstraps),
-            lambda: self.network(self.standardizer(steps.next_states.observation)).value,
+            lambda: self.network(view.next_observation).value,
             lambda: tf.zeros_like(steps.q_ret),
         )
 
@@ -330,11 +340,11 @@ class DdpgLearner(ReferLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, online, target = self._config, self.networks, self.target_networks
-        steps: EpisodeBatch = batch.steps
-        action, behaviour_mean = steps.states.action, steps.states.extras["mean"]
-        observation = self.standardizer(steps.states.observation)
-        next_observation = self.standardizer(steps.next_states.observation)
-        bootstrap = target.critic(next_observation, target.policy(next_observation))
+        steps, view = batch.steps, self.view(batch.steps)
+        action, behaviour_mean = view.states.action, view.states.extras["mean"]
+        observation, next_observation = view.observation, view.next_observation
+        next_action = view.next_action(target.policy(next_observation))
+        bootstrap = target.critic(next_observation, next_action)
         y = steps.rewards + steps.discounts * bootstrap
         rule_1 = (self.c_max(), config.clipping)
         weights = self.weights(batch)
@@ -344,14 +354,14 @@ class DdpgLearner(ReferLearner):
                 action, mean, behaviour_mean, config.sigma, self._log_bound
             )
             value, dqda = policy_gradients.value_and_action_gradient(
-                mean, lambda action: online.critic(observation, action)
+                mean, lambda action: online.critic(observation, view.action(action))
             )
             losses = ddpg.policy_loss(
                 mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
             )
             policy_loss = tf.reduce_mean(weights * losses)
         with tf.GradientTape() as critic_tape:
-            q = online.critic(observation, action)
+            q = online.critic(observation, view.action(action))
             critic_loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
             decay = tf.add_n([tf.nn.l2_loss(v) for v in self._critic_variables])
             critic_loss += config.critic_decay * decay

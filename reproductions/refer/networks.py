@@ -1,7 +1,7 @@
 """Networks of V-RACER, NAF and DDPG (Novati & Koumoutsakos 2019, sections 2 and 4, appendix A).
 
-They take standardised observations. Actions are in canonical units, without bounds for V-RACER and
-NAF.
+They take standardised observations [B, D], recurrent ones a `Window` of them. Actions are in
+canonical units, without bounds for V-RACER and NAF.
 """
 
 import math
@@ -11,10 +11,20 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
+from common.networks.control import Layer
 from common.networks.mlp import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork, Window
 from common.values import quadratic
 from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig
+
+
+def _make_layers(
+    config: ReferConfig, input_size: int, output_size: int, activation: Layer | None = None
+) -> SoftsignMLP | LSTMNetwork:
+    if config.recurrent:
+        return LSTMNetwork(input_size, [config.lstm_size] * 2, output_size, activation)
+    return SoftsignMLP(input_size, [config.hidden_size] * 2, output_size, activation)
 
 
 class VracerOutputs(NamedTuple):
@@ -36,13 +46,14 @@ MIN_VARIANCE = 1e-8
 
 
 class VracerNetwork(snt.Module):
-    """V-RACER's value and policy N(m(s), Sigma) in one MLP (section 4).
+    """V-RACER's value and policy N(m(s), Sigma) in one network (section 4).
 
     The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
     `MIN_VARIANCE`.
 
     Attributes:
-      mlp: standardised observations [B, D] -> [B, 1 + A + C], values, means and coefficients.
+      mlp: observations -> [B, 1 + A + C], values, means and coefficients; an `LSTMNetwork` if
+        the configuration says so.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
@@ -51,13 +62,13 @@ class VracerNetwork(snt.Module):
         super().__init__()
         output_size = 1 + action_size + advantages.num_outputs(config.advantage, action_size)
         self._action_size = action_size
-        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, output_size)
+        self.mlp = _make_layers(config, observation_size, output_size)
         raw = math.log(math.expm1(config.initial_variance))
         self.raw_variance = tf.Variable(tf.fill([action_size], raw), name="raw_variance")
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
-    def __call__(self, observation: tf.Tensor) -> VracerOutputs:
-        """Returns the outputs at standardised observations [B, D]."""
+    def __call__(self, observation: tf.Tensor | Window) -> VracerOutputs:
+        """Returns the outputs at standardised observations."""
         outputs, end = self.mlp(observation), 1 + self._action_size
         return VracerOutputs(outputs[:, 0], outputs[:, 1:end], outputs[:, end:])
 
@@ -109,25 +120,32 @@ class NafNetwork(snt.Module):
 
 
 class ValueOfAction(snt.Module):
-    """DDPG's critic: an MLP of the observation and the action.
+    """DDPG's critic: a network of the observation and the action.
 
     Attributes:
-      mlp: [B, D + A] -> [B, 1].
+      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = SoftsignMLP(observation_size + action_size, [config.hidden_size] * 2, 1)
+        self.mlp = _make_layers(config, observation_size + action_size, 1)
 
-    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Returns values: standardised observations [B, D], actions [B, A] -> [B]."""
+    def __call__(self, observation: tf.Tensor | Window, action: tf.Tensor) -> tf.Tensor:
+        """Returns values [B].
+
+        Args:
+          observation: standardised, [B, D] or a window.
+          action: [B, A], or [B, T, A] at all observations of a window.
+        """
+        if isinstance(observation, Window):
+            inputs = tf.concat([observation.inputs, action], axis=-1)
+            return self.mlp(Window(inputs, observation.begins))[:, 0]
         return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
 
 
 def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:
     """Builds DDPG's policy, whose means are in (-1, 1), and its critic."""
-    sizes = [config.hidden_size] * 2
     return ActorCritic(
-        SoftsignMLP(observation_size, sizes, action_size, tf.tanh),
+        _make_layers(config, observation_size, action_size, tf.tanh),
         ValueOfAction(config, observation_size, action_size),
     )

@@ -34,6 +34,14 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
             [CHEETAH, "--setting=ddpg_refer", "--config.advantage=gaussian"],
             ["--config.advantage must be none with the agent ddpg, is gaussian"],
         ),
+        (
+            [CHEETAH, "--setting=naf_er", "--config.recurrent"],
+            ["--config.recurrent must be false with the agent naf, is True"],
+        ),
+        (
+            [CHEETAH, "--config.recurrent", "--config.history=300000"],
+            ["--config.history must be at most replay_capacity (262144), is 300000"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )

@@ -269,6 +269,24 @@ class WholeEpisodes(Kind):
         assert store.counters().missing == 1 and behind.statistics().far_policy == 2
 
 
+class EpisodeWindows(WholeEpisodes):
+    """The same, drawn with a history of two states."""
+
+    def make(self, width=4, capacity=100):
+        specs = specs_of(width, strings=True)
+        arguments = dict(num_batches=2, seed=1, history=2)
+        return EpisodeMemory(specs, T * capacity, 0.9, Uniform(), **arguments)
+
+    def marks(self, drawn):
+        windows, lengths = marks_of(drawn.steps), np.asarray(drawn.lengths)
+        marks = windows[:, -2]
+        np.testing.assert_array_equal(lengths, np.minimum(marks % 10, 2))
+        np.testing.assert_array_equal(windows[:, -1], marks + 1)
+        for back in (1, 2):
+            np.testing.assert_array_equal(windows[:, -2 - back], marks - np.minimum(back, lengths))
+        return (marks // 10).tolist()
+
+
 class Unrolls(Kind):
     """Unrolls of T timesteps in a queue."""
 
@@ -316,6 +334,7 @@ KINDS = [
     Transitions("transitions"),
     Sequences("sequences"),
     WholeEpisodes("episodes"),
+    EpisodeWindows("episodes with histories"),
     Unrolls("unrolls"),
     Gradients("gradients"),
 ]

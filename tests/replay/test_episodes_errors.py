@@ -153,6 +153,7 @@ INVALID = (
         ),
         "steps uncounted": (lambda memory: memory.count_steps(-1), "n must not be negative, is -1"),
         "an empty batch": (lambda memory: memory.sample(0), "batch_size must be at least 1, is 0"),
+        "a negative history": (lambda memory: memory.sample(1, history=-2), "history"),
         "no batch": (lambda memory: memory.sample(1, num_batches=0), "num_batches"),
     }
     | {

@@ -97,7 +97,7 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   const size_t n = batch_size * num_batches;
-  std::vector<int32_t> slots(n), next_slots(n);
+  std::vector<int32_t> slots(n), next_slots(n), windows;
   std::vector<Episode*> episodes(n);
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -122,11 +122,20 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
       next_slots[i] = episode.slots[t + 1];
       episodes[i] = &episode;
       ++episode.pins;
+      if (drawn.history == kNoHistory) continue;
+      drawn.lengths[i] = static_cast<int32_t>(std::min(t, drawn.history));
+      for (int64_t k = t - drawn.history; k <= t + 1; ++k) {
+        windows.push_back(episode.slots[std::max<int64_t>(k, 0)]);
+      }
     }
     statistics_.sampled += n;
   }
-  rows_.Copy(slots, drawn.columns);
-  rows_.Copy(next_slots, drawn.next_columns);
+  if (drawn.history == kNoHistory) {
+    rows_.Copy(slots, drawn.columns);
+    rows_.Copy(next_slots, drawn.next_columns);
+  } else {
+    rows_.Copy(windows, drawn.columns);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   Unpin(episodes);
   return Outcome::kOk;

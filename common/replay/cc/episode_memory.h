@@ -73,6 +73,11 @@ class EpisodeMemory {
   };
 
   // Where a draw is written. All have an element for each step drawn.
+  //
+  // With a history of H states, `columns` have H + 2 rows for each step instead:
+  // at most H states before it, its own and the next, at the end. Rows in front
+  // of these repeat the episode's first state. `lengths` gets the number of
+  // states before, and `next_columns` nothing.
   struct Drawn {
     int64_t* keys;
     double* probabilities;
@@ -81,7 +86,10 @@ class EpisodeMemory {
     bool* bootstraps;
     float* q_ret;
     std::vector<ColumnTarget> columns, next_columns;
+    int64_t history = kNoHistory;
+    int32_t* lengths = nullptr;
   };
+  static constexpr int64_t kNoHistory = -1;
 
   // What an update has computed for n steps; arrays have n elements. Advantages
   // may be null, where all are 0.

@@ -139,7 +139,8 @@ OP("EpisodeAdd", Add)
     .SetShapeFn(Scalars);
 
 // Draws N = num_batches * batch_size steps. `columns`, [N, ...], are those of
-// the states, then those of the next states; `dtypes` has both.
+// the states, then those of the next states; `dtypes` has both. With a history of
+// H they are [N, H + 2, ...], and `lengths` is [N] instead of [0].
 absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   if (num_batches > (1 << 30)) {
@@ -166,10 +167,18 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(drawn.bootstraps, Output<bool>(c, "bootstraps", n));
   TF_ASSIGN_OR_RETURN(drawn.q_ret, Output<float>(c, "q_ret", n));
   TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
-  TF_ASSIGN_OR_RETURN(drawn.columns,
-                      OutputColumns(c, resource.columns, n, 0, 2));
-  TF_ASSIGN_OR_RETURN(drawn.next_columns,
-                      OutputColumns(c, resource.columns, n, 1, 2));
+  TF_ASSIGN_OR_RETURN(drawn.history, Attribute(c, "history"));
+  if (drawn.history == EpisodeMemory::kNoHistory) {
+    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", {0}));
+    TF_ASSIGN_OR_RETURN(drawn.columns,
+                        OutputColumns(c, resource.columns, n, 0, 2));
+    TF_ASSIGN_OR_RETURN(drawn.next_columns,
+                        OutputColumns(c, resource.columns, n, 1, 2));
+  } else {
+    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", n));
+    TF_RETURN_IF_ERROR(n.AddDimWithStatus(drawn.history + 2));
+    TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
+  }
   if (resource.memory->Sample(batch_size, num_batches,
                               static_cast<uint64_t>(seed), drawn,
                               count) != EpisodeMemory::Outcome::kOk) {
@@ -183,8 +192,9 @@ OP("EpisodeSample", Sample)
     .Output("keys: int64").Output("probabilities: double")
     .Output("rewards: float").Output("discounts: float")
     .Output("bootstraps: bool").Output("q_ret: float")
-    .Output("count: int64").Output("columns: dtypes")
-    .Attr("dtypes: list(type) >= 2").Attr("num_batches: int >= 1 = 1")
+    .Output("count: int64").Output("lengths: int32").Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
+    .Attr("history: int >= -1 = -1")
     .SetShapeFn(UnknownShape);
 
 // Stores what updates have computed for steps [N], all finite; rhos and errors

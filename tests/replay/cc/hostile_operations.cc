@@ -589,17 +589,20 @@ class EpisodeCaller {
   void Sample() {
     const size_t batch_size = 1 + Below(memory_.capacity());
     const size_t num_batches = 1 + Below(3), n = batch_size * num_batches;
+    const int64_t history = static_cast<int64_t>(Below(5)) - 1;
+    const size_t width = history == EpisodeMemory::kNoHistory ? 1 : history + 2;
+    std::vector<int32_t> lengths(n);
     std::vector<int64_t> keys(n);
     std::vector<double> probabilities(n);
     std::vector<float> rewards(n), discounts(n), q_ret(n);
     const auto bootstraps = std::make_unique<bool[]>(n);
-    Values states(column_bytes_, n), next_states(column_bytes_, n);
+    Values states(column_bytes_, n * width), next_states(column_bytes_, n);
     int64_t count;
     const EpisodeMemory::Outcome outcome = memory_.Sample(
         batch_size, num_batches, Below(3),
         {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
          bootstraps.get(), q_ret.data(), states.Targets(),
-         next_states.Targets()},
+         next_states.Targets(), history, lengths.data()},
         &count);
     if (outcome != EpisodeMemory::Outcome::kOk) {
       ++nothing_to_sample;
@@ -615,7 +618,17 @@ class EpisodeCaller {
       Require(probabilities[i] > 0 && probabilities[i] <= 1 + 1e-9,
               "drawn steps have a probability");
       if (column_bytes_[0] != Values::kFixedBytes) continue;
-      next_states.RequireStep(i, states.KeyOf(i) + 1);
+      if (history == EpisodeMemory::kNoHistory) {
+        next_states.RequireStep(i, states.KeyOf(i) + 1);
+        continue;
+      }
+      Require(0 <= lengths[i] && lengths[i] <= history,
+              "a history is not longer than asked for");
+      const size_t last = (i + 1) * width - 1;
+      for (size_t back = 0; back < width; ++back) {
+        const size_t steps = std::min<size_t>(back, lengths[i] + 1);
+        states.RequireStep(last - back, states.KeyOf(last) - steps);
+      }
     }
   }
 

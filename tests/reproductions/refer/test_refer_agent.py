@@ -87,6 +87,37 @@ def test_an_advantage_is_learnt(kind):
     assert np.isfinite(list(metrics.values())).all()
 
 
+RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "vracer_per", "ddpg_refer", "ddpg_er"])
+def test_recurrent_networks_learn(setting):
+    run = Run(setting, **RECURRENT)
+    metrics = run.train(100)
+    assert tuple(metrics) == run.agent.metrics and np.isfinite(list(metrics.values())).all()
+    assert run.memory.draw(16).steps.observation.shape[1] == 7
+
+
+def test_within_their_history_recurrent_steps_are_on_policy():
+    """There the window is all of the episode up to the step, so it has the state of acting."""
+    run = Run(**RECURRENT)
+    run.train(1)
+    run.learner.steps.assign(0)
+    run.pull()
+    begin, key = len(run.added), run.memory.statistics().steps
+    while len(run.added) < begin + 3:
+        run.acting.step()
+    sample = run.memory.sample(run.memory.statistics().steps, history=5)
+    outputs = run.learner.gradients(sample.batch()).outputs
+    first = key + sum(len(episode.rewards) for episode in run.added[begin:-2])
+    within = (sample.keys >= first) & (sample.lengths < 5)
+    assert np.count_nonzero(within) >= 10
+    np.testing.assert_allclose(outputs.rhos[within], 1, rtol=1e-3)
+    np.testing.assert_allclose(
+        outputs.values[within], run.memory.stored(sample.keys[within]).values, atol=1e-4
+    )
+
+
 def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
     for f in (0.2, 1.0, 4.0):
         run = Run(steps_per_update=f)

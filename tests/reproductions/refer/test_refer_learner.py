@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from episode_batches import A, B, D, joined, make_batch
+from episode_batches import HISTORY, A, B, D, joined, make_batch, make_windows
 from float64_networks import assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
-from common.types import StoredState
+from common.types import Batch, StoredState
 from common.values import quadratic
 from reproductions.refer import advantages, ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
@@ -292,6 +292,68 @@ def test_ddpgs_gradients(setting):
         np.testing.assert_array_equal(zeros, np.zeros(B))
 
 
+RECURRENT = {"recurrent": True, "lstm_size": 5, "history": HISTORY}
+
+
+def alone(steps, row):
+    """A step without the rows that do not belong to its window, which then is its whole history."""
+    begin = HISTORY - int(steps.lengths[row])
+    states = tf.nest.map_structure(lambda c: c[row : row + 1, begin:], steps.states)
+    return steps._replace(
+        states=states, **{n: getattr(steps, n)[row : row + 1] for n in steps._fields[1:]}
+    )
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
+    _, learner = make_learner(setting, **RECURRENT)
+    batch = make_windows()
+    together = learner.gradients(batch)
+    parts = [
+        learner.gradients(Batch(alone(batch.steps, row), batch.probabilities[:1], batch.size))
+        for row in range(B)
+    ]
+    for name in learner_lib.Refresh._fields:
+        expected = np.concatenate([getattr(part.outputs, name) for part in parts])
+        if name == "next_values":  # a batch computes them if one of its steps needs it
+            expected = expected * batch.steps.bootstraps.numpy()
+        found = getattr(together.outputs, name)
+        found = found * batch.steps.bootstraps.numpy() if name == "next_values" else found
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=name)
+    gradients = [tf.nest.flatten(one.gradients) for one in (together, *parts)]
+    for found, *each in zip(*gradients, strict=True):
+        np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_network_learns_through_its_window(setting):
+    """Gradients flow from the step's loss into the states before it, and into none in front."""
+    _, learner = make_learner(setting, **RECURRENT)
+    steps = make_windows().steps
+    policy = learner.networks.policy if setting == "ddpg_refer" else learner.network
+    with tf.GradientTape() as tape:
+        tape.watch(steps.states.observation)
+        outputs = policy(learner.view(steps).observation)
+        mean = outputs if setting == "ddpg_refer" else outputs.mean
+        total = tf.reduce_sum(mean)
+    gradient = tape.gradient(total, steps.states.observation).numpy()
+    for row, length in enumerate(steps.lengths.numpy()):
+        begin = HISTORY - length
+        assert not np.any(gradient[row, :begin]) and not np.any(gradient[row, -1])
+        assert np.all(gradient[row, begin:-1] != 0)
+
+
+def test_a_recurrent_critic_sees_the_actions_before():
+    _, learner = make_learner("ddpg_refer", **RECURRENT)
+    steps = make_windows().steps
+    view = learner.view(steps)
+    actions, following = view.action(view.states.action), view.next_action(tf.ones([B, A]))
+    np.testing.assert_array_equal(actions, steps.states.action[:, :-1])
+    np.testing.assert_array_equal(following[:, :-1], steps.states.action[:, :-1])
+    np.testing.assert_array_equal(following[:, -1], np.ones([B, A]))
+    assert view.observation.inputs.shape[1] == HISTORY + 1 == actions.shape[1]
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
     config, learner = make_learner(f"{agent}_refer", learning_rate=1e-3, policy_learning_rate=1e-4)
@@ -393,6 +455,8 @@ def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tm
         ("naf_per", {}),
         ("ddpg_refer", {}),
         ("vracer_refer", {"advantage": "quadratic"}),
+        ("vracer_refer", RECURRENT),
+        ("ddpg_refer", RECURRENT),
     ],
 )
 def test_several_updates_under_xla_are_those_of_as_many_calls(setting, values):
@@ -400,7 +464,8 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(setting, values):
     (_, together), (_, apart) = (
         make_learner(setting, learning_rate=1e-2, **values) for _ in range(2)
     )
-    batches = [make_batch(seed, bootstraps=seed != 1) for seed in range(3)]
+    make = make_windows if "recurrent" in values else make_batch
+    batches = [make(seed, bootstraps=seed != 1) for seed in range(3)]
     outputs, metrics = UpdateLoop(together.update, 3, B, jit_compile=True)(joined(batches))
     parts = [apart.update(batch) for batch in batches]
     for name in learner_lib.Refresh._fields:
