@@ -120,7 +120,7 @@ class ReferLearner(Learner):
         config = self._config
         self.learning_rate.assign(rules.annealed(config.learning_rate, step, config.annealing))
 
-    def view(self, steps: EpisodeBatch | EpisodeWindows) -> views.StateView | views.WindowView:
+    def view(self, steps: EpisodeBatch | EpisodeWindows) -> views.View:
         """Returns what networks get of the steps."""
         kind = views.WindowView if self._config.recurrent else views.StateView
         return kind(steps, self.standardizer)
@@ -237,7 +237,7 @@ class VracerLearner(OneNetworkLearner):
             metrics["advantage_loss"] = tf.reduce_mean(losses.advantage_loss)
         return Gradients(gradients, refresh, metrics)
 
-    def _next_values(self, view, steps: EpisodeBatch | EpisodeWindows) -> tf.Tensor:
+    def _next_values(self, view: views.View, steps: EpisodeBatch | EpisodeWindows) -> tf.Tensor:
         """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
         return tf.cond(
             tf.reduce_any(steps.bootstraps),

@@ -66,3 +66,6 @@ class WindowView:
     def next_action(self, last: tf.Tensor) -> tf.Tensor:
         """Returns the same for actions at the states after the steps."""
         return tf.concat([self._windows.action[:, :-1], last[:, tf.newaxis]], axis=1)
+
+
+View = StateView | WindowView

@@ -53,7 +53,7 @@ PAGES = {
         settings=aql.SETTINGS, pitfalls=range(1, 26), places=40, pitfalls_test=rf"{FILE}::\w+"
     ),
     "refer": Page(
-        settings=refer.SETTINGS, pitfalls=range(1, 27), places=40, pitfalls_test=rf"{FILE}::\w+"
+        settings=refer.SETTINGS, pitfalls=range(1, 29), places=40, pitfalls_test=rf"{FILE}::\w+"
     ),
 }
 
