@@ -123,6 +123,7 @@ class Episode(NamedTuple):
       rewards: float32 [T]; `rewards[t]` came after step t.
       values: float32 [T + 1], the policy's values of the states; zeros if it computes none.
       terminated: whether the last state is a true end, rather than where the time was up.
+      advantages: float32 [T], the policy's advantages of the actions; zeros if it computes none.
     """
 
     environment_index: int
@@ -130,6 +131,7 @@ class Episode(NamedTuple):
     rewards: np.ndarray
     values: np.ndarray
     terminated: bool
+    advantages: np.ndarray
 
 
 class Episodes(NamedTuple):
@@ -181,6 +183,27 @@ class WindowBatch(NamedTuple):
     rewards: tf.Tensor
     lengths: tf.Tensor
     bootstraps: tf.Tensor
+
+
+class HistoryBatch(NamedTuple):
+    """B steps of stored episodes, with at most H states before each.
+
+    Attributes:
+      states: columns of [B, H + 2, ...], aligned at the end: the states before the steps, those of
+        the steps, and those after them. Rows in front repeat the first state of the episode.
+      lengths: int32 [B], the number of states before the step.
+      rewards: float32 [B], scaled, of the steps.
+      discounts: float32 [B], gamma, or 0 where the next state is a true end.
+      bootstraps: bool [B], whether the next state is the last of its episode and no true end.
+      q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
+    """
+
+    states: StoredState
+    lengths: tf.Tensor
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
 
 
 class Unrolls(NamedTuple):

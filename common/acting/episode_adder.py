@@ -13,6 +13,10 @@ _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
 
+_NUMBERS = ("value", "advantage")
+"""Extras of a policy that the memory keeps apart from the columns of a state."""
+
+
 class EpisodeAdder:
     """Collector of the episodes of K environments, each of which is stored when it has ended.
 
@@ -21,8 +25,9 @@ class EpisodeAdder:
         progress = adder.observe(timestep, extras)       # Episodes
         adder.act(timestep, action, extras)
 
-    The extra "value" of a policy becomes the `values` of its episodes. A last state has the extras
-    of its observation, and an action of zeros. Everything stored or returned is a copy.
+    The extras "value" and "advantage" of a policy become the `values` and `advantages` of its
+    episodes. A last state has the extras of its observation, and an action of zeros. Everything
+    stored or returned is a copy.
     """
 
     def __init__(self, num_environments: int, max_steps: int):
@@ -78,24 +83,27 @@ class _Running:
     Attributes:
       states: so far.
       values: of the policy at these states.
+      advantages: of its actions there.
       rewards: of the steps between them.
     """
 
     def __init__(self):
         self.states: list[StoredState] = []
         self.values: list[float] = []
+        self.advantages: list[float] = []
         self.rewards: list[float] = []
 
     def append(
         self, index: int, observation: Nest, action: np.ndarray, extras: Mapping[str, np.ndarray]
     ) -> None:
         """Appends the state in row `index` of a batch."""
-        self.values.append(extras["value"][index] if "value" in extras else 0.0)
+        for name, numbers in zip(_NUMBERS, (self.values, self.advantages)):
+            numbers.append(extras[name][index] if name in extras else 0.0)
         self.states.append(
             StoredState(
                 tree.map_structure(lambda leaf: leaf[index].copy(), observation),
                 np.array(action),
-                {name: leaf[index].copy() for name, leaf in extras.items() if name != "value"},
+                {n: leaf[index].copy() for n, leaf in extras.items() if n not in _NUMBERS},
             )
         )
 
@@ -107,4 +115,5 @@ class _Running:
             np.array(self.rewards, np.float32),
             np.array(self.values, np.float32),
             bool(terminated),
+            np.array(self.advantages[:-1], np.float32),
         )

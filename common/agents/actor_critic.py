@@ -16,7 +16,7 @@ from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers, targets
 from common.learning.learner import Learner
-from common.networks import control, heads, mlp, numpy_twins
+from common.networks import control, heads, mlp, numpy_twins, recurrent
 from common.types import Metrics, Nest, StoredTransition
 
 
@@ -28,7 +28,7 @@ class ActorCritic(NamedTuple):
       critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
-    policy: control.ControlPolicy | mlp.SoftsignMLP
+    policy: control.ControlPolicy | mlp.SoftsignMLP | recurrent.LSTMNetwork
     critic: heads.Critic | snt.Module
 
     @property

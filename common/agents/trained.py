@@ -19,7 +19,6 @@ from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
-
 CHECKPOINTS = ("newest", "best")
 """The parameters of a run that can be loaded."""
 
@@ -86,9 +85,7 @@ class TrainedPolicy:
             self._state = reset_rows(self._state, initial, np.asarray(first, bool))
 
     def __call__(
-        self,
-        observation: np.ndarray | Mapping[str, Any],
-        reward: float | np.ndarray | None = None,
+        self, observation: np.ndarray | Mapping[str, Any], reward: float | np.ndarray | None = None
     ) -> np.ndarray:
         """Returns the action.
 

@@ -25,7 +25,12 @@ class WholeEpisodes(Data):
     acts_beside = True
 
     def __init__(
-        self, config: Any, sample: Uniform | RankBased, removal: str, window: int | None = None
+        self,
+        config: Any,
+        sample: Uniform | RankBased,
+        removal: str,
+        window: int | None = None,
+        history: int | None = None,
     ):
         """Copies fields of the configuration.
 
@@ -35,9 +40,11 @@ class WholeEpisodes(Data):
           removal: the episodes that a full memory removes, see `EpisodeMemory`.
           window: most steps of an episode that the learner draws, from a `WindowMemory` in its
             process; None: it draws single steps.
+          history: states before a drawn single step, see `EpisodeMemory.sample`.
         """
         self._config = config
-        self._sample, self._removal, self._window = sample, removal, window
+        self._sample, self._removal = sample, removal
+        self._window, self._history = window, history
 
     def make_adder(self, num_environments: int, share: float = 1.0) -> EpisodeAdder:
         """Builds the adder for a batch of environments."""
@@ -54,12 +61,13 @@ class WholeEpisodes(Data):
                 specs, capacity, config.discount, self._window, removal, seed, num_batches
             )
         return EpisodeMemory(
-            specs, capacity, config.discount, self._sample, removal, seed, num_batches
+            *(specs, capacity, config.discount, self._sample, removal, seed, num_batches),
+            history=self._history,
         )
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        return EpisodeWire(specs, self._config.updates_per_call)
+        return EpisodeWire(specs, self._config.updates_per_call, self._history)
 
     def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
         """Builds the writer of some actors; the memory makes the keys."""

@@ -205,7 +205,7 @@ class _Episodes:
 
         def prepare() -> tuple[Any, ...]:
             keys = self.memory.sample(_BATCH).keys
-            values, rhos, divergences, _, _ = self.memory.stored(keys)
+            values, rhos, divergences, *_ = self.memory.stored(keys)
             return keys, values, rhos, divergences, tf.abs(values), tf.zeros([_BATCH])
 
         return self._time(lambda columns: self.memory.refresh(*columns, 4.0), prepare)

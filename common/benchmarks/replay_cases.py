@@ -346,11 +346,7 @@ def _under_adds(
 
 
 def _saving(
-    bench: Bench,
-    memory: Memory,
-    make: Callable[[], Memory],
-    loop: Callable[[], None],
-    loops: int,
+    bench: Bench, memory: Memory, make: Callable[[], Memory], loop: Callable[[], None], loops: int
 ) -> Iterator[Row]:
     """Yields the speeds of saving and loading a full memory, and that of loops meanwhile.
 

@@ -12,6 +12,13 @@ OUTPUT_SCALE = 0.1
 """Output weights begin within 0.1 / sqrt(inputs) (appendix A), so that outputs begin near zero."""
 
 
+def output_layer(input_size: int, output_size: int) -> snt.Linear:
+    """Returns a linear layer of `input_size` inputs whose outputs begin near zero."""
+    bound = OUTPUT_SCALE / math.sqrt(input_size)
+    near_zero = snt.initializers.RandomUniform(-bound, bound)
+    return snt.Linear(output_size, w_init=near_zero, name="output")
+
+
 class SoftsignMLP(snt.Module):
     """Softsign layers and a linear output (Novati & Koumoutsakos 2019, ReF-ER, appendix A).
 
@@ -48,9 +55,7 @@ class SoftsignMLP(snt.Module):
             linear = snt.Linear(units, w_init=uniform, b_init=uniform, name=f"hidden_{depth}")
             self.layers += [linear, tf.nn.softsign]
             size = units
-        bound = OUTPUT_SCALE / math.sqrt(size)
-        near_zero = snt.initializers.RandomUniform(-bound, bound)
-        self.layers.append(snt.Linear(output_size, w_init=near_zero, name="output"))
+        self.layers.append(output_layer(size, output_size))
         if activation is not None:
             self.layers.append(activation)
         self(tf.zeros([1, input_size]))

@@ -14,7 +14,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, mlp, packing
+from common.networks import control, heads, mlp, packing, recurrent
+from common.networks.recurrent import LSTMState
 
 _OneInput = control.ControlPolicy | control.ControlValue | mlp.SoftsignMLP | mlp.ReluMLP
 
@@ -68,8 +69,7 @@ class _Twin:
             for function, indices in self._layers
         ]
 
-    def _run(self, inputs: np.ndarray) -> np.ndarray:
-        parameters = self._parameters
+    def _run(self, inputs: np.ndarray, parameters: Sequence[np.ndarray]) -> np.ndarray:
         for function, indices in self._layers:
             inputs = function(inputs, *[parameters[index] for index in indices])
         return inputs
@@ -92,7 +92,7 @@ class CriticTwin(_Twin):
         Returns:
           float32: values [B] of a scalar head, otherwise the head's [B, F].
         """
-        outputs = self._run(np.concatenate([observation, action], axis=-1))
+        outputs = self._run(np.concatenate([observation, action], axis=-1), self._parameters)
         return outputs[:, 0] if self._is_scalar else outputs
 
 
@@ -104,15 +104,46 @@ class MLPTwin(_Twin):
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Returns outputs in a new array: [B, D] float32 -> [B, output_size] float32."""
-        return self._run(inputs)
+        return self._run(inputs, self._parameters)
 
 
-def twin(module: _OneInput | heads.Critic) -> Any:
-    """Returns the `CriticTwin` or `MLPTwin` of a module, with copied parameters.
+class LSTMNetworkTwin(_Twin):
+    """NumPy twin of an `LSTMNetwork`, which takes one input at a time."""
+
+    def __init__(self, network: recurrent.LSTMNetwork):
+        super().__init__(network, network.layers)
+        indices = _indices(network.trainable_variables)
+        self._lstms = [
+            tuple(indices[variable.ref()] for variable in (lstm.w_i, lstm.w_h, lstm.b))
+            for lstm in network.lstms
+        ]
+
+    def initial_state(self, num_rows: int) -> tuple[LSTMState, ...]:
+        """Returns the state of each layer before the first input: zeros [B, H]."""
+        sizes = [self._shapes[w_h][0] for _, w_h, _ in self._lstms]
+        zeros = [np.zeros((num_rows, size), np.float32) for size in sizes]
+        return tuple(LSTMState(one, one) for one in zeros)
+
+    def __call__(
+        self, inputs: np.ndarray, state: Sequence[LSTMState]
+    ) -> tuple[np.ndarray, tuple[LSTMState, ...]]:
+        """Returns the outputs [B, output_size] at inputs [B, F] float32, and the next state."""
+        parameters, states = self._parameters, []
+        for layer, (hidden, cell) in zip(self._lstms, state):
+            w_i, w_h, b = (parameters[index] for index in layer)
+            i, f, g, o = np.split(inputs @ w_i + hidden @ w_h + b, 4, axis=-1)
+            cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+            inputs = _sigmoid(o) * np.tanh(cell)
+            states.append(LSTMState(inputs, cell))
+        return self._run(inputs, parameters), tuple(states)
+
+
+def twin(module: _OneInput | heads.Critic | recurrent.LSTMNetwork) -> Any:
+    """Returns the twin of a module, with copied parameters.
 
     Args:
-      module: a policy, a value, a critic with a `ControlCriticTorso`, or an MLP of one layer or
-        more. Its variables must exist.
+      module: a policy, a value, a critic with a `ControlCriticTorso`, an MLP of one layer or more,
+        or an `LSTMNetwork`. Its variables must exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -122,17 +153,22 @@ def twin(module: _OneInput | heads.Critic) -> Any:
         return CriticTwin(module)
     if isinstance(module, _OneInput):
         return MLPTwin(module)
+    if isinstance(module, recurrent.LSTMNetwork):
+        return LSTMNetworkTwin(module)
     raise TypeError(
         f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a ControlValue, a "
-        "Critic with a ControlCriticTorso, or an MLP."
+        "Critic with a ControlCriticTorso, an MLP or an LSTMNetwork."
     )
+
+
+def _indices(variables: Sequence[tf.Variable]) -> dict[Any, int]:
+    return {variable.ref(): index for index, variable in enumerate(variables)}
 
 
 def _layer_twins(
     layers: Sequence[control.Layer], variables: Sequence[tf.Variable]
 ) -> tuple[_LayerTwin, ...]:
-    indices = {variable.ref(): index for index, variable in enumerate(variables)}
-    twins = []
+    indices, twins = _indices(variables), []
     for layer in layers:
         if isinstance(layer, snt.Linear) and not layer.with_bias:
             twins.append(_LayerTwin(np.matmul, (indices[layer.w.ref()],)))
@@ -162,6 +198,10 @@ def _terrain(where: slice, layers: Sequence[_LayerTwin]) -> Callable[..., np.nda
         return np.concatenate([inputs[:, : where.start], heights, inputs[:, where.stop :]], axis=1)
 
     return function
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1))  # without overflow
 
 
 def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:

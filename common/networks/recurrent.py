@@ -1,9 +1,13 @@
 """Recurrent layers on sequences that may contain the beginnings of episodes."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
+
+from common.networks.control import Layer
+from common.networks.mlp import output_layer
 
 
 class LSTMState(NamedTuple):
@@ -72,6 +76,66 @@ class LSTM(snt.Module):
             hidden = tf.sigmoid(o) * tf.tanh(cell)
             outputs.append(hidden)
         return tf.stack(outputs), LSTMState(hidden, cell)
+
+
+class Window(NamedTuple):
+    """B sequences of at most T inputs that end together.
+
+    Attributes:
+      inputs: [B, T, F] float32.
+      begins: [B] int32, below T: the place of the first input of each sequence; those in front of
+        it count as absent.
+    """
+
+    inputs: tf.Tensor
+    begins: tf.Tensor
+
+
+class LSTMNetwork(snt.Module):
+    """LSTM layers and a dense output, whose weights begin as those of a `SoftsignMLP`.
+
+    Attributes:
+      lstms: the recurrent layers in the order in which they are applied.
+      layers: the output and its activation.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        output_size: int,
+        activation: Layer | None = None,
+    ):
+        """Builds the layers and their variables.
+
+        Args:
+          input_size: F, length of an input.
+          hidden_sizes: cells of each LSTM layer.
+          output_size: length of an output.
+          activation: of the output; None leaves it linear.
+        """
+        super().__init__()
+        sizes = [input_size, *hidden_sizes]
+        self.lstms = [LSTM(*pair) for pair in zip(sizes, hidden_sizes)]
+        self.layers: list[Layer] = [output_layer(sizes[-1], output_size)]
+        if activation is not None:
+            self.layers.append(activation)
+        self(Window(tf.zeros([1, 1, input_size]), tf.zeros([1], tf.int32)))
+
+    def __call__(self, window: Window) -> tf.Tensor:
+        """Returns the outputs at the last inputs, [B, output_size] float32.
+
+        The state before the first input of a sequence is zeros.
+        """
+        hidden = tf.transpose(window.inputs, [1, 0, 2])
+        is_first = tf.range(hidden.shape[0])[:, tf.newaxis] == window.begins
+        for lstm in self.lstms:
+            state = lstm.initial_state(tf.shape(window.begins)[0])
+            hidden, _ = lstm.unroll(hidden, is_first, state)
+        outputs = hidden[-1]
+        for layer in self.layers:
+            outputs = layer(outputs)
+        return outputs
 
 
 def _weights(input_size: int, output_size: int, name: str) -> tf.Variable:

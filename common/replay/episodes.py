@@ -12,7 +12,7 @@ from common.replay import distributions, library, memory_file
 from common.replay.episode_windows import EpisodeWindows
 from common.replay.signature import Signature, check_dtype
 from common.replay.store import Counters, Store, Wire
-from common.types import Batch, Episode, EpisodeBatch, Episodes, Nest
+from common.types import Batch, Episode, EpisodeBatch, Episodes, HistoryBatch, Nest
 
 _BYTES_BESIDE_STATE = 64
 """The most that a step's key and numbers take in a message."""
@@ -59,6 +59,45 @@ class EpisodeSample(NamedTuple):
         )
 
 
+class WindowSample(NamedTuple):
+    """N steps drawn from a memory of episodes, with at most H states before each.
+
+    Attributes:
+      keys: [N] int64.
+      probabilities: [N] float64, with which each step was drawn.
+      steps: nest of [N, H + 2, ...], see `HistoryBatch.states`.
+      lengths: [N] int32, the number of states before the step.
+      rewards: as in `EpisodeSample`, and so are the next four.
+      discounts: [N] float32.
+      bootstraps: [N] bool.
+      q_ret: [N] float32.
+      count: int64 scalar.
+    """
+
+    keys: tf.Tensor
+    probabilities: tf.Tensor
+    steps: Nest
+    lengths: tf.Tensor
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+    count: tf.Tensor
+
+    @property
+    def token(self) -> tf.Tensor:
+        """The keys."""
+        return self.keys
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from, with `HistoryBatch` as its steps."""
+        return Batch(
+            HistoryBatch(*self[2:8]),
+            tf.cast(self.probabilities, tf.float32),
+            tf.cast(self.count, tf.float32),
+        )
+
+
 class StoredSteps(NamedTuple):
     """The numbers that a memory of episodes has stored of B steps; NaN where a step is gone.
 
@@ -68,6 +107,7 @@ class StoredSteps(NamedTuple):
       divergences: [B] float32, D_KL.
       errors: [B] float32; UNKNOWN_PRIORITY for steps that no update has computed.
       q_ret: [B] float32, Retrace estimates.
+      advantages: [B] float32, A of the actions.
     """
 
     values: tf.Tensor
@@ -75,6 +115,7 @@ class StoredSteps(NamedTuple):
     divergences: tf.Tensor
     errors: tf.Tensor
     q_ret: tf.Tensor
+    advantages: tf.Tensor
 
 
 class EpisodeStatistics(NamedTuple):
@@ -110,28 +151,31 @@ class EpisodeWire(Wire):
 
     Attributes:
       signature: the columns of a state.
+      history: states before a drawn step; None if none are drawn with it.
     """
 
-    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 5, tf.TensorSpec(None, tf.float32))
+    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 6, tf.TensorSpec(None, tf.float32))
 
-    def __init__(self, specs: Nest, num_batches: int = 1):
+    def __init__(self, specs: Nest, num_batches: int = 1, history: int | None = None):
         """Computes sizes; the arguments are those of the memory."""
         self.num_batches = num_batches
+        self.history = history
         self.signature = Signature(specs)
         state_bytes = self.signature.message_bytes
         self.row_bytes = state_bytes + _BYTES_BESIDE_STATE
-        self.draw_bytes = 2 * state_bytes + _BYTES_BESIDE_STATE
+        self.draw_bytes = (2 + (history or 0)) * state_bytes + _BYTES_BESIDE_STATE
         self.put_specs = [
             tf.TensorSpec([], tf.int64, "num_steps"),
             tf.TensorSpec([None], tf.int64, "lengths"),
             tf.TensorSpec([None], tf.bool, "terminated"),
             tf.TensorSpec([None], tf.float32, "rewards"),
+            tf.TensorSpec([None], tf.float32, "advantages"),
             tf.TensorSpec([None], tf.float32, "values"),
             *self.signature.column_specs,
         ]
 
     def columns(self, rows: Episodes) -> list:
-        """Returns executed steps, lengths, ends, rewards, values and states of all episodes."""
+        """Returns executed steps, and the lengths, ends, numbers and states of all episodes."""
         episodes = rows.episodes
         if not episodes:
             return [
@@ -144,6 +188,7 @@ class EpisodeWire(Wire):
             np.array([len(episode.rewards) for episode in episodes], np.int64),
             np.array([episode.terminated for episode in episodes], bool),
             np.concatenate([episode.rewards for episode in episodes]),
+            np.concatenate([episode.advantages for episode in episodes]),
             np.concatenate([episode.values for episode in episodes]),
             *(np.concatenate(parts) for parts in zip(*states)),
         ]
@@ -154,9 +199,10 @@ class EpisodeWire(Wire):
         Raises:
           ValueError: a column has not as many rows as the episodes together.
         """
-        num_steps, lengths, terminated, rewards, values, *states = columns
+        num_steps, lengths, terminated, rewards, advantages, values, *states = columns
         ends, last_states = np.cumsum(lengths), np.cumsum(np.asarray(lengths) + 1)
-        num_rows = [len(lengths), sum(lengths), *[sum(lengths) + len(lengths)] * (1 + len(states))]
+        num_states = sum(lengths) + len(lengths)
+        num_rows = [len(lengths), *[sum(lengths)] * 2, *[num_states] * (1 + len(states))]
         for spec, column, expected in zip(self.put_specs[2:], columns[2:], num_rows):
             if len(column) != expected:
                 raise ValueError(
@@ -169,18 +215,20 @@ class EpisodeWire(Wire):
                 rewards[end - n : end],
                 values[last - n - 1 : last],
                 bool(is_end),
+                advantages[end - n : end],
             )
             for n, end, last, is_end in zip(lengths, ends, last_states, terminated)
         )
         return Episodes(int(num_steps), episodes)
 
-    def drawn_columns(self, drawn: EpisodeSample) -> list:
+    def drawn_columns(self, drawn: EpisodeSample | WindowSample) -> list:
         """Returns the fields of a sample, the states as columns."""
         flatten = self.signature.flatten
-        states = flatten(drawn.steps) + flatten(drawn.next_steps)
-        return [*drawn[:2], *drawn[4:], *states]
+        if isinstance(drawn, WindowSample):
+            return [*drawn[:2], *drawn[3:], *flatten(drawn.steps)]
+        return [*drawn[:2], *drawn[4:], *flatten(drawn.steps), *flatten(drawn.next_steps)]
 
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample:
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample | WindowSample:
         """Joins samples of one memory, whose size may have changed between them.
 
         A batch of the result consists of a batch of each part. These are drawn independently.
@@ -188,6 +236,9 @@ class EpisodeWire(Wire):
         columns = [
             self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
         ]
+        if self.history is not None:
+            steps = self.signature.unflatten(columns[8:])
+            return WindowSample(*columns[:2], steps, *columns[2:8])
         keys, probabilities, rewards, discounts, bootstraps, q_ret, count, *states = columns
         half = len(states) // 2
         steps, next_steps = map(self.signature.unflatten, (states[:half], states[half:]))
@@ -204,9 +255,9 @@ class EpisodeMemory(Store):
     """A store of finished episodes, of which single steps are drawn (ReF-ER, section 3).
 
     An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
-    importance weight rho, the divergence D_KL and the error that the last update computed, and the
-    Retrace estimate (equation 8)
-        Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t),
+    advantage A of the action, the importance weight rho, the divergence D_KL and the error that the
+    last update computed, and the Retrace estimate (equation 8; for A appendix E)
+        Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t - A_t),
     where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
     those that return tensors work inside a `tf.function`, too.
 
@@ -226,6 +277,7 @@ class EpisodeMemory(Store):
         removal: str = "oldest",
         seed: int = 0,
         num_batches: int = 1,
+        history: int | None = None,
     ):
         """Makes an empty memory.
 
@@ -240,6 +292,7 @@ class EpisodeMemory(Store):
             Of equal ones the oldest leaves.
           seed: seed of sampling; 0 takes one from the system.
           num_batches: batches of a `draw`.
+          history: states before the steps of a `draw`, see `sample`.
 
         Raises:
           ValueError: an argument is outside its range, or a column of strings is not specified by
@@ -254,12 +307,12 @@ class EpisodeMemory(Store):
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
-        self.wire = EpisodeWire(specs, num_batches)
+        self.wire = EpisodeWire(specs, num_batches, history)
         self.signature = self.wire.signature
         self.capacity = capacity
-        self._num_batches = num_batches
-        self._sampled_dtypes = 2 * self.signature.dtypes
+        self._num_batches, self._history = num_batches, history
         self._no_seed = tf.zeros([], tf.int64)
+        self._no_advantages = tf.zeros([0])
         self._handle = self._ops.episode_memory(
             capacity=capacity,
             discount=discount,
@@ -277,27 +330,35 @@ class EpisodeMemory(Store):
         After an error no step was counted; episodes before the one that was refused were added.
         """
         for episode in rows.episodes:
-            self.add(episode.states, episode.rewards, episode.values, episode.terminated)
+            self.add(
+                episode.states,
+                episode.rewards,
+                episode.values,
+                episode.terminated,
+                episode.advantages,
+            )
         self.count_steps(rows.num_steps)
         return True
 
-    def draw(self, num_items, seed=None) -> EpisodeSample:
+    def draw(self, num_items, seed=None) -> EpisodeSample | WindowSample:
         """Draws `num_items` steps in all, which the memory's number of batches divides."""
-        return self.sample(num_items // self._num_batches, seed, self._num_batches)
+        batch_size = num_items // self._num_batches
+        return self.sample(batch_size, seed, self._num_batches, self._history)
 
     def write_back(self, token, outputs) -> tf.Tensor:
         """Stores what updates have computed; see `refresh`.
 
         Args:
           token: keys of the steps.
-          outputs: the arguments of `refresh` from `values` to `c_max`, as a nest. `c_max` may also
-            be [N], as outputs of updates are; the last one counts.
+          outputs: the arguments of `refresh` from `values` to `next_values`, its `advantages` and
+            its `c_max`, as a nest. `c_max` may also be [N], as outputs of updates are; the last one
+            counts.
         """
-        *columns, c_max = tree.flatten(outputs)
+        *columns, advantages, c_max = tree.flatten(outputs)
         c_max = tf.reshape(c_max, [-1])[-1]
-        return self.refresh(token, *columns, c_max, num_batches=self._num_batches)
+        return self.refresh(token, *columns, c_max, self._num_batches, advantages)
 
-    def add(self, steps: Nest, rewards, values, terminated) -> tf.Tensor:
+    def add(self, steps: Nest, rewards, values, terminated, advantages=None) -> tf.Tensor:
         """Adds a finished episode with rho = 1 and D_KL = 0; removes episodes until it fits.
 
         Args:
@@ -305,6 +366,7 @@ class EpisodeMemory(Store):
           rewards: [T] float32, not scaled; `rewards[t]` came after step t.
           values: [T + 1] float32, V of the states; the last one counts 0 at a true end.
           terminated: bool, whether the last state is a true end, not where the time was up.
+          advantages: [T] float32, A of the actions; None where all are 0.
 
         Returns:
           The key of the episode, int64; step t has key + t.
@@ -317,9 +379,12 @@ class EpisodeMemory(Store):
         check_dtype("values", values, tf.float32)
         check_dtype("terminated", terminated, tf.bool)
         columns = self.signature.flatten(steps)
-        return self._ops.episode_add(self._handle, rewards, values, terminated, columns)
+        advantages = self._advantages(advantages)
+        return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
-    def sample(self, batch_size, seed=None, num_batches: int = 1) -> EpisodeSample:
+    def sample(
+        self, batch_size, seed=None, num_batches: int = 1, history: int | None = None
+    ) -> EpisodeSample | WindowSample:
         """Draws batches of steps, N = num_batches * batch_size in all.
 
         Args:
@@ -327,6 +392,8 @@ class EpisodeMemory(Store):
           seed: an int or an int64 scalar tensor that determines the draw, together with the
             memory's contents. None or 0 draws with the memory's own generator.
           num_batches: batches, which are drawn independently.
+          history: H, the most states before each step to be drawn with it, none of another episode;
+            None draws the state of the step and the next one alone.
 
         Raises:
           tf.errors.FailedPreconditionError: the memory has fewer steps than a batch.
@@ -335,8 +402,9 @@ class EpisodeMemory(Store):
             self._handle,
             batch_size,
             self._no_seed if seed is None else seed,
-            dtypes=self._sampled_dtypes,
+            dtypes=self.signature.dtypes if history is not None else 2 * self.signature.dtypes,
             num_batches=num_batches,
+            history=-1 if history is None else history,
         )
         if not tf.executing_eagerly():
             size = tf.get_static_value(batch_size)
@@ -344,8 +412,14 @@ class EpisodeMemory(Store):
             for vector in sample[:6]:
                 vector.set_shape(batch)
             sample.count.set_shape([])
+            if history is not None:
+                sample.lengths.set_shape(batch)
+                batch.append(history + 2)
             for columns in self._halves(sample.columns):
                 self.signature.set_shapes(batch, columns)
+        if history is not None:
+            steps = self.signature.unflatten(sample.columns)
+            return WindowSample(*sample[:2], steps, sample.lengths, *sample[2:7])
         steps, next_steps = map(self.signature.unflatten, self._halves(sample.columns))
         return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
 
@@ -388,7 +462,16 @@ class EpisodeMemory(Store):
         return EpisodeWindows(keys, lengths, steps, rewards, bootstraps, count)
 
     def refresh(
-        self, keys, values, rhos, divergences, errors, next_values, c_max, num_batches: int = 1
+        self,
+        keys,
+        values,
+        rhos,
+        divergences,
+        errors,
+        next_values,
+        c_max,
+        num_batches: int = 1,
+        advantages=None,
     ) -> tf.Tensor:
         """Stores what updates have computed; returns how many of the steps are gone (int64).
 
@@ -404,6 +487,7 @@ class EpisodeMemory(Store):
           next_values: [N] float32, V of the next states; they count where `bootstraps` was true.
           c_max: float32, at least 1; `statistics` and the removal "far_policy" use the latest one.
           num_batches: updates of equal size that the steps are from, one behind the other.
+          advantages: [N] float32, A of the actions; None where all are 0.
 
         Raises:
           tf.errors.InvalidArgumentError: an argument is wrong, and the message names it; the memory
@@ -420,6 +504,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
+            self._advantages(advantages),
             rhos,
             divergences,
             errors,
@@ -527,6 +612,12 @@ class EpisodeMemory(Store):
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
         self._ops.episode_check(self._handle)
+
+    def _advantages(self, advantages):
+        if advantages is None:
+            return self._no_advantages
+        check_dtype("advantages", advantages, tf.float32)
+        return advantages
 
     def _halves(self, columns) -> tuple:
         count = len(self.signature.names)

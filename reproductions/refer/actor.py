@@ -6,10 +6,12 @@ import numpy as np
 
 from common.acting.noise import OrnsteinUhlenbeckNoise, truncated_normal
 from common.acting.policy import Policy
-from common.networks import mlp, numpy_twins, variances
+from common.networks import numpy_twins, variances
+from common.networks.mlp import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork
 from common.networks.standardizer import EPSILON
 from common.types import Nest
-from reproductions.refer import networks
+from reproductions.refer import advantages, networks
 from reproductions.refer.config import ReferConfig
 
 
@@ -20,23 +22,41 @@ class PolicyOutputs(NamedTuple):
       value: [K], V; zeros from DDPG and ACER.
       mean: [K, A], m.
       variance: [A], the diagonal of Sigma.
+      coefficients: [K, C], of V-RACER's advantage.
     """
 
     value: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
+    coefficients: np.ndarray
+
+
+class ActingState(NamedTuple):
+    """The state of a policy between two steps, each part () where there is none.
+
+    Attributes:
+      network: of recurrent layers.
+      noise: of Ornstein-Uhlenbeck noise, [K, A] float32.
+    """
+
+    network: Nest = ()
+    noise: Nest = ()
+
+
+STATELESS = ActingState()
+"""The state of a policy of an MLP and Gaussian noise."""
 
 
 class PolicyNetwork:
     """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
 
-    The network's first outputs are V and m.
+    The network's first outputs are V and m; V-RACER's others are coefficients of its advantage.
 
     Attributes:
       num_parameters: length of the vector that `load` takes.
     """
 
-    def __init__(self, network: mlp.SoftsignMLP, action_size: int, sigma: float):
+    def __init__(self, network: SoftsignMLP | LSTMNetwork, action_size: int, sigma: float):
         """Makes the twin.
 
         Args:
@@ -44,20 +64,31 @@ class PolicyNetwork:
           action_size: A.
           sigma: standard deviation of the policy, unless the parameters have it.
         """
-        self._mlp = numpy_twins.twin(network)
+        self._twin = numpy_twins.twin(network)
+        self._is_recurrent = isinstance(network, LSTMNetwork)
         self._action_size = action_size
         self._variance = np.full(action_size, sigma**2, np.float32)
-        self.num_parameters = self._mlp.num_parameters
+        self.num_parameters = self._twin.num_parameters
 
     def load(self, flat: np.ndarray) -> None:
         """Loads the network's variables, [P] float32 in the order of the learner."""
-        self._mlp.load(flat)
+        self._twin.load(flat)
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and the values at observations [K, D] float32."""
-        outputs = self._mlp(observation)
-        mean = outputs[:, 1 : 1 + self._action_size]
-        return PolicyOutputs(outputs[:, 0], mean, self._variance)
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the state before an episode; () of an MLP."""
+        return self._twin.initial_state(num_environments) if self._is_recurrent else ()
+
+    def __call__(self, observation: np.ndarray, state: Nest) -> tuple[PolicyOutputs, Nest]:
+        """Returns the policy and the values at observations [K, D] float32, and the next state."""
+        if self._is_recurrent:
+            outputs, state = self._twin(observation, state)
+        else:
+            outputs = self._twin(observation)
+        return self._split(outputs), state
+
+    def _split(self, outputs: np.ndarray) -> PolicyOutputs:
+        end = 1 + self._action_size
+        return PolicyOutputs(outputs[:, 0], outputs[:, 1:end], self._variance, outputs[:, end:])
 
 
 class NafPolicyNetwork(PolicyNetwork):
@@ -71,7 +102,7 @@ class NafPolicyNetwork(PolicyNetwork):
 class LearntVariance(PolicyNetwork):
     """Base of the twins whose last parameters are those of Sigma."""
 
-    def __init__(self, network: mlp.SoftsignMLP, action_size: int, variance: float):
+    def __init__(self, network: SoftsignMLP | LSTMNetwork, action_size: int, variance: float):
         """Makes the twin, with the variance that Sigma has at the start."""
         super().__init__(network, action_size, variance**0.5)
         self.num_parameters += action_size
@@ -93,10 +124,9 @@ class VracerPolicyNetwork(LearntVariance):
 class MeansOnly(PolicyNetwork):
     """Base of the twins whose network has no V."""
 
-    def __call__(self, observation: np.ndarray) -> PolicyOutputs:
-        """Returns the policy and values of 0; see base class."""
-        mean = self._mlp(observation)
-        return PolicyOutputs(np.zeros(len(mean), np.float32), mean, self._variance)
+    def _split(self, outputs: np.ndarray) -> PolicyOutputs:
+        zeros = np.zeros(len(outputs), np.float32)
+        return PolicyOutputs(zeros, outputs, self._variance, outputs[:, :0])
 
 
 class DdpgPolicyNetwork(MeansOnly):
@@ -127,7 +157,7 @@ class ReferPolicy(Policy):
     """The policy of an agent: actors draw actions from it, evaluators take its mean.
 
     Actions are not clipped. Gaussian noise is truncated (appendix A). With Ornstein-Uhlenbeck noise
-    the extras have the policy without it, N(m, sigma^2 I), and the noise is the recurrent state.
+    the extras have the policy without it, N(m, sigma^2 I).
     """
 
     def __init__(
@@ -147,12 +177,12 @@ class ReferPolicy(Policy):
           seed: of the noise.
           explores: whether actions have noise; an evaluator's have none.
         """
+        self._config = config
         self._sizes = observation_size, action_size
         self._network = _NETWORKS[config.agent](config, observation_size, action_size)
         self._explores = explores
         self._mean = np.zeros(observation_size, np.float32)
         self._deviation = np.ones(observation_size, np.float32)
-        self._bound = config.noise_bound
         self._generator = np.random.default_rng(seed)
         self._ou: OrnsteinUhlenbeckNoise | None = None
         if explores and config.agent in ("naf", "ddpg") and config.noise == "ou":
@@ -174,28 +204,36 @@ class ReferPolicy(Policy):
         self._mean, self._deviation = flat[:size].copy(), flat[size : 2 * size].copy()
         self._network.load(flat[2 * size :])
 
-    def initial_state(self, num_environments: int) -> Nest:
-        """Returns the noise before an episode; () if it has no memory."""
+    def initial_state(self, num_environments: int) -> ActingState:
+        """Returns the state of network and noise before an episode."""
+        network = self._network.initial_state(num_environments)
         if self._ou is None:
-            return ()
-        return self._ou.initial_state((num_environments, self._sizes[1]))
+            return ActingState(network)
+        return ActingState(network, self._ou.initial_state((num_environments, self._sizes[1])))
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
+    def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
         """Acts on observations [K, D] float32.
 
         Returns:
           action: [K, A] float32.
-          state: of the noise.
-          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K].
+          state: after the observations.
+          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
+            with an advantage also gives that of the action, "advantage" [K].
         """
-        value, mean, variance = self._network(
-            (observation - self._mean) / (self._deviation + np.float32(EPSILON))
-        )
+        standardized = (observation - self._mean) / (self._deviation + np.float32(EPSILON))
+        outputs, network = self._network(standardized, state.network)
+        value, mean, variance, coefficients = outputs
+        state = state._replace(network=network)
         extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
         if not self._explores:
             return mean.copy(), state, extras
         if self._ou is not None:
-            action, state = self._ou(mean, state)
-            return action, state, extras
-        noise = truncated_normal(self._generator, mean.shape, self._bound)
-        return mean + np.sqrt(variance) * noise, state, extras
+            action, noise = self._ou(mean, state.noise)
+            return action, state._replace(noise=noise), extras
+        noise = truncated_normal(self._generator, mean.shape, self._config.noise_bound)
+        action = mean + np.sqrt(variance) * noise
+        if self._config.advantage != "none":
+            extras["advantage"] = advantages.advantage_np(
+                self._config, coefficients, action, mean, variance
+            )
+        return action, state, extras

@@ -28,13 +28,16 @@ class Refer(Agent, StoreRules):
         is_acer = config.agent == "acer"
         # XLA would compile ACER's update for each length of the longest window.
         self.jit_compile = not is_acer
+        if config.advantage != "none":
+            self.metrics += learner_lib.ADVANTAGE_METRICS
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
         if config.sampling == "rank":
             sample = distributions.RankBased(config.priority_exponent, config.rank_period)
         window = config.window if is_acer else None
-        self.data = WholeEpisodes(config, sample, config.removal, window)
+        history = config.history if config.recurrent else None
+        self.data = WholeEpisodes(config, sample, config.removal, window, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""
@@ -97,4 +100,4 @@ class Refer(Agent, StoreRules):
         outputs: learner_lib.Refresh,
     ) -> None:
         """Stores what the updates found about their steps (section 4, algorithm 3)."""
-        memory.refresh(keys, *outputs, learner.c_max(), num_batches=self.updates_per_call)
+        memory.write_back(keys, (*outputs, learner.c_max()))

@@ -59,6 +59,25 @@ class ReferConfig(Config):
         maximum=1,
         suffix="beta{:g}",
     )
+    advantage: str = field(
+        "none",
+        "V-RACER's advantage in closed form: none; quadratic, with (dA^2 + dA) / 2 more outputs; "
+        "or gaussian, an asymmetric bell with 1 + 2 dA (appendix E).",
+        choices=("none", "quadratic", "gaussian"),
+        suffix="{}_advantage",
+    )
+    advantage_scale_bias: float = field(
+        -1.0,
+        "Added to the output whose softplus is the height K of the gaussian advantage. Not in the "
+        "paper; the authors' program begins with this bias.",
+        suffix="height{:g}",
+    )
+    advantage_width_bias: float = field(
+        1.0,
+        "Added to the outputs whose softplus are its squared widths L. Not in the paper; the "
+        "authors' program begins with this bias.",
+        suffix="width{:g}",
+    )
     divergence: str = field(
         "behavior_to_policy",
         "behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior, "
@@ -125,6 +144,25 @@ class ReferConfig(Config):
     )
     hidden_size: int = field(
         128, "S, units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
+    )
+    recurrent: bool = field(
+        False,
+        "LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control "
+        "(section 5.4).",
+        suffix="recurrent",
+    )
+    lstm_size: int = field(
+        32,
+        "Cells of each of the two LSTM layers of recurrent networks (section 5.4).",
+        minimum=1,
+        suffix="cells{}",
+    )
+    history: int = field(
+        16,
+        "States before a step from which recurrent networks begin, with a state of zeros, and "
+        "through which they learn (section 5.4: the window of back-propagation).",
+        minimum=0,
+        suffix="history{}",
     )
     initial_variance: float = field(
         0.2,
@@ -283,3 +321,9 @@ class ReferConfig(Config):
             for name in ("clipping", "penalty"):
                 self.require(not getattr(self, name), name, "False, as ACER has no rules of ReF-ER")
             self.require(self.sampling == "uniform", "sampling", "uniform for ACER")
+        if self.recurrent:
+            self.require_at_most("replay_capacity", "history")
+            is_there = self.agent in ("vracer", "ddpg")
+            self.require(is_there, "recurrent", f"False with the agent {self.agent}")
+        if self.agent != "vracer":
+            self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")

@@ -21,7 +21,6 @@ from common.reporting.budget import Budget
 from reproductions.refer.declaration import AGENT
 from reproductions.refer.ppo.declaration import AGENT as PPO
 
-_ADVANTAGES = AbsentAgent("parameterised advantages")
 _FLOW_CONTROL = AbsentAgent("flow control")
 
 TASKS = tuple(
@@ -152,13 +151,8 @@ def _sensitivity(
         for symbol, (flag, values) in grid.items()
     }
     others = tuple(
-        Run(
-            _ADVANTAGES if symbol == "advantage" else AGENT,
-            name,
-            environment,
-            ("--setting=vracer_refer", flag),
-        )
-        for symbol, row in rows.items()
+        Run(AGENT, name, environment, ("--setting=vracer_refer", flag))
+        for row in rows.values()
         for name, flag in row.items()
         if name != "vracer_refer"
         for environment in environments
@@ -390,7 +384,7 @@ PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
-    agents=(AGENT, PPO, _ADVANTAGES, _FLOW_CONTROL),
+    agents=(AGENT, PPO, _FLOW_CONTROL),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -14,9 +14,9 @@ import tensorflow as tf
 from common.learning import optimizers, targets
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
-from common.types import Batch, EpisodeBatch, Metrics, WindowBatch
+from common.types import Batch, EpisodeBatch, HistoryBatch, Metrics, WindowBatch
 from common.values import gaussian, policy_gradients, prioritization
-from reproductions.refer import acer, ddpg, naf, networks, rules, vracer
+from reproductions.refer import acer, advantages, ddpg, naf, networks, rules, views, vracer
 from reproductions.refer.config import ReferConfig
 
 _SHARED_METRICS = (
@@ -49,6 +49,8 @@ METRICS = {
     ),
 }
 """Metrics of an agent's updates and their columns in learner.csv."""
+ADVANTAGE_METRICS = ("advantage_loss",)
+"""Those of V-RACER with an advantage, in addition."""
 
 
 class Refresh(NamedTuple):
@@ -62,6 +64,7 @@ class Refresh(NamedTuple):
       divergences: D_KL of the policies, in nats.
       errors: squared errors, for the ranks of prioritised replay.
       next_values: V of the next states, correct where `EpisodeBatch.bootstraps`; zeros from DDPG.
+      advantages: A of the actions; zeros without an advantage.
     """
 
     values: tf.Tensor
@@ -69,13 +72,14 @@ class Refresh(NamedTuple):
     divergences: tf.Tensor
     errors: tf.Tensor
     next_values: tf.Tensor
+    advantages: tf.Tensor
 
 
 class ReferLearner(Learner):
     """Base of the learners: standardised observations, the rules' state, annealed rates.
 
-    All methods take batches whose `steps` are an `EpisodeBatch`, ACER's a `WindowBatch`, and
-    `Gradients.outputs` is a `Refresh`.
+    All methods take batches whose `steps` are an `EpisodeBatch`, `HistoryBatch` with recurrent
+    networks, or ACER's `WindowBatch`, and `Gradients.outputs` is a `Refresh`.
 
     Attributes:
       standardizer: of observations; the agent sets its moments before the first update.
@@ -127,6 +131,11 @@ class ReferLearner(Learner):
         """Sets the learning rates of the step that follows `step` updates."""
         config = self._config
         self.learning_rate.assign(rules.annealed(config.learning_rate, step, config.annealing))
+
+    def view(self, steps: EpisodeBatch | HistoryBatch) -> views.View:
+        """Returns what networks get of the steps."""
+        kind = views.WindowView if self._config.recurrent else views.StateView
+        return kind(steps, self.standardizer)
 
     def c_max(self) -> tf.Tensor:
         """Returns the present bound of importance weights near the policy (eq 13)."""
@@ -197,15 +206,18 @@ class VracerLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        observation = self.standardizer(steps.states.observation)
-        behaviour = steps.states.extras
+        view = self.view(steps)
+        observation, action, behaviour = view.observation, view.states.action, view.states.extras
+        has_advantage = config.advantage != "none"
         with tf.GradientTape() as tape:
-            value, mean = network(observation)
+            value, mean, coefficients = network(observation)
+            variance = network.variance
+            advantage = advantages.advantage(config, coefficients, action, mean, variance)
             losses = vracer.loss(
                 value,
                 mean,
-                network.variance,
-                steps.states.action,
+                variance,
+                action,
                 behaviour["mean"],
                 behaviour["variance"],
                 steps.q_ret,
@@ -214,6 +226,7 @@ class VracerLearner(OneNetworkLearner):
                 config.clipping,
                 self._log_bound,
                 config.divergence,
+                advantage if has_advantage else None,
             )
             loss = tf.reduce_mean(self.weights(batch) * losses.loss)
         gradients = tape.gradient(loss, network.parameters)
@@ -221,8 +234,9 @@ class VracerLearner(OneNetworkLearner):
             value,
             losses.rho,
             losses.divergence,
-            tf.square(steps.q_ret - value),
-            self._next_values(steps),
+            losses.error,
+            self._next_values(view, steps),
+            advantage,
         )
         metrics = {
             **self.shared_metrics(),
@@ -231,13 +245,15 @@ class VracerLearner(OneNetworkLearner):
             "mean_variance": tf.reduce_mean(network.variance),
             "gradient_norm": tf.linalg.global_norm(gradients),
         }
+        if has_advantage:
+            metrics["advantage_loss"] = tf.reduce_mean(losses.advantage_loss)
         return Gradients(gradients, refresh, metrics)
 
-    def _next_values(self, steps: EpisodeBatch) -> tf.Tensor:
+    def _next_values(self, view: views.View, steps: EpisodeBatch | HistoryBatch) -> tf.Tensor:
         """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
         return tf.cond(
             tf.reduce_any(steps.bootstraps),
-            lambda: self.network(self.standardizer(steps.next_states.observation)).value,
+            lambda: self.network(view.next_observation).value,
             lambda: tf.zeros_like(steps.q_ret),
         )
 
@@ -277,7 +293,8 @@ class NafLearner(OneNetworkLearner):
             loss = tf.reduce_mean(self.weights(batch) * losses.loss)
         gradients = tape.gradient(loss, network.parameters)
         errors = tf.square(losses.q - target)
-        refresh = Refresh(outputs.value, losses.rho, losses.divergence, errors, next_value)
+        zeros = tf.zeros_like(errors)
+        refresh = Refresh(outputs.value, losses.rho, losses.divergence, errors, next_value, zeros)
         metrics = {
             **self.shared_metrics(),
             "critic_loss": 0.5 * tf.reduce_mean(errors),
@@ -376,11 +393,11 @@ class DdpgLearner(TwoRatesLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, online, target = self._config, self.networks, self.target_networks
-        steps: EpisodeBatch = batch.steps
-        action, behaviour_mean = steps.states.action, steps.states.extras["mean"]
-        observation = self.standardizer(steps.states.observation)
-        next_observation = self.standardizer(steps.next_states.observation)
-        bootstrap = target.critic(next_observation, target.policy(next_observation))
+        steps, view = batch.steps, self.view(batch.steps)
+        action, behaviour_mean = view.states.action, view.states.extras["mean"]
+        observation, next_observation = view.observation, view.next_observation
+        next_action = view.next_action(target.policy(next_observation))
+        bootstrap = target.critic(next_observation, next_action)
         y = steps.rewards + steps.discounts * bootstrap
         rule_1 = (self.c_max(), config.clipping)
         weights = self.weights(batch)
@@ -390,14 +407,14 @@ class DdpgLearner(TwoRatesLearner):
                 action, mean, behaviour_mean, config.sigma, self._log_bound
             )
             value, dqda = policy_gradients.value_and_action_gradient(
-                mean, lambda action: online.critic(observation, action)
+                mean, lambda action: online.critic(observation, view.action(action))
             )
             losses = ddpg.policy_loss(
                 mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
             )
             policy_loss = tf.reduce_mean(weights * losses)
         with tf.GradientTape() as critic_tape:
-            q = online.critic(observation, action)
+            q = online.critic(observation, view.action(action))
             critic_loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
             decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
             critic_loss += config.critic_decay * decay
@@ -406,7 +423,7 @@ class DdpgLearner(TwoRatesLearner):
             critic_tape.gradient(critic_loss, self.critic_variables),
         )
         kl, zeros = ddpg.divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
-        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros)
+        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros, zeros)
         metrics = {
             **self.shared_metrics(),
             "critic_loss": critic_loss,
@@ -508,9 +525,8 @@ class AcerLearner(TwoRatesLearner):
         divergence = gaussian.kl_divergence(*behaviour, *policy)
         if config.divergence == "policy_to_behavior":
             divergence = gaussian.kl_divergence(*policy, *behaviour)
-        refresh = Refresh(
-            value, rho, divergence, errors=tf.square(q_ret - q), next_values=_flat(values[:, 1:])
-        )
+        errors, next_values = tf.square(q_ret - q), _flat(values[:, 1:])
+        refresh = Refresh(value, rho, divergence, errors, next_values, tf.zeros_like(value))
         is_bounded = tf.reduce_any(direction != gradient, axis=-1)
         metrics = {
             **self.shared_metrics(),

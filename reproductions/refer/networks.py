@@ -1,7 +1,7 @@
 """Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations. Actions are in canonical units, without bounds for all but
-DDPG.
+They take standardised observations [B, D], recurrent ones a `Window` of them. Actions are in
+canonical units, without bounds for all but DDPG.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,20 @@ import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
 from common.networks import variances
+from common.networks.control import Layer
 from common.networks.mlp import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork, Window
 from common.values import quadratic
+from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig
+
+
+def _make_layers(
+    config: ReferConfig, input_size: int, output_size: int, activation: Layer | None = None
+) -> SoftsignMLP | LSTMNetwork:
+    if config.recurrent:
+        return LSTMNetwork(input_size, [config.lstm_size] * 2, output_size, activation)
+    return SoftsignMLP(input_size, [config.hidden_size] * 2, output_size, activation)
 
 
 class VracerOutputs(NamedTuple):
@@ -22,34 +33,39 @@ class VracerOutputs(NamedTuple):
     Attributes:
       value: [B], V.
       mean: [B, A], m of the policy.
+      coefficients: [B, C], outputs for the advantage, see `advantages`; [B, 0] without one.
     """
 
     value: tf.Tensor
     mean: tf.Tensor
+    coefficients: tf.Tensor
 
 
 class VracerNetwork(snt.Module):
-    """V-RACER's value and policy N(m(s), Sigma) in one MLP (section 4).
+    """V-RACER's value and policy N(m(s), Sigma) in one network (section 4).
 
     The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
     `variances.MIN_VARIANCE`: without rule 2 it only shrinks.
 
     Attributes:
-      mlp: standardised observations [B, D] -> [B, 1 + A], values and means.
+      mlp: observations -> [B, 1 + A + C], values, means and coefficients; an `LSTMNetwork` if
+        the configuration says so.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1 + action_size)
+        output_size = 1 + action_size + advantages.num_outputs(config.advantage, action_size)
+        self._action_size = action_size
+        self.mlp = _make_layers(config, observation_size, output_size)
         self.raw_variance = variances.variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
-    def __call__(self, observation: tf.Tensor) -> VracerOutputs:
-        """Returns values and means of standardised observations [B, D]."""
-        outputs = self.mlp(observation)
-        return VracerOutputs(outputs[:, 0], outputs[:, 1:])
+    def __call__(self, observation: tf.Tensor | Window) -> VracerOutputs:
+        """Returns the outputs at standardised observations."""
+        outputs, end = self.mlp(observation), 1 + self._action_size
+        return VracerOutputs(outputs[:, 0], outputs[:, 1:end], outputs[:, end:])
 
     @property
     def variance(self) -> tf.Tensor:
@@ -99,26 +115,33 @@ class NafNetwork(snt.Module):
 
 
 class ValueOfAction(snt.Module):
-    """DDPG's critic and ACER's advantage: an MLP of the observation and the action.
+    """DDPG's critic and ACER's advantage: a network of the observation and the action.
 
     Attributes:
-      mlp: [B, D + A] -> [B, 1].
+      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = SoftsignMLP(observation_size + action_size, [config.hidden_size] * 2, 1)
+        self.mlp = _make_layers(config, observation_size + action_size, 1)
 
-    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Returns values: standardised observations [B, D], actions [B, A] -> [B]."""
+    def __call__(self, observation: tf.Tensor | Window, action: tf.Tensor) -> tf.Tensor:
+        """Returns values [B].
+
+        Args:
+          observation: standardised, [B, D] or a window.
+          action: [B, A], or [B, T, A] at all observations of a window.
+        """
+        if isinstance(observation, Window):
+            inputs = tf.concat([observation.inputs, action], axis=-1)
+            return self.mlp(Window(inputs, observation.begins))[:, 0]
         return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
 
 
 def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:
     """Builds DDPG's policy, whose means are in (-1, 1), and its critic."""
-    sizes = [config.hidden_size] * 2
     return ActorCritic(
-        SoftsignMLP(observation_size, sizes, action_size, tf.tanh),
+        _make_layers(config, observation_size, action_size, tf.tanh),
         ValueOfAction(config, observation_size, action_size),
     )
 

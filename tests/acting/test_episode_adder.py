@@ -12,7 +12,8 @@ def play(adder, script, values=True):
     """Returns what `observe` gives for each timestep of `script`.
 
     The arrays are overwritten in place after each timestep. Environment k has the observation
-    100 k + t, the action -(100 k + t), the value 1000 + 100 k + t and the reward 10 t + k.
+    100 k + t, the action -(100 k + t), the value 1000 + 100 k + t, the advantage 2000 + 100 k + t
+    and the reward 10 t + k.
     """
     script = np.array(script)
     k = script.shape[1]
@@ -22,6 +23,7 @@ def play(adder, script, values=True):
         extras = {"mean": 2 * observation}
         if values:
             extras["value"] = 1000 + observation[:, 0]
+            extras["advantage"] = 2000 + observation[:, 0]
         discounts = np.where(step_types == 3, 0, 1).astype(np.float32)
         timestep = dm_env.TimeStep(
             np.minimum(step_types, LAST).astype(np.int32),
@@ -55,10 +57,12 @@ def test_episodes_of_two_environments():
     np.testing.assert_array_equal(b.states.action[:, 0], [0, -1, -2, 0])
     np.testing.assert_array_equal(b.states.extras["mean"][:, 0], [0, 2, 4, 6])
     np.testing.assert_array_equal(b.values, [1000, 1001, 1002, 1003])
+    np.testing.assert_array_equal(b.advantages, [2000, 2001, 2002])
     np.testing.assert_array_equal(b.rewards, [10, 20, 30])
     np.testing.assert_array_equal(c.rewards, [31, 41, 51])
     assert set(b.states.extras) == {"mean"}
-    assert {leaf.dtype for leaf in (b.rewards, b.values, b.states.action)} == {np.dtype("float32")}
+    for leaf in (b.rewards, b.values, b.advantages, b.states.action):
+        assert leaf.dtype == np.float32
 
 
 def test_a_step_counts_when_its_action_is_executed():
@@ -73,6 +77,7 @@ def test_an_episode_that_restarts_without_last_is_dropped():
     np.testing.assert_array_equal(episode.rewards, [30])
 
 
-def test_without_values_they_are_zeros():
+def test_without_values_and_advantages_they_are_zeros():
     (episode,) = play(EpisodeAdder(1, 100), [[FIRST], [MID], [END]], values=False)[-1].episodes
     np.testing.assert_array_equal(episode.values, np.zeros(3))
+    np.testing.assert_array_equal(episode.advantages, np.zeros(2))

@@ -62,7 +62,7 @@ class Actor(Policy):
 
 
 class Mean(Learner):
-    """Finds for each step: V = reward, rho = 2, D_KL = 0.5, error = 1; each update lowers c_max."""
+    """Finds for each step: V = reward, rho = 2, D_KL = 0.5, error = 1, A = 3; lowers c_max."""
 
     def __init__(self):
         super().__init__()
@@ -79,7 +79,7 @@ class Mean(Learner):
         ones = tf.ones_like(rewards)
         loss = tf.reduce_mean(rewards) + self.mean[0]
         c_max = tf.maximum(1.5, 4 - tf.cast(self.steps, tf.float32)) * ones
-        outputs = (rewards, 2 * ones, 0.5 * ones, ones, 0 * ones, c_max)
+        outputs = (rewards, 2 * ones, 0.5 * ones, ones, 0 * ones, 3 * ones, c_max)
         return Gradients((), outputs, {"loss": loss})
 
     def apply(self, gradients):
@@ -152,7 +152,7 @@ class Run:
 
 def episode(size):
     states = StoredState(np.zeros((size + 1, 1)), np.zeros((size + 1, 1)), {})
-    return Episode(0, states, np.zeros(size), np.zeros(size + 1), False)
+    return Episode(0, states, np.zeros(size), np.zeros(size + 1), False, np.zeros(size))
 
 
 def test_a_store_elsewhere_hears_of_many_steps_at_a_time():
@@ -219,6 +219,7 @@ def test_a_call_draws_updates_and_writes_back(num_updates):
     np.testing.assert_array_equal(stored.rhos, np.full(4 * num_updates, 2))
     np.testing.assert_array_equal(stored.divergences, np.full(4 * num_updates, 0.5))
     np.testing.assert_array_equal(stored.errors, np.ones(4 * num_updates))
+    np.testing.assert_array_equal(stored.advantages, np.full(4 * num_updates, 3))
     # With a rho of 2 they are far from the policy once c_max is 2, in the third update.
     num_far = len(np.unique(drawn.keys)) if num_updates == 3 else 0
     assert run.memory.statistics().far_policy == num_far

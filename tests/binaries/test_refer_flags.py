@@ -31,6 +31,22 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
             [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=rank"],
             ["--config.sampling must be uniform for ACER, is rank"],
         ),
+        (
+            [CHEETAH, "--setting=naf_refer", "--config.advantage=quadratic"],
+            ["--config.advantage must be none with the agent naf, is quadratic"],
+        ),
+        (
+            [CHEETAH, "--setting=ddpg_refer", "--config.advantage=gaussian"],
+            ["--config.advantage must be none with the agent ddpg, is gaussian"],
+        ),
+        (
+            [CHEETAH, "--setting=naf_er", "--config.recurrent"],
+            ["--config.recurrent must be False with the agent naf, is True"],
+        ),
+        (
+            [CHEETAH, "--config.recurrent", "--config.history=300000"],
+            ["--config.history must be at most replay_capacity (262144), is 300000"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )

@@ -41,7 +41,8 @@ class Marks(Learner):
         rewards = batch.steps.rewards
         self.seen.assign(tf.concat([self.seen, rewards], 0))
         ones = tf.ones_like(rewards)
-        outputs = (rewards, 2 * ones, ones / 2, ones * tf.cast(self.steps, tf.float32), 0 * ones)
+        errors = ones * tf.cast(self.steps, tf.float32)
+        outputs = (rewards, 2 * ones, ones / 2, errors, 0 * ones, 0 * ones)
         return Gradients((), outputs, {"loss": tf.reduce_mean(rewards) * self.scale[0]})
 
     def apply(self, gradients):
@@ -73,7 +74,7 @@ def filled(num_episodes=10, capacity=100, memory_seed=1, num_steps=EPISODE_STEPS
     for i in range(num_episodes):
         states = np.zeros([num_steps + 1, 1], np.float32)
         rewards = (num_steps * i + np.arange(num_steps)).astype(np.float32)
-        episode = Episode(0, states, rewards, states[:, 0], False)
+        episode = Episode(0, states, rewards, states[:, 0], False, states[1:, 0])
         memory.put(Episodes(num_steps, (episode,)))
     return memory
 
@@ -157,7 +158,8 @@ def test_a_call_waits_for_a_batch_of_finished_episodes():
     for size, is_enough in ((BATCH - 1, False), (1, True)):
         states = np.zeros([size + 1, 1], np.float32)
         rewards = np.ones(size, np.float32)
-        run.memory.put(Episodes(0, (Episode(0, states, rewards, states[:, 0], False),)))
+        episode = Episode(0, states, rewards, states[:, 0], False, states[1:, 0])
+        run.memory.put(Episodes(0, (episode,)))
         assert (run.trainer.step() is not None) == is_enough
     assert run.rules.prepared == [(0, True, 0)]
 

@@ -1,10 +1,13 @@
 """Tests of common.networks.recurrent."""
 
 import numpy as np
+import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks.recurrent import LSTM, LSTMState
+from common.networks import numpy_twins, packing
+from common.networks.mlp import OUTPUT_SCALE
+from common.networks.recurrent import LSTM, LSTMNetwork, LSTMState, Window
 
 T, B, F, H = 7, 3, 5, 4
 
@@ -78,3 +81,73 @@ def test_initial_values_are_sonnets():
         assert np.abs(weights).max() <= 2 * inputs**-0.5  # truncated at two standard deviations
         np.testing.assert_allclose(np.std(weights), 0.88 * inputs**-0.5, rtol=0.02)
     np.testing.assert_array_equal(np.asarray(lstm.b).reshape(4, 128)[:, 0], [0, 1, 0, 0])
+
+
+def make_network(activation=None):
+    tf.random.set_seed(0)
+    network = LSTMNetwork(F, [H, H + 1], 3, activation)
+    for variable in network.trainable_variables:
+        variable.assign(variable + 0.3 * tf.random.stateless_normal(variable.shape, [1, 2]))
+    return network
+
+
+def test_a_network_begins_with_zeros_at_each_windows_beginning():
+    network, inputs = make_network(), normal(B, T, F)
+    begins = tf.constant([0, 3, T - 1])
+    outputs = network(Window(inputs, begins))
+    assert outputs.shape == [B, 3]
+    for row, begin in enumerate(begins.numpy()):
+        alone = network(Window(inputs[row : row + 1, begin:], tf.zeros([1], tf.int32)))
+        np.testing.assert_allclose(outputs[row], alone[0], rtol=1e-5, atol=1e-6)
+    changed = network(
+        Window(inputs + 100.0 * tf.cast(tf.range(T)[:, tf.newaxis] < 3, tf.float32), begins)
+    )
+    np.testing.assert_allclose(changed[1:], outputs[1:], rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_has_gradients_through_its_window_alone():
+    network, inputs = make_network(), normal(B, T, F)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total = tf.reduce_sum(network(Window(inputs, tf.constant([0, 3, T - 1]))))
+    gradient = tape.gradient(total, inputs).numpy()
+    for row, begin in enumerate([0, 3, T - 1]):
+        assert not np.any(gradient[row, :begin]) and np.all(gradient[row, begin:])
+
+
+def test_the_output_begins_near_zero():
+    network = LSTMNetwork(F, [32, 32], 400)
+    (weights,) = [v for v in network.trainable_variables if v.shape == [32, 400]]
+    bound = OUTPUT_SCALE / np.sqrt(32)
+    assert 0.99 * bound < np.abs(weights).max() <= bound
+
+
+@pytest.mark.parametrize("activation", [None, tf.tanh])
+def test_the_numpy_twin_carries_the_state(activation):
+    network, inputs = make_network(activation), normal(B, T, F)
+    twin = numpy_twins.twin(network)
+    state = twin.initial_state(B)
+    for t in range(T):
+        kept = [part.copy() for layer in state for part in layer]
+        outputs, after = twin(inputs[:, t].numpy(), state)
+        expected = network(Window(inputs[:, : t + 1], tf.zeros([B], tf.int32)))
+        np.testing.assert_allclose(outputs, expected, atol=1e-5)
+        assert outputs.dtype == np.float32
+        for part, before in zip([part for layer in state for part in layer], kept):
+            np.testing.assert_array_equal(part, before)
+        state = after
+    other = LSTMNetwork(F, [H, H + 1], 3, activation)
+    twin.load(packing.to_numpy(other.trainable_variables))
+    outputs, _ = twin(inputs[:, 0].numpy(), twin.initial_state(B))
+    expected = other(Window(inputs[:, :1], tf.zeros([B], tf.int32)))
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+
+
+def test_large_inputs_of_a_twin_overflow_nothing():
+    network = make_network()
+    twin = numpy_twins.twin(network)
+    inputs = np.full((1, F), 1e6, np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        outputs, _ = twin(inputs, twin.initial_state(1))
+    expected = network(Window(tf.constant(inputs[:, np.newaxis]), tf.zeros([1], tf.int32)))
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)

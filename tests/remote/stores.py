@@ -227,6 +227,7 @@ class WholeEpisodes(Kind):
         _Items.wrong[-1],
         ("rewards", lambda r: r * np.float32(np.inf), r"rewards\[0\]"),
         ("values", lambda v: v * np.float32(np.nan), r"values\[0\]"),
+        ("advantages", lambda a: a * np.float32(np.nan), r"advantages\[0\]"),
     ]
 
     def make(self, width=4, capacity=100):
@@ -237,7 +238,8 @@ class WholeEpisodes(Kind):
         def episode(mark):
             states = columns_of(10 * mark + np.arange(T + 1), width, True)
             rewards = np.full(T, mark, np.float32)
-            return Episode(0, states, rewards, np.zeros(T + 1, np.float32), mark % 2 == 1)
+            values = np.zeros(T + 1, np.float32)
+            return Episode(0, states, rewards, values, mark % 2 == 1, 1 + rewards)
 
         return Episodes(T * len(marks), tuple(map(episode, marks)))
 
@@ -257,12 +259,33 @@ class WholeEpisodes(Kind):
         keys, first = np.unique(drawn.keys, return_index=True)
         chosen = first[drawn.bootstraps.numpy()[first]][:3]
         keys = np.array([*drawn.keys.numpy()[chosen], 2**40])
-        outputs = [np.arange(1, 5, dtype=np.float32) * scale for scale in (1, 2, 3, 4, 5)]
+        rewards = drawn.rewards.numpy()[chosen]
+        np.testing.assert_array_equal(behind.stored(keys[:3]).advantages, 1 + rewards)
+        outputs = [np.arange(1, 5, dtype=np.float32) * scale for scale in (1, 2, 3, 4, 5, 6)]
         assert store.write_back(keys, (*outputs, np.float32(4))) == 1
-        *stored, q_ret = behind.stored(keys[:3])
+        *stored, q_ret, advantages = behind.stored(keys[:3])
         np.testing.assert_array_equal(stored, [output[:3] for output in outputs[:4]])
-        np.testing.assert_allclose(q_ret, drawn.rewards.numpy()[chosen] + 0.9 * outputs[4][:3])
+        np.testing.assert_array_equal(advantages, outputs[5][:3])
+        np.testing.assert_allclose(q_ret, rewards + 0.9 * outputs[4][:3])
         assert store.counters().missing == 1 and behind.statistics().far_policy == 2
+
+
+class EpisodeHistories(WholeEpisodes):
+    """The same, drawn with a history of two states."""
+
+    def make(self, width=4, capacity=100):
+        specs = specs_of(width, strings=True)
+        arguments = dict(num_batches=2, seed=1, history=2)
+        return EpisodeMemory(specs, T * capacity, 0.9, Uniform(), **arguments)
+
+    def marks(self, drawn):
+        windows, lengths = marks_of(drawn.steps), np.asarray(drawn.lengths)
+        marks = windows[:, -2]
+        np.testing.assert_array_equal(lengths, np.minimum(marks % 10, 2))
+        np.testing.assert_array_equal(windows[:, -1], marks + 1)
+        for back in (1, 2):
+            np.testing.assert_array_equal(windows[:, -2 - back], marks - np.minimum(back, lengths))
+        return (marks // 10).tolist()
 
 
 class Unrolls(Kind):
@@ -337,6 +360,7 @@ KINDS = [
     Transitions("transitions"),
     Sequences("sequences"),
     WholeEpisodes("episodes"),
+    EpisodeHistories("episodes with histories"),
     Unrolls("unrolls"),
     Rollouts("rollouts"),
     Gradients("gradients"),

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from common.replay.distributions import RankBased, Uniform
 from common.replay.episodes import EpisodeMemory
+from common.replay.signature import Bytes
 
 FLOAT = tf.TensorSpec([], tf.float32)
 DRAWS = 100_000
@@ -16,14 +17,15 @@ def make_memory(capacity=1000, discount=0.5, sampling=Uniform(), removal="oldest
     return EpisodeMemory(specs, capacity, discount, sampling, removal, seed=1)
 
 
-def add(memory, size, rewards=None, values=None, terminated=False):
+def add(memory, size, rewards=None, values=None, terminated=False, advantages=None):
     """Adds an episode whose states are key, key + 1, ... if no key was skipped; returns its key."""
     begin = add.next_state.get(id(memory), 0)
     add.next_state[id(memory)] = begin + size
     states = np.arange(begin, begin + size + 1, dtype=np.float32)
     rewards = np.ones(size, np.float32) if rewards is None else np.float32(rewards)
     values = np.zeros(size + 1, np.float32) if values is None else np.float32(values)
-    return int(memory.add(states, rewards, values, terminated))
+    advantages = None if advantages is None else np.float32(advantages)
+    return int(memory.add(states, rewards, values, terminated, advantages))
 
 
 add.next_state = {}
@@ -80,6 +82,22 @@ def test_a_refresh_reaches_earlier_steps_only():
     assert q_ret(memory, range(4)) == [6, 6, 8, 8]
     refresh(memory, [2], values=4, rhos=100)
     assert q_ret(memory, range(4)) == [8, 8, 8, 8]
+
+
+def test_an_advantage_is_no_part_of_the_error_that_reaches_earlier_steps():
+    memory = make_memory(discount=1.0)
+    add(memory, 3, [0, 0, 8], [1, 2, 3, 9], terminated=True, advantages=[7, 5, 4])
+    # On policy V_tbc of a step is Q_ret - A; the first step's A reaches none.
+    assert q_ret(memory, range(3)) == [-1, 4, 8]
+    memory.refresh(
+        np.int64([2]), *np.float32([[3], [0.5], [0], [0], [0]]), 4.0, advantages=np.float32([1])
+    )
+    # V_tbc of step 2 is 3 + 0.5 (8 - 3 - 1), that of step 1 is 2 + (5 - 2 - 5).
+    assert q_ret(memory, range(3)) == [0, 5, 8]
+    refresh(memory, [1, 2], values=[2, 3])  # without advantages they are 0
+    assert q_ret(memory, range(3)) == [8, 8, 8]
+    assert memory.stored(np.arange(3)).advantages.numpy().tolist() == [7, 0, 0]
+    memory.check()
 
 
 def test_the_last_of_equal_keys_counts():
@@ -231,6 +249,57 @@ def test_a_seed_repeats_a_draw():
     assert keys[0] == keys[1]
 
 
+# Histories.
+
+
+def windows_of(sample):
+    """By the key of each step, its window of states."""
+    windows = zip(sample.lengths.numpy().tolist(), sample.steps.numpy().tolist())
+    return dict(zip(sample.keys.numpy().tolist(), windows))
+
+
+def test_a_history_is_of_the_steps_own_episode_and_aligned_at_the_end():
+    memory = make_memory()
+    add(memory, 3)  # states 0 to 3
+    add.next_state[id(memory)] = 100
+    key = add(memory, 5)  # states 100 to 105
+    found = windows_of(memory.sample(8, history=2))
+    assert found == {
+        0: (0, [0, 0, 0, 1]),
+        1: (1, [0, 0, 1, 2]),
+        2: (2, [0, 1, 2, 3]),
+        key: (0, [100, 100, 100, 101]),
+        key + 1: (1, [100, 100, 101, 102]),
+        key + 2: (2, [100, 101, 102, 103]),
+        key + 3: (2, [101, 102, 103, 104]),
+        key + 4: (2, [102, 103, 104, 105]),
+    }
+
+
+@pytest.mark.parametrize("history", [0, 1, 16])
+def test_a_draw_with_a_history_is_the_draw_without_it(history):
+    memory, _ = rank_memory()
+    one = memory.sample(3, seed=7, num_batches=2)
+    other = memory.sample(3, seed=7, num_batches=2, history=history)
+    assert other.steps.shape == [6, history + 2] and other.lengths.shape == [6]
+    np.testing.assert_array_equal(other.steps[:, -2], one.steps)
+    np.testing.assert_array_equal(other.steps[:, -1], one.next_steps)
+    for name in set(one._fields) - {"steps", "next_steps"}:
+        np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
+    batch = other.batch()
+    assert batch.steps.states is other.steps and batch.steps.lengths is other.lengths
+    assert batch.steps.q_ret is other.q_ret and batch.steps.rewards is other.rewards
+
+
+def test_histories_of_strings():
+    memory = make_memory(specs={"text": Bytes(3)})
+    memory.add({"text": np.array([b"a", b"", b"ccc"], object)}, np.ones(2, np.float32),
+               np.zeros(3, np.float32), True)  # fmt: skip
+    sample = memory.sample(2, history=1)
+    texts = dict(zip(sample.keys.numpy().tolist(), sample.steps["text"].numpy().tolist()))
+    assert texts == {0: [b"a", b"a", b""], 1: [b"a", b"", b"ccc"]}
+
+
 # Removal.
 
 
@@ -305,6 +374,8 @@ def test_in_a_graph():
         sample = memory.sample(2, seed, num_batches=2)
         assert sample.next_steps["observation"].shape == [4, 2, 3]
         assert sample.q_ret.shape == sample.keys.shape == [4]
+        windows = memory.sample(2, seed, num_batches=2, history=5)
+        assert windows.steps["observation"].shape == [4, 7, 2, 3] and windows.lengths.shape == [4]
         missing = memory.refresh(sample.keys, *[sample.q_ret] * 5, tf.constant(4.0), num_batches=2)
         memory.count_steps(3)
         memory.set_reward_scale(memory.reward_scale(), recompute=True)
@@ -332,6 +403,9 @@ def test_many_threads_see_whole_rows_and_consistent_counters():
         memory.add(states, np.ones(size, np.float32), np.zeros(size + 1, np.float32), False)
 
     def learner(number):
+        windows = memory.sample(30, num_batches=2, history=3).steps.numpy()
+        np.testing.assert_array_equal(windows, np.repeat(windows[..., :1], width, -1))
+        assert set(np.unique(np.diff(windows[..., 0]))) <= {0, 1}
         sample = memory.sample(30, num_batches=2)
         steps, next_steps = sample.steps.numpy(), sample.next_steps.numpy()
         np.testing.assert_array_equal(steps, np.repeat(steps[:, :1], width, 1))

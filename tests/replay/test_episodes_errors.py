@@ -15,6 +15,7 @@ ADDED = {
     "rewards": np.float32([1, 2]),
     "values": np.float32([1, 2, 3]),
     "terminated": False,
+    "advantages": np.float32([1, 2]),
 }
 REFRESHED = {
     "keys": np.array([0, 1]),
@@ -24,6 +25,7 @@ REFRESHED = {
     "errors": np.float32([1, 2]),
     "next_values": np.float32([1, 2]),
     "c_max": 4.0,
+    "advantages": np.float32([1, 2]),
 }
 
 
@@ -78,6 +80,18 @@ INVALID = (
         "values too few": (add(values=np.float32([1, 2])), r"values must be of shape \[3\]"),
         "values infinite": (add(values=np.float32([1, 2, np.inf])), r"values\[2\] must be finite"),
         "values of complex": (add(values=np.zeros(3, np.complex64)), "values must be float32"),
+        "advantages of a state too many": (
+            add(advantages=np.float32([1, 2, 3])),
+            r"advantages must be of shape \[2\]",
+        ),
+        "advantages NaN": (
+            add(advantages=np.float32([1, np.nan])),
+            r"advantages\[1\] must be finite, is nan",
+        ),
+        "advantages of complex": (
+            add(advantages=np.zeros(2, np.complex64)),
+            "advantages must be float32",
+        ),
         "terminated as a vector": (add(terminated=[True]), "terminated must be a scalar"),
         "terminated as a number": (add(terminated=np.float32(1)), "terminated must be bool"),
         "a column of doubles": (
@@ -139,6 +153,7 @@ INVALID = (
         ),
         "steps uncounted": (lambda memory: memory.count_steps(-1), "n must not be negative, is -1"),
         "an empty batch": (lambda memory: memory.sample(0), "batch_size must be at least 1, is 0"),
+        "a negative history": (lambda memory: memory.sample(1, history=-2), "history"),
         "no batch": (lambda memory: memory.sample(1, num_batches=0), "num_batches"),
     }
     | {
@@ -146,11 +161,11 @@ INVALID = (
             refresh(**{name: np.float32([1, np.inf])}),
             rf"{name}\[1\] must be finite, is inf",
         )
-        for name in ("values", "rhos", "divergences", "errors", "next_values")
+        for name in ("values", "rhos", "divergences", "errors", "next_values", "advantages")
     }
     | {
         f"{name} too few": (refresh(**{name: np.float32([1])}), rf"{name} must be of shape \[2\]")
-        for name in ("values", "rhos", "divergences", "errors", "next_values")
+        for name in ("values", "rhos", "divergences", "errors", "next_values", "advantages")
     }
 )
 

@@ -90,7 +90,7 @@ class Twin:
         self.next_key = self.removed = 0
         self.scale, self.c_max = None, np.inf
 
-    def add(self, rows, rewards, values, terminated):
+    def add(self, rows, rewards, values, terminated, advantages):
         n = len(rewards)
         while self.num_steps() + n > self.capacity:
             self.remove()
@@ -101,6 +101,7 @@ class Twin:
             rewards=rewards,
             values=np.append(values[:-1], 0.0 if terminated else values[-1]),
             terminated=terminated,
+            advantages=np.zeros(n) if advantages is None else advantages.copy(),
             rhos=np.ones(n),
             divergences=np.zeros(n),
             errors=np.full(n, -1.0),
@@ -131,7 +132,8 @@ class Twin:
             following = episode.values[t + 1]
             if t + 1 < episode.size:
                 weight = min(1.0, episode.rhos[t + 1])
-                following += weight * (episode.q_ret[t + 1] - following)
+                error = episode.q_ret[t + 1] - following - episode.advantages[t + 1]
+                following += weight * error
             episode.q_ret[t] = self.scaled(episode.rewards[t]) + DISCOUNT * following
 
     def refresh(self, batches, c_max):
@@ -139,14 +141,14 @@ class Twin:
         latest, missing = {}, 0
         for batch in batches:
             keys = []
-            for key, value, rho, divergence, _, next_value in zip(*batch):
+            for key, value, rho, divergence, _, next_value, advantage in zip(*batch):
                 episode = self.find(key)
                 if episode is None:
                     missing += 1
                     continue
                 t = key - episode.key
                 episode.values[t], episode.rhos[t] = value, rho
-                episode.divergences[t] = divergence
+                episode.divergences[t], episode.advantages[t] = divergence, advantage
                 if t == episode.size - 1 and not episode.terminated:
                     episode.values[t + 1] = next_value
                 latest[episode.key] = max(t, latest.get(episode.key, 0))
@@ -202,6 +204,7 @@ class Pair:
         text[:] = [bytes([65 + t % 26]) * (t % 21) for t in range(n + 1)]
         rows = {"observation": self.floats([n + 1, 2]), "text": text}
         arguments = rows, self.floats(n), self.floats(n + 1), bool(self.rng.integers(2))
+        arguments += (self.floats(n) if self.rng.integers(2) else None,)
         assert int(self.memory.add(*arguments)) == self.twin.add(*arguments)
         self.memory.count_steps(n + 3)
         self.executed += n + 3
@@ -250,7 +253,9 @@ class Pair:
         errors = self.rng.random(n).astype(np.float32)
         arguments = keys, self.floats(n), rhos, np.abs(self.floats(n)), errors, self.floats(n)
         c_max = np.float32(self.rng.choice([4.0, 4.0, 2.0, 1.5]))
-        missing = self.memory.refresh(*arguments, c_max, num_batches=num_batches)
+        advantages = self.floats(n) if self.rng.integers(2) else None
+        missing = self.memory.refresh(*arguments, c_max, num_batches, advantages)
+        arguments += (np.zeros(n) if advantages is None else advantages,)
         batches = list(zip(*(np.split(argument, num_batches) for argument in arguments)))
         assert missing == twin.refresh(
             [[array.tolist() for array in batch] for batch in batches], float(c_max)
@@ -271,7 +276,7 @@ class Pair:
         there = [twin.find(key) is not None for key in keys]
         assert self.memory.contains(keys).numpy().tolist() == there
         stored = self.memory.stored(keys)
-        for name in ("values", "rhos", "divergences", "errors", "q_ret"):
+        for name in stored._fields:
             column = getattr(stored, name).numpy()
             assert np.isnan(column[~np.array(there)]).all()
             expected = [getattr(e, name)[: e.size] for e in twin.episodes if e.key >= keys[0]]

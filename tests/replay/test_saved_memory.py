@@ -113,12 +113,13 @@ def play_episodes(memory, seed, turns):
         if kind <= 1:
             rewards, values = rng.normal(size=n), rng.normal(size=n + 1)
             states = rows(rng.integers(0, 999) + np.arange(n + 1))
-            results.append(memory.add(states, np.float32(rewards), np.float32(values), n % 2 == 0))
+            columns = np.float32(rewards), np.float32(values), n % 2 == 0, np.float32(-rewards)
+            results.append(memory.add(states, *columns))
         elif kind == 2 and len(memory) >= n:
             results += [memory.sample(n, num_batches=2), memory.sample(n, seed=seed)]
         elif kind == 3:
-            numbers = rng.gamma(1.0, size=[5, n]).astype(np.float32)
-            results.append(memory.refresh(keys, *numbers, FAR + n % 2))
+            *numbers, advantages = rng.gamma(1.0, size=[6, n]).astype(np.float32)
+            results.append(memory.refresh(keys, *numbers, FAR + n % 2, advantages=advantages))
         elif kind == 4:
             memory.set_reward_scale(rng.random(), recompute=n % 2 == 0)
             memory.count_steps(n)

@@ -58,7 +58,7 @@ PAGES = {
         settings=aql.SETTINGS, pitfalls=range(1, 26), places=40, pitfalls_test=rf"{FILE}::\w+"
     ),
     "refer": Page(
-        settings=refer.SETTINGS, pitfalls=range(1, 31), places=40, pitfalls_test=rf"{FILE}::\w+"
+        settings=refer.SETTINGS, pitfalls=range(1, 35), places=40, pitfalls_test=rf"{FILE}::\w+"
     ),
     "refer/ppo": Page(
         settings=refer_ppo.SETTINGS, pitfalls=range(1, 7), places=10, pitfalls_test=rf"{FILE}::\w+"

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from common.values import asymmetric_gaussian
+from common.values import asymmetric_gaussian, asymmetric_gaussian_np
 
 MEAN = np.array([[0.3, -0.5]])
 SCALE = np.array([1.7])
@@ -48,3 +48,16 @@ def test_gradients_at_the_mean_are_finite():
         value = asymmetric_gaussian.centred_advantage(*arguments)
     for gradient in tape.gradient(value, arguments):
         assert np.all(np.isfinite(gradient))
+
+
+def test_the_numpy_twin():
+    rng = np.random.default_rng(0)
+    action, mean = rng.normal(size=[2, 50, 2]).astype(np.float32)
+    scale, above, below = (
+        rng.uniform(0.1, 3, shape).astype(np.float32) for shape in ([50], [50, 2], [50, 2])
+    )
+    arguments = action, mean, scale, above, below, np.float32(VARIANCE)
+    twin = asymmetric_gaussian_np.centred_advantage(*arguments)
+    assert twin.dtype == np.float32
+    expected = asymmetric_gaussian.centred_advantage(*map(tf.constant, arguments))
+    np.testing.assert_allclose(twin, expected, atol=1e-5)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from common.values import quadratic
+from common.values import quadratic, quadratic_np
 
 B, A = 4, 3
 
@@ -65,3 +65,20 @@ def test_the_centred_advantage_has_a_mean_of_0_under_the_policy():
     # Closed form.
     trace = np.trace(lower[0].numpy() @ lower[0].numpy().T @ np.diag(variance))
     np.testing.assert_allclose(centred - advantage, 0.5 * trace, rtol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_the_numpy_twin(size):
+    rng = np.random.default_rng(3)
+    outputs = rng.normal(size=[B, size * (size + 1) // 2]).astype(np.float32)
+    kept = outputs.copy()
+    lower = quadratic_np.lower_triangular(outputs, size)
+    expected = quadratic.lower_triangular(tf.constant(outputs), size)
+    np.testing.assert_allclose(lower, expected, rtol=1e-6)
+    np.testing.assert_array_equal(outputs, kept)
+    action, mean = rng.normal(size=[2, B, size]).astype(np.float32)
+    variance = rng.uniform(0.1, 1, size).astype(np.float32)
+    twin = quadratic_np.centred_advantage(action, mean, lower, variance)
+    assert twin.dtype == np.float32
+    arguments = map(tf.constant, (action, mean, lower, variance))
+    np.testing.assert_allclose(twin, quadratic.centred_advantage(*arguments), rtol=1e-5, atol=1e-5)

@@ -30,6 +30,7 @@ EpisodeMemory::Episode::Episode(size_t num_steps)
     : num_steps(num_steps),
       rewards(num_steps + 1),
       values(num_steps + 1),
+      advantages(num_steps + 1),
       rhos(num_steps + 1, 1.0f),
       divergences(num_steps + 1),
       errors(num_steps + 1, kUnknownPriority),
@@ -59,6 +60,9 @@ EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
   std::copy_n(added.rewards, num_steps, episode->rewards.begin());
   std::copy_n(added.values, num_steps + 1, episode->values.begin());
   if (added.terminated) episode->values.back() = 0.0f;
+  if (added.advantages != nullptr) {
+    std::copy_n(added.advantages, num_steps, episode->advantages.begin());
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!Reserve(num_steps, &episode->slots)) return Outcome::kNoRoom;
@@ -93,7 +97,7 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   const size_t n = batch_size * num_batches;
-  std::vector<int32_t> slots(n), next_slots(n);
+  std::vector<int32_t> slots(n), next_slots(n), windows;
   std::vector<Episode*> episodes(n);
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -118,11 +122,20 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
       next_slots[i] = episode.slots[t + 1];
       episodes[i] = &episode;
       ++episode.pins;
+      if (drawn.history == kNoHistory) continue;
+      drawn.lengths[i] = static_cast<int32_t>(std::min(t, drawn.history));
+      for (int64_t k = t - drawn.history; k <= t + 1; ++k) {
+        windows.push_back(episode.slots[std::max<int64_t>(k, 0)]);
+      }
     }
     statistics_.sampled += n;
   }
-  rows_.Copy(slots, drawn.columns);
-  rows_.Copy(next_slots, drawn.next_columns);
+  if (drawn.history == kNoHistory) {
+    rows_.Copy(slots, drawn.columns);
+    rows_.Copy(next_slots, drawn.next_columns);
+  } else {
+    rows_.Copy(windows, drawn.columns);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   Unpin(episodes);
   return Outcome::kOk;
@@ -197,6 +210,7 @@ void EpisodeMemory::Read(const int64_t* keys, size_t n,
     stored.divergences[i] = read(&Episode::divergences);
     stored.errors[i] = read(&Episode::errors);
     stored.q_ret[i] = read(&Episode::q_ret);
+    stored.advantages[i] = read(&Episode::advantages);
   }
 }
 
@@ -449,6 +463,8 @@ void EpisodeMemory::Store(Episode& episode, int64_t t,
   sum_of_divergences_ += static_cast<double>(refreshed.divergences[i]) -
                          episode.divergences[t];
   episode.values[t] = refreshed.values[i];
+  episode.advantages[t] =
+      refreshed.advantages != nullptr ? refreshed.advantages[i] : 0.0f;
   episode.rhos[t] = rho;
   episode.divergences[t] = refreshed.divergences[i];
   episode.errors[t] = refreshed.errors[i];
@@ -485,13 +501,15 @@ void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
   const int64_t n = last - first + 1;
   const float* const rewards = episode.rewards.data() + first;
   const float* const values = episode.values.data() + first + 1;
+  const float* const advantages = episode.advantages.data() + first + 1;
   const float* const rhos = episode.rhos.data() + first + 1;
   const float factor = episode.reward_factor, discount = discount_;
   // The weights come first: otherwise the compiler branches on rho < 1, which
   // cannot be predicted.
   for (int64_t i = 0; i < n; ++i) b[i] = std::min(rhos[i], 1.0f);
   for (int64_t i = 0; i < n; ++i) {
-    a[i] = rewards[i] * factor + discount * (values[i] - b[i] * values[i]);
+    const float action_value = values[i] + advantages[i];
+    a[i] = rewards[i] * factor + discount * (values[i] - b[i] * action_value);
     b[i] *= discount;
   }
   float q = q_ret[last + 1];
@@ -577,7 +595,8 @@ std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
       return refuse("slot and place disagree");
     }
   }
-  if (episode.rhos[n] != 0 || episode.q_ret[n] != 0 ||
+  if (episode.rhos[n] != 0 || episode.advantages[n] != 0 ||
+      episode.q_ret[n] != 0 ||
       (episode.terminated && episode.values[n] != 0)) {
     return refuse("its end has changed");
   }

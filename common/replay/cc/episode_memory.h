@@ -35,12 +35,12 @@ struct NearPolicy {
 // + t; keys grow from episode to episode and are not used again. The state of
 // each step is a row of columns. The distribution is over the steps' slots.
 //
-// For each step the memory keeps the reward, the value V, the importance weight
-// rho, the divergence D_KL, the error (the distribution's priority) and the
-// Retrace estimate
-//     Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1)),
+// For each step the memory keeps the reward, the value V, the advantage A of the
+// action, the importance weight rho, the divergence D_KL, the error (the
+// distribution's priority) and the Retrace estimate
+//     Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1 - A_t+1)),
 //     Q_T-1 = r_T-1 + discount V_T, where V_T = 0 at a true end
-// with the scaled reward r (ReF-ER, equation 8).
+// with the scaled reward r (ReF-ER, equation 8, and appendix E for A).
 //
 // All methods are thread-safe. Rows are copied outside the lock: an episode that
 // is being read is pinned, and its slots are reused only when its last reader is
@@ -64,15 +64,22 @@ class EpisodeMemory {
 
   // A finished episode. Columns have num_steps + 1 states, values num_steps + 1
   // elements, of which the last one counts 0 if the episode has terminated.
+  // Advantages may be null, where all are 0.
   struct NewEpisode {
     size_t num_steps;
     std::vector<ColumnSource> columns;
     const float* rewards;
     const float* values;
+    const float* advantages;
     bool terminated;
   };
 
   // Where a draw is written. All have an element for each step drawn.
+  //
+  // With a history of H states, `columns` have H + 2 rows for each step instead:
+  // at most H states before it, its own and the next, at the end. Rows in front
+  // of these repeat the episode's first state. `lengths` gets the number of
+  // states before, and `next_columns` nothing.
   struct Drawn {
     int64_t* keys;
     double* probabilities;
@@ -81,7 +88,10 @@ class EpisodeMemory {
     bool* bootstraps;
     float* q_ret;
     std::vector<ColumnTarget> columns, next_columns;
+    int64_t history = kNoHistory;
+    int32_t* lengths = nullptr;
   };
+  static constexpr int64_t kNoHistory = -1;
 
   // Where a draw of windows is written. Arrays have an element for each window.
   struct Windows {
@@ -96,11 +106,13 @@ class EpisodeMemory {
     std::vector<ColumnTarget> columns;
   };
 
-  // What an update has computed for n steps; arrays have n elements.
+  // What an update has computed for n steps; arrays have n elements. Advantages
+  // may be null, where all are 0.
   struct Refreshed {
     size_t n;
     const int64_t* keys;
     const float* values;
+    const float* advantages;
     const float* rhos;
     const float* divergences;
     const float* errors;
@@ -114,6 +126,7 @@ class EpisodeMemory {
     float* divergences;
     float* errors;  // kUnknownPriority for steps that no update has computed.
     float* q_ret;
+    float* advantages;
   };
 
   struct Statistics {
@@ -175,7 +188,7 @@ class EpisodeMemory {
   void Moments(size_t column, size_t num_elements, double* mean,
                double* deviation);
 
-  // As in Memory. The structures are about 40 bytes for each step.
+  // As in Memory. The structures are about 44 bytes for each step.
   void Save(FileWriter& file);
   void Load(FileReader& file);
   bool SwapIfEmpty(EpisodeMemory& other);
@@ -193,8 +206,8 @@ class EpisodeMemory {
   // Refreshs after which the sum of divergences is computed anew.
   static constexpr int64_t kRecountPeriod = 1024;
 
-  // Arrays have an element for each state. The last one of rewards, rhos,
-  // divergences, errors and q_ret is 0 and belongs to no step.
+  // Arrays have an element for each state. The last one of all but values is 0
+  // and belongs to no step.
   struct Episode {
     explicit Episode(size_t num_steps);
 
@@ -208,10 +221,12 @@ class EpisodeMemory {
     int64_t settled = -1;
     float reward_factor = 1.0f;
     std::vector<int32_t> slots;
-    std::vector<float> rewards, values, rhos, divergences, errors, q_ret;
+    std::vector<float> rewards, values, advantages, rhos, divergences, errors,
+        q_ret;
     static constexpr std::vector<float> Episode::*kArrays[] = {
-        &Episode::rewards,     &Episode::values, &Episode::rhos,
-        &Episode::divergences, &Episode::errors, &Episode::q_ret};
+        &Episode::rewards, &Episode::values,      &Episode::advantages,
+        &Episode::rhos,    &Episode::divergences, &Episode::errors,
+        &Episode::q_ret};
   };
 
   // The step, or last state, in a slot.
@@ -241,7 +256,7 @@ class EpisodeMemory {
                     std::vector<Episode*>* episodes);
   void Store(Episode& episode, int64_t t, const Refreshed& refreshed, size_t i);
   // Computes the Q of `updated`[0] and of the steps before it. `updated` are the
-  // n steps of the episode whose values or rhos have changed, latest first.
+  // n steps of the episode whose numbers have changed, latest first.
   void Sweep(Episode& episode, const int64_t* updated, size_t n);
   // Computes the Q of steps first to last, at most kBlock.
   void SweepBlock(const Episode& episode, int64_t first, int64_t last,

@@ -38,6 +38,14 @@ absl::StatusOr<const float*> Values(
   return values.data();
 }
 
+// Returns the input "advantages", n finite floats, or null if it is empty: then
+// all are 0.
+absl::StatusOr<const float*> Advantages(OpKernelContext* c, int64_t n) {
+  TF_ASSIGN_OR_RETURN(const auto advantages, Vector<float>(c, "advantages"));
+  if (advantages.empty()) return nullptr;
+  return Values(c, "advantages", n);
+}
+
 absl::StatusOr<float> CMax(OpKernelContext* c) {
   TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
   if (c_max >= 1) return c_max;
@@ -91,8 +99,8 @@ OP("EpisodeMemory", MakeMemory)
     .Attr("seed: int = 0")
     .SetShapeFn(Scalars);
 
-// Adds an episode of T steps: `rewards` [T] and `values` [T + 1], finite, and
-// `columns` [T + 1, ...].
+// Adds an episode of T steps: `rewards` [T], `values` [T + 1] and `advantages`
+// [T] or [0], finite, and `columns` [T + 1, ...].
 absl::Status Add(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto rewards, Vector<float>(c, "rewards"));
   const size_t num_steps = rewards.size();
@@ -109,6 +117,7 @@ absl::Status Add(OpKernelContext* c, Resource& resource) {
   added.num_steps = num_steps;
   TF_ASSIGN_OR_RETURN(added.rewards, Values(c, "rewards", num_steps));
   TF_ASSIGN_OR_RETURN(added.values, Values(c, "values", num_steps + 1));
+  TF_ASSIGN_OR_RETURN(added.advantages, Advantages(c, num_steps));
   TF_ASSIGN_OR_RETURN(added.terminated, Scalar<bool>(c, "terminated"));
   TF_ASSIGN_OR_RETURN(added.columns,
                       InputColumns(c, resource.columns, num_steps + 1));
@@ -124,13 +133,14 @@ absl::Status Add(OpKernelContext* c, Resource& resource) {
 OP("EpisodeAdd", Add)
     .Input("memory: resource")
     .Input("rewards: float").Input("values: float")
-    .Input("terminated: bool").Input("columns: dtypes")
+    .Input("advantages: float").Input("terminated: bool").Input("columns: dtypes")
     .Output("key: int64")
     .Attr("dtypes: list(type) >= 1")
     .SetShapeFn(Scalars);
 
 // Draws N = num_batches * batch_size steps. `columns`, [N, ...], are those of
-// the states, then those of the next states; `dtypes` has both.
+// the states, then those of the next states; `dtypes` has both. With a history of
+// H they are [N, H + 2, ...], and `lengths` is [N] instead of [0].
 absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   if (num_batches > (1 << 30)) {
@@ -157,10 +167,18 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(drawn.bootstraps, Output<bool>(c, "bootstraps", n));
   TF_ASSIGN_OR_RETURN(drawn.q_ret, Output<float>(c, "q_ret", n));
   TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
-  TF_ASSIGN_OR_RETURN(drawn.columns,
-                      OutputColumns(c, resource.columns, n, 0, 2));
-  TF_ASSIGN_OR_RETURN(drawn.next_columns,
-                      OutputColumns(c, resource.columns, n, 1, 2));
+  TF_ASSIGN_OR_RETURN(drawn.history, Attribute(c, "history"));
+  if (drawn.history == EpisodeMemory::kNoHistory) {
+    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", {0}));
+    TF_ASSIGN_OR_RETURN(drawn.columns,
+                        OutputColumns(c, resource.columns, n, 0, 2));
+    TF_ASSIGN_OR_RETURN(drawn.next_columns,
+                        OutputColumns(c, resource.columns, n, 1, 2));
+  } else {
+    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", n));
+    TF_RETURN_IF_ERROR(n.AddDimWithStatus(drawn.history + 2));
+    TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
+  }
   if (resource.memory->Sample(batch_size, num_batches,
                               static_cast<uint64_t>(seed), drawn,
                               count) != EpisodeMemory::Outcome::kOk) {
@@ -174,8 +192,9 @@ OP("EpisodeSample", Sample)
     .Output("keys: int64").Output("probabilities: double")
     .Output("rewards: float").Output("discounts: float")
     .Output("bootstraps: bool").Output("q_ret: float")
-    .Output("count: int64").Output("columns: dtypes")
-    .Attr("dtypes: list(type) >= 2").Attr("num_batches: int >= 1 = 1")
+    .Output("count: int64").Output("lengths: int32").Output("columns: dtypes")
+    .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
+    .Attr("history: int >= -1 = -1")
     .SetShapeFn(UnknownShape);
 
 // Draws windows of N = num_batches * batch_size episodes. L is the longest of
@@ -240,7 +259,7 @@ OP("EpisodeSampleEpisodes", SampleEpisodes)
     .SetShapeFn(UnknownShape);
 
 // Stores what updates have computed for steps [N], all finite; rhos and errors
-// are not negative.
+// are not negative, advantages may be [0].
 absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
@@ -253,6 +272,7 @@ absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   refreshed.n = n;
   refreshed.keys = keys.data();
   TF_ASSIGN_OR_RETURN(refreshed.values, Values(c, "values", n));
+  TF_ASSIGN_OR_RETURN(refreshed.advantages, Advantages(c, n));
   TF_ASSIGN_OR_RETURN(refreshed.rhos, Values(c, "rhos", n, 0.0f));
   TF_ASSIGN_OR_RETURN(refreshed.divergences, Values(c, "divergences", n));
   TF_ASSIGN_OR_RETURN(refreshed.errors, Values(c, "errors", n, 0.0f));
@@ -265,8 +285,9 @@ absl::Status Refresh(OpKernelContext* c, Resource& resource) {
 
 OP("EpisodeRefresh", Refresh)
     .Input("memory: resource").Input("keys: int64")
-    .Input("values: float").Input("rhos: float").Input("divergences: float")
-    .Input("errors: float").Input("next_values: float").Input("c_max: float")
+    .Input("values: float").Input("advantages: float").Input("rhos: float")
+    .Input("divergences: float").Input("errors: float")
+    .Input("next_values: float").Input("c_max: float")
     .Output("missing: int64")
     .Attr("num_batches: int >= 1 = 1")
     .SetShapeFn(Scalars);
@@ -280,6 +301,7 @@ absl::Status Stored(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(stored.divergences, Output<float>(c, "divergences", n));
   TF_ASSIGN_OR_RETURN(stored.errors, Output<float>(c, "errors", n));
   TF_ASSIGN_OR_RETURN(stored.q_ret, Output<float>(c, "q_ret", n));
+  TF_ASSIGN_OR_RETURN(stored.advantages, Output<float>(c, "advantages", n));
   resource.memory->Read(keys.data(), keys.size(), stored);
   return absl::OkStatus();
 }
@@ -288,7 +310,7 @@ OP("EpisodeStored", Stored)
     .Input("memory: resource").Input("keys: int64")
     .Output("values: float").Output("rhos: float")
     .Output("divergences: float").Output("errors: float")
-    .Output("q_ret: float")
+    .Output("q_ret: float").Output("advantages: float")
     .SetShapeFn(ShapeOfKeys);
 
 absl::Status Contains(OpKernelContext* c, Resource& resource) {

@@ -22,7 +22,7 @@ struct FileHeader {
 constexpr char kMagic[8] = {'R', 'P', 'L', 'M', 'E', 'M', '\r', '\n'};
 // Has to change when a structure is saved in other bytes: files of other versions
 // are refused.
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 
 // The rate of writing. On two cores, other calls run at 0.9 of their rate
 // meanwhile; without a limit, at twice this rate, some ran at 0.6 of it.

@@ -572,14 +572,16 @@ class EpisodeCaller {
     const size_t capacity = memory_.capacity();
     const size_t num_steps = Below(5) == 0 ? capacity : 1 + Below(capacity);
     const std::vector<float> rewards = Floats(num_steps),
-                             values = Floats(num_steps + 1);
+                             values = Floats(num_steps + 1),
+                             advantages = Floats(num_steps);
     Values states(column_bytes_, num_steps + 1);
     const int64_t first = Below(1000);
     for (size_t t = 0; t <= num_steps; ++t) states.Set(t, first + t);
     int64_t key;
     const EpisodeMemory::Outcome outcome =
         memory_.Add({num_steps, states.Sources(), rewards.data(),
-                     values.data(), Below(2) == 0},
+                     values.data(), Below(2) == 0 ? advantages.data() : nullptr,
+                     Below(2) == 0},
                     &key);
     no_room += outcome == EpisodeMemory::Outcome::kNoRoom;
     Require(outcome == EpisodeMemory::Outcome::kOk || !alone_,
@@ -589,17 +591,20 @@ class EpisodeCaller {
   void Sample() {
     const size_t batch_size = 1 + Below(memory_.capacity());
     const size_t num_batches = 1 + Below(3), n = batch_size * num_batches;
+    const int64_t history = static_cast<int64_t>(Below(5)) - 1;
+    const size_t width = history == EpisodeMemory::kNoHistory ? 1 : history + 2;
+    std::vector<int32_t> lengths(n);
     std::vector<int64_t> keys(n);
     std::vector<double> probabilities(n);
     std::vector<float> rewards(n), discounts(n), q_ret(n);
     const auto bootstraps = std::make_unique<bool[]>(n);
-    Values states(column_bytes_, n), next_states(column_bytes_, n);
+    Values states(column_bytes_, n * width), next_states(column_bytes_, n);
     int64_t count;
     const EpisodeMemory::Outcome outcome = memory_.Sample(
         batch_size, num_batches, Below(3),
         {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
          bootstraps.get(), q_ret.data(), states.Targets(),
-         next_states.Targets()},
+         next_states.Targets(), history, lengths.data()},
         &count);
     if (outcome != EpisodeMemory::Outcome::kOk) {
       ++nothing_to_sample;
@@ -615,7 +620,17 @@ class EpisodeCaller {
       Require(probabilities[i] > 0 && probabilities[i] <= 1 + 1e-9,
               "drawn steps have a probability");
       if (column_bytes_[0] != Values::kFixedBytes) continue;
-      next_states.RequireStep(i, states.KeyOf(i) + 1);
+      if (history == EpisodeMemory::kNoHistory) {
+        next_states.RequireStep(i, states.KeyOf(i) + 1);
+        continue;
+      }
+      Require(0 <= lengths[i] && lengths[i] <= history,
+              "a history is not longer than asked for");
+      const size_t last = (i + 1) * width - 1;
+      for (size_t back = 0; back < width; ++back) {
+        const size_t steps = std::min<size_t>(back, lengths[i] + 1);
+        states.RequireStep(last - back, states.KeyOf(last) - steps);
+      }
     }
   }
 
@@ -673,8 +688,9 @@ class EpisodeCaller {
     for (float& error : errors) error = std::abs(error);
     const std::vector<float> values = Floats(n), divergences = Floats(n);
     const int64_t missing = memory_.Refresh(
-        {n, keys.data(), values.data(), rhos.data(), divergences.data(),
-         errors.data(), values.data()},
+        {n, keys.data(), values.data(),
+         Below(2) == 0 ? divergences.data() : nullptr, rhos.data(),
+         divergences.data(), errors.data(), values.data()},
         1.0f + Below(2), num_batches);
     Require(0 <= missing && missing <= static_cast<int64_t>(n),
             "no more keys are missing than were given");
@@ -683,10 +699,11 @@ class EpisodeCaller {
   void Read() {
     const std::vector<int64_t> keys = Keys(Below(20));
     const size_t n = keys.size();
-    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n);
+    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n),
+        advantages(n);
     memory_.Read(keys.data(), n,
                  {values.data(), rhos.data(), divergences.data(),
-                  errors.data(), q_ret.data()});
+                  errors.data(), q_ret.data(), advantages.data()});
     const auto contains = std::make_unique<bool[]>(n);
     memory_.Contains(keys.data(), n, contains.get());
     for (size_t i = 0; i < n; ++i) {

@@ -3,10 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from common.types import Batch, EpisodeBatch, StoredState
+from common.types import Batch, EpisodeBatch, HistoryBatch, StoredState
 
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
 SIZE = 40  # steps in the memory
+HISTORY = 4
 
 
 def make_steps(seed=0, size=B, bootstraps=True):
@@ -38,6 +39,22 @@ def make_batch(seed=0, **arguments):
     steps = make_steps(seed, **arguments)
     p = np.random.default_rng(seed).uniform(0.2, 2, len(steps.rewards)) / SIZE
     return Batch(steps, tf.constant(p, tf.float32), tf.constant(float(SIZE)))
+
+
+def make_windows(seed=0, **arguments):
+    """The same steps with states before them, of which each step has another number."""
+    batch = make_batch(seed, **arguments)
+    steps = batch.steps
+    rng = np.random.default_rng(seed + 100)
+
+    def window(last, following):
+        size = [len(steps.rewards), HISTORY, *last.shape[1:]]
+        before = tf.constant(rng.uniform(0.1, 0.4, size), tf.float32)
+        return tf.concat([before, last[:, tf.newaxis], following[:, tf.newaxis]], 1)
+
+    states = tf.nest.map_structure(window, steps.states, steps.next_states)
+    lengths = tf.constant(np.arange(len(steps.rewards)) % (HISTORY + 1), tf.int32)
+    return batch._replace(steps=HistoryBatch(states, lengths, *steps[2:]))
 
 
 def joined(batches):

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.acting.policy import reset_rows
 from common.networks import packing
+from common.networks.recurrent import Window
 from common.values import gaussian
+from reproductions.refer import advantages
 from reproductions.refer import learner as learner_lib
-from reproductions.refer.actor import ReferPolicy
+from reproductions.refer.actor import STATELESS, ActingState, ReferPolicy
 from reproductions.refer.settings import SETTINGS
 
 SETTING_OF = {
@@ -60,7 +63,7 @@ def test_the_policy_is_that_of_the_learners_networks(agent):
     kept = observation.copy()
     action, state, extras = policy(observation, policy.initial_state(K))
     value, mean, variance = networks_outputs(agent, learner, observation)
-    assert state == () and set(extras) == {"mean", "variance", "value"}
+    assert state == STATELESS and set(extras) == {"mean", "variance", "value"}
     np.testing.assert_allclose(extras["value"], value, atol=1e-5)
     np.testing.assert_allclose(extras["mean"], mean, atol=1e-5)
     assert np.abs(mean).max() > 0.1
@@ -82,6 +85,18 @@ def test_on_policy_the_learner_finds_a_weight_of_1(agent):
     np.testing.assert_allclose(rho, np.ones(K), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["quadratic", "gaussian"])
+def test_the_advantage_is_that_of_the_action_which_was_drawn(kind):
+    learner, policy = make_pair("vracer_refer", advantage=kind)
+    observation = observations()
+    action, _, extras = policy(observation)
+    _, mean, coefficients = learner.network(learner.standardizer(observation))
+    variance = learner.network.variance
+    expected = advantages.advantage(learner._config, coefficients, action, mean, variance)
+    np.testing.assert_allclose(extras["advantage"], expected, atol=1e-5)
+    assert extras["advantage"].dtype == np.float32 and np.ptp(expected) > 1e-3
+
+
 @pytest.mark.parametrize("agent", SETTING_OF)
 def test_actions_have_truncated_noise_of_the_policys_variance_without_clipping(agent):
     _, policy = make_pair(SETTING_OF[agent], noise_bound=2.0)
@@ -100,26 +115,46 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(ag
     observation = observations()
     _, mean, _ = networks_outputs(agent, learner, observation)
     state = policy.initial_state(K)
-    np.testing.assert_array_equal(state, np.zeros((K, A), np.float32))
+    assert state.network == ()
+    np.testing.assert_array_equal(state.noise, np.zeros((K, A), np.float32))
     for _ in range(3):
         action, state, extras = policy(observation, state)
         np.testing.assert_allclose(extras["mean"], mean, atol=1e-5)
-        np.testing.assert_allclose(action - extras["mean"], state, atol=1e-6)
+        np.testing.assert_allclose(action - extras["mean"], state.noise, atol=1e-6)
         np.testing.assert_allclose(extras["variance"], np.full((K, A), 0.04), rtol=1e-6)
     # x_t = 0.85 x_{t-1} + 0.2 N(0, I)
-    large = np.full((20_000, A), 10.0, np.float32)
-    _, state, _ = policy(observations(20_000), large)
-    np.testing.assert_allclose(state.mean(axis=0), 8.5, atol=0.01)
-    np.testing.assert_allclose(state.std(axis=0), 0.2, rtol=0.02)
+    large = ActingState((), np.full((20_000, A), 10.0, np.float32))
+    _, (_, noise), _ = policy(observations(20_000), large)
+    np.testing.assert_allclose(noise.mean(axis=0), 8.5, atol=0.01)
+    np.testing.assert_allclose(noise.std(axis=0), 0.2, rtol=0.02)
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "ddpg_er"])
+def test_a_recurrent_policy_carries_the_true_state(setting):
+    """Beside that of the noise; a row that begins anew forgets, and the others do not."""
+    learner, policy = make_pair(setting, recurrent=True, lstm_size=5)
+    network = learner.networks.policy if learner._config.agent == "ddpg" else learner.network.mlp
+    initial, steps = policy.initial_state(K), 6
+    sequence = [observations(seed=t) for t in range(steps)]
+    first = np.array([False, True, False, False])
+    state = initial
+    for t, observation in enumerate(sequence):
+        state = reset_rows(state, initial, first & (t == 4))
+        _, state, extras = policy(observation, state)
+    inputs = learner.standardizer(tf.stack(sequence, 1))
+    outputs = network(Window(inputs, tf.constant([0, 4, 0, 0])))
+    mean = outputs if learner._config.agent == "ddpg" else outputs[:, 1 : 1 + A]
+    np.testing.assert_allclose(extras["mean"], mean, atol=1e-5)
+    assert isinstance(state.noise, tuple) == (setting != "ddpg_er")
 
 
 @pytest.mark.parametrize("setting", ["vracer_refer", "naf_er", "ddpg_er", "acer_lr1e-05"])
 def test_evaluators_take_the_mean(setting):
     _, policy = make_pair(setting, explores=False)
-    assert policy.initial_state(K) == ()
+    assert policy.initial_state(K) == STATELESS
     action, state, extras = policy(observations())
     np.testing.assert_array_equal(action, extras["mean"])
-    assert state == () and not np.shares_memory(action, extras["mean"])
+    assert state == STATELESS and not np.shares_memory(action, extras["mean"])
 
 
 @pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_er"])

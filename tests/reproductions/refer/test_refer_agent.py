@@ -80,6 +80,45 @@ def test_every_setting_learns_for_200_updates(setting):
         assert metrics["beta"] == 1
 
 
+@pytest.mark.parametrize("kind", ["quadratic", "gaussian"])
+def test_an_advantage_is_learnt(kind):
+    run = Run("vracer_refer", advantage=kind)
+    metrics = run.train(200)
+    assert tuple(metrics) == run.agent.metrics and metrics["advantage_loss"] > 0
+    assert np.isfinite(list(metrics.values())).all()
+
+
+RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "vracer_per", "ddpg_refer", "ddpg_er"])
+def test_recurrent_networks_learn(setting):
+    run = Run(setting, **RECURRENT)
+    metrics = run.train(100)
+    assert tuple(metrics) == run.agent.metrics and np.isfinite(list(metrics.values())).all()
+    assert run.memory.draw(16).steps.observation.shape[1] == 7
+
+
+def test_within_their_history_recurrent_steps_are_on_policy():
+    """There the window is all of the episode up to the step, so it has the state of acting."""
+    run = Run(**RECURRENT)
+    run.train(1)
+    run.learner.steps.assign(0)
+    run.pull()
+    begin, key = len(run.added), run.memory.statistics().steps
+    while len(run.added) < begin + 3:
+        run.acting.step()
+    sample = run.memory.sample(run.memory.statistics().steps, history=5)
+    outputs = run.learner.gradients(sample.batch()).outputs
+    first = key + sum(len(episode.rewards) for episode in run.added[begin:-2])
+    within = (sample.keys >= first) & (sample.lengths < 5)
+    assert np.count_nonzero(within) >= 10
+    np.testing.assert_allclose(outputs.rhos[within], 1, rtol=1e-3)
+    np.testing.assert_allclose(
+        outputs.values[within], run.memory.stored(sample.keys[within]).values, atol=1e-4
+    )
+
+
 def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
     for f in (0.2, 1.0, 4.0):
         run = Run(steps_per_update=f)
@@ -150,20 +189,22 @@ def test_rewards_are_scaled_when_training_starts_and_each_period():
     assert scales[0] == pytest.approx(np.sqrt(np.mean(np.square(rewards))), rel=1e-5)
 
 
-def test_what_an_update_finds_is_stored():
-    run = Run()
+@pytest.mark.parametrize("kind", ["none", "quadratic", "gaussian"])
+def test_what_an_update_finds_is_stored(kind):
+    run = Run(advantage=kind)
     run.train(1)
     sample = run.memory.sample(16, 3)
     outputs = run.learner.gradients(sample.batch()).outputs
     run.agent.write_back(run.learner, run.memory, sample.keys, outputs)
     stored = run.memory.stored(sample.keys)
-    for name in ("values", "rhos", "divergences", "errors"):
+    for name in ("values", "rhos", "divergences", "errors", "advantages"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))
 
 
-def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():
+@pytest.mark.parametrize("kind", ["none", "quadratic", "gaussian"])
+def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations(kind):
     """rho is 1 and D_KL 0 for actions of the present parameters."""
-    run = Run(min_replay_size=200)
+    run = Run(min_replay_size=200, advantage=kind)
     run.train(1)
     run.learner.steps.assign(0)
     run.pull()
@@ -184,6 +225,8 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations():
     np.testing.assert_allclose(outputs.rhos, 1, rtol=1e-4)
     np.testing.assert_allclose(outputs.divergences, 0, atol=1e-6)
     np.testing.assert_allclose(outputs.values, episode.values[:count], atol=1e-5)
+    np.testing.assert_allclose(outputs.advantages, episode.advantages, atol=1e-5)
+    assert np.any(episode.advantages) == (kind != "none")
 
 
 def test_acer_draws_windows_and_writes_back_every_step_of_them():

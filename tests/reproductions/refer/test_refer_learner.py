@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from episode_batches import A, B, D, joined, make_batch
+from episode_batches import HISTORY, A, B, D, joined, make_batch, make_windows
 from float64_networks import assert_all_equal, numeric_gradient, values_of
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
-from common.types import StoredState
+from common.types import Batch, StoredState
 from common.values import quadratic
-from reproductions.refer import ddpg, naf, vracer
+from reproductions.refer import advantages, ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.settings import SETTINGS
 
@@ -81,7 +81,8 @@ def output_gradients(function, outputs):
     with tf.GradientTape() as tape:
         tape.watch(outputs)
         loss = tf.reduce_mean(function(*outputs))
-    return [g.numpy() for g in tape.gradient(loss, outputs)]
+    gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return [g.numpy() for g in gradients]
 
 
 def stored(batch):
@@ -104,9 +105,18 @@ def of_state(config, learner):
     return float(learner.beta), 1 + 4 / (1 + config.annealing * STEPS), config.clipping
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "vracer_per", "vracer_refer2"])
-def test_vracers_gradients(setting):
-    config, learner = make_learner(setting)
+@pytest.mark.parametrize(
+    "setting, kind",
+    [
+        ("vracer_refer", "none"),
+        ("vracer_per", "none"),
+        ("vracer_refer2", "none"),
+        ("vracer_refer", "quadratic"),
+        ("vracer_per", "gaussian"),
+    ],
+)
+def test_vracers_gradients(setting, kind):
+    config, learner = make_learner(setting, advantage=kind)
     batch = make_batch()
     x, networks = standardized(batch.steps.states.observation), Float64(learner)
     action, mu, mu_variance = stored(batch)
@@ -115,11 +125,21 @@ def test_vracers_gradients(setting):
     def outputs():
         h = networks.run(learner.network.mlp, x)
         variance = np.log1p(np.exp(networks.of(learner.network.raw_variance)))
-        return h[:, 0], h[:, 1:], variance
+        return h[:, 0], h[:, 1 : 1 + A], variance, h[:, 1 + A :]
+
+    def advantage(_, mean, variance, coefficients):
+        return advantages.advantage(config, coefficients, action, mean, variance)
 
     def loss(*outputs):
         return vracer.loss(
-            *outputs, action, mu, mu_variance, q_ret, *of_state(config, learner), np.log(1e3)
+            *outputs[:3],
+            action,
+            mu,
+            mu_variance,
+            q_ret,
+            *of_state(config, learner),
+            np.log(1e3),
+            advantage=None if kind == "none" else advantage(*map(tf.constant, outputs)),
         )
 
     gradients = output_gradients(lambda *o: weights_of(config, batch) * loss(*o).loss, outputs())
@@ -133,13 +153,47 @@ def test_vracers_gradients(setting):
     np.testing.assert_allclose(refresh.values, value, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(refresh.rhos, expected.rho, rtol=1e-4)
     np.testing.assert_allclose(refresh.divergences, expected.divergence, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(refresh.errors, (q_ret - value) ** 2, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(refresh.errors, expected.error, rtol=1e-3, atol=1e-5)
+    of_actions = advantage(*map(tf.constant, outputs()))
+    np.testing.assert_allclose(refresh.advantages, of_actions, rtol=1e-4, atol=1e-5)
+    assert np.any(of_actions) == (kind != "none")
     next_x = standardized(batch.steps.next_states.observation)
     np.testing.assert_allclose(
         refresh.next_values, networks.run(learner.network.mlp, next_x)[:, 0], rtol=1e-4, atol=1e-5
     )
     without = learner.gradients(make_batch(bootstraps=False))
     np.testing.assert_array_equal(without.outputs.next_values, np.zeros(B))
+
+
+def test_prioritised_replay_has_the_error_of_v_tbc():
+    _, learner = make_learner("vracer_per")
+    batch = make_batch(size=64)
+    found = learner.gradients(batch).outputs
+    expected = np.minimum(1, found.rhos) * (batch.steps.q_ret - found.values)
+    np.testing.assert_allclose(found.errors, expected**2, rtol=1e-4, atol=1e-6)
+    assert np.any(found.rhos < 1) and np.any(found.rhos > 1)
+
+
+@pytest.mark.parametrize("kind", ["quadratic", "gaussian"])
+def test_the_advantages_loss_moves_neither_mean_nor_variance(kind):
+    _, learner = make_learner("vracer_refer", advantage=kind)
+    network, batch = learner.network, make_batch()
+    x = learner.standardizer(batch.steps.states.observation)
+    with tf.GradientTape(persistent=True) as tape:
+        outputs = network.mlp(x)
+        value, mean, coefficients = outputs[:, 0], outputs[:, 1 : 1 + A], outputs[:, 1 + A :]
+        action, extras = batch.steps.states.action, batch.steps.states.extras
+        behaviour = extras["mean"], extras["variance"]
+        advantage = advantages.advantage(
+            learner._config, coefficients, action, mean, network.variance
+        )
+        loss = vracer.loss(
+            value, mean, network.variance, action, *behaviour, batch.steps.q_ret,
+            learner.beta, learner.c_max(), True, advantage=advantage,
+        ).advantage_loss  # fmt: skip
+    assert tape.gradient(loss, network.raw_variance) is None
+    of_outputs = tape.gradient(loss, outputs).numpy()
+    assert not np.any(of_outputs[:, : 1 + A]) and np.any(of_outputs[:, 1 + A :])
 
 
 @pytest.mark.parametrize("setting", ["vracer_er", "vracer_refer"])
@@ -238,6 +292,68 @@ def test_ddpgs_gradients(setting):
         np.testing.assert_array_equal(zeros, np.zeros(B))
 
 
+RECURRENT = {"recurrent": True, "lstm_size": 5, "history": HISTORY}
+
+
+def alone(steps, row):
+    """A step without the rows that do not belong to its window, which then is its whole history."""
+    begin = HISTORY - int(steps.lengths[row])
+    states = tf.nest.map_structure(lambda c: c[row : row + 1, begin:], steps.states)
+    return steps._replace(
+        states=states, **{n: getattr(steps, n)[row : row + 1] for n in steps._fields[1:]}
+    )
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
+    _, learner = make_learner(setting, **RECURRENT)
+    batch = make_windows()
+    together = learner.gradients(batch)
+    parts = [
+        learner.gradients(Batch(alone(batch.steps, row), batch.probabilities[:1], batch.size))
+        for row in range(B)
+    ]
+    for name in learner_lib.Refresh._fields:
+        expected = np.concatenate([getattr(part.outputs, name) for part in parts])
+        if name == "next_values":  # a batch computes them if one of its steps needs it
+            expected = expected * batch.steps.bootstraps.numpy()
+        found = getattr(together.outputs, name)
+        found = found * batch.steps.bootstraps.numpy() if name == "next_values" else found
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=name)
+    gradients = [tf.nest.flatten(one.gradients) for one in (together, *parts)]
+    for found, *each in zip(*gradients, strict=True):
+        np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_network_learns_through_its_window(setting):
+    """Gradients flow from the step's loss into the states before it, and into none in front."""
+    _, learner = make_learner(setting, **RECURRENT)
+    steps = make_windows().steps
+    policy = learner.networks.policy if setting == "ddpg_refer" else learner.network
+    with tf.GradientTape() as tape:
+        tape.watch(steps.states.observation)
+        outputs = policy(learner.view(steps).observation)
+        mean = outputs if setting == "ddpg_refer" else outputs.mean
+        total = tf.reduce_sum(mean)
+    gradient = tape.gradient(total, steps.states.observation).numpy()
+    for row, length in enumerate(steps.lengths.numpy()):
+        begin = HISTORY - length
+        assert not np.any(gradient[row, :begin]) and not np.any(gradient[row, -1])
+        assert np.all(gradient[row, begin:-1] != 0)
+
+
+def test_a_recurrent_critic_sees_the_actions_before():
+    _, learner = make_learner("ddpg_refer", **RECURRENT)
+    steps = make_windows().steps
+    view = learner.view(steps)
+    actions, following = view.action(view.states.action), view.next_action(tf.ones([B, A]))
+    np.testing.assert_array_equal(actions, steps.states.action[:, :-1])
+    np.testing.assert_array_equal(following[:, :-1], steps.states.action[:, :-1])
+    np.testing.assert_array_equal(following[:, -1], np.ones([B, A]))
+    assert view.observation.inputs.shape[1] == HISTORY + 1 == actions.shape[1]
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
     config, learner = make_learner(f"{agent}_refer", learning_rate=1e-3, policy_learning_rate=1e-4)
@@ -332,11 +448,24 @@ def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tm
     assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "naf_per", "ddpg_refer"])
-def test_several_updates_under_xla_are_those_of_as_many_calls(setting):
+@pytest.mark.parametrize(
+    "setting, values",
+    [
+        ("vracer_refer", {}),
+        ("naf_per", {}),
+        ("ddpg_refer", {}),
+        ("vracer_refer", {"advantage": "quadratic"}),
+        ("vracer_refer", RECURRENT),
+        ("ddpg_refer", RECURRENT),
+    ],
+)
+def test_several_updates_under_xla_are_those_of_as_many_calls(setting, values):
     """As the learner's process runs them; one batch has no episode that was cut."""
-    (_, together), (_, apart) = (make_learner(setting, learning_rate=1e-2) for _ in range(2))
-    batches = [make_batch(seed, bootstraps=seed != 1) for seed in range(3)]
+    (_, together), (_, apart) = (
+        make_learner(setting, learning_rate=1e-2, **values) for _ in range(2)
+    )
+    make = make_windows if "recurrent" in values else make_batch
+    batches = [make(seed, bootstraps=seed != 1) for seed in range(3)]
     outputs, metrics = UpdateLoop(together.update, 3, B, jit_compile=True)(joined(batches))
     parts = [apart.update(batch) for batch in batches]
     for name in learner_lib.Refresh._fields:

@@ -29,6 +29,7 @@ def make_batch():
         variance=rng.uniform(0.1, 0.4, A),
         value=rng.normal(size=B),
         q_ret=rng.normal(size=B),
+        advantage=None,
     )
 
 
@@ -75,32 +76,41 @@ def gradients_of(function, watched):
 
 
 def tensors(batch):
-    return {name: tf.constant(array) for name, array in batch.items()}
+    return {name: None if array is None else tf.constant(array) for name, array in batch.items()}
 
 
 @pytest.mark.parametrize("gate", [True, False])
-@pytest.mark.parametrize("direction", ["behavior_to_policy", "policy_to_behavior"])
-def test_vracers_loss_and_gradients(gate, direction):
+@pytest.mark.parametrize(
+    "direction, has_advantage",
+    [("behavior_to_policy", False), ("policy_to_behavior", False), ("behavior_to_policy", True)],
+)
+def test_vracers_loss_and_gradients(gate, direction, has_advantage):
     batch = make_batch()
+    if has_advantage:
+        batch["advantage"] = normal(B, seed=5)
     behaviour = batch["behaviour_mean"], batch["behaviour_variance"]
     rho0 = weight_of(batch["action"], batch["mean"], batch["variance"], *behaviour)
     near = near_of(rho0, gate)
     assert gate == (near.sum() < B) and near.sum() > 3
-    advantage = batch["q_ret"] - batch["value"]
-    v_tbc = batch["value"] + np.minimum(1, rho0) * advantage
+    estimate = batch["q_ret"] - batch["value"]
+    residual = estimate - (batch["advantage"] if has_advantage else 0)
+    v_tbc = batch["value"] + np.minimum(1, rho0) * residual
 
-    def losses(value, mean, variance):
-        """With A, V_tbc and the mask as constants (eqs 5, 8, 10, 11)."""
+    def losses(value, mean, variance, advantage=None):
+        """With Q_ret - V, V_tbc and the mask as constants (eqs 5, 8, 10, 11, 23)."""
         rho = weight_of(batch["action"], mean, variance, *behaviour)
         pi = mean, variance
         to_policy = direction == "behavior_to_policy"
         kl = divergence_of(*behaviour, *pi) if to_policy else divergence_of(*pi, *behaviour)
-        own = -rho * advantage + 0.5 * (value - v_tbc) ** 2
+        own = -rho * estimate + 0.5 * (value - v_tbc) ** 2
+        if has_advantage:
+            own += 0.5 * (rho0 * (advantage + batch["value"] - batch["q_ret"])) ** 2
         return BETA * near * own + (1 - BETA) * kl
 
     inputs = tensors(batch)
-    online = [inputs[name] for name in ("value", "mean", "variance")]
-    arrays = [batch[name] for name in ("value", "mean", "variance")]
+    names = ("value", "mean", "variance", *(["advantage"] if has_advantage else []))
+    online = [inputs[name] for name in names]
+    arrays = [batch[name] for name in names]
 
     def call():
         return vracer.loss(**inputs, beta=BETA, c_max=C_MAX, gate=gate, divergence=direction)
@@ -108,14 +118,17 @@ def test_vracers_loss_and_gradients(gate, direction):
     result = call()
     np.testing.assert_allclose(result.loss, losses(*arrays), rtol=1e-9)
     np.testing.assert_allclose(result.rho, rho0, rtol=1e-9)
-    np.testing.assert_allclose(result.policy_loss, -near * rho0 * advantage, rtol=1e-9)
-    value_loss = 0.5 * near * (np.minimum(1, rho0) * advantage) ** 2
-    np.testing.assert_allclose(result.value_loss, value_loss, rtol=1e-9)
+    np.testing.assert_allclose(result.policy_loss, -near * rho0 * estimate, rtol=1e-9)
+    error = (np.minimum(1, rho0) * residual) ** 2
+    np.testing.assert_allclose(result.error, error, rtol=1e-9)
+    np.testing.assert_allclose(result.value_loss, 0.5 * near * error, rtol=1e-9)
+    expected = 0.5 * near * (rho0 * residual) ** 2 if has_advantage else np.zeros(B)
+    np.testing.assert_allclose(result.advantage_loss, expected, rtol=1e-9)
     actual = gradients_of(lambda: call().loss, online)
     for gradient, expected in zip(actual, numeric_gradients(losses, arrays)):
         np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
-    # dL/dV = -beta near rho-bar (Q_ret - V).
-    expected = -BETA * near * np.minimum(1, rho0) * advantage
+    # dL/dV = -beta near rho-bar (Q_ret - V - A).
+    expected = -BETA * near * np.minimum(1, rho0) * residual
     np.testing.assert_allclose(actual[0], expected, rtol=1e-9, atol=1e-12)
 
 
@@ -130,12 +143,12 @@ def test_nothing_flows_into_what_vracers_memory_has():
 
 
 def test_steps_far_from_the_policy_have_no_gradient_of_vracers_own():
-    inputs = tensors(make_batch())
+    inputs = tensors(make_batch() | {"advantage": normal(B, seed=5)})
     rho = vracer.loss(**inputs, beta=1.0, c_max=C_MAX, gate=True).rho.numpy()
     far = near_of(rho, True) == 0
     gradients = gradients_of(
         lambda: vracer.loss(**inputs, beta=1.0, c_max=C_MAX, gate=True).loss,
-        [inputs["value"], inputs["mean"]],
+        [inputs["value"], inputs["mean"], inputs["advantage"]],
     )
     for gradient in gradients:
         assert np.all(gradient.numpy()[far] == 0) and np.all(gradient.numpy()[~far] != 0)

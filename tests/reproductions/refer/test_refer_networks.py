@@ -47,12 +47,22 @@ def observations():
 
 def test_vracers_outputs_are_a_value_and_means_near_zero():
     network = networks.VracerNetwork(ReferConfig(), D, A)
-    value, mean = network(observations())
+    value, mean, coefficients = network(observations())
+    assert coefficients.shape == [B, 0]
     assert value.shape == [B] and mean.shape == [B, A]
     assert np.abs(mean).max() < 1.2  # |h| < 1, so at most 0.1 sqrt(128)
     outputs = network.mlp(observations())
     np.testing.assert_array_equal(tf.concat([value[:, tf.newaxis], mean], -1), outputs)
     assert len(network.parameters) == len(network.trainable_variables) == 7
+
+
+@pytest.mark.parametrize("kind, count", [("quadratic", 153), ("gaussian", 35)])
+def test_an_advantage_of_17_actions_has_outputs_beside_value_and_mean(kind, count):
+    network = networks.VracerNetwork(ReferConfig(advantage=kind), D, A)
+    value, mean, coefficients = network(observations())
+    assert coefficients.shape == [B, count] and network.mlp(observations()).shape[-1] == 18 + count
+    joined = tf.concat([value[:, tf.newaxis], mean, coefficients], -1)
+    np.testing.assert_array_equal(joined, network.mlp(observations()))
 
 
 def test_nafs_network_has_153_numbers_for_a_matrix_of_17_actions():
