@@ -9,7 +9,7 @@ from reproduction_readme import Readme, columns
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import unroll_bytes_per_step
 from reproductions.aql import config as config_lib
-from reproductions.aql import d3pg, experiments, learner, match, networks
+from reproductions.aql import d3pg, experiments, impala, learner, match, networks
 from reproductions.aql.actions import ActionSpace
 
 README = Readme("aql")
@@ -59,12 +59,12 @@ def test_every_equation_has_a_number_once_and_a_place():
 
 def test_every_column_is_in_the_table():
     section = README.section("Columns of learner.csv")
-    shared, proposal, policy = map(
-        columns, re.split(r"^(?:those of methods|and those of D3PG)", section, flags=re.M)
-    )
+    methods = r"^(?:those of methods|and those of D3PG|IMPALA has others)"
+    shared, proposal, policy, impalas = map(columns, re.split(methods, section, flags=re.M))
     assert (*shared,) == learner.METRICS
     assert (*proposal,) == learner.PROPOSAL_METRICS
     assert (*shared, *policy) == d3pg.METRICS
+    assert (*impalas,) == impala.METRICS
 
 
 def test_the_proposals_probabilities_follow_from_the_entropy_cost():
