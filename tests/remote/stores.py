@@ -365,3 +365,4 @@ KINDS = [
     Rollouts("rollouts"),
     Gradients("gradients"),
 ]
+BY_NAME = {kind.name: kind for kind in KINDS}

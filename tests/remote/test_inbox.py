@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from stores import KINDS, Served, Transitions
+from stores import BY_NAME, Served, Transitions
 import tensorflow as tf
 
 from common.remote import inbox as inbox_lib
@@ -12,7 +12,7 @@ from common.remote.inbox import PART_BYTES, Inbox, pack
 from common.replay import key_layout
 from common.replay.store import Counters
 
-TRANSITIONS, _, _, UNROLLS, _ = KINDS
+TRANSITIONS, UNROLLS = (BY_NAME[name] for name in ("transitions", "unrolls"))
 COUNT = key_layout.MAX_INCARNATIONS
 
 

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 import pytest
-from stores import KINDS, TOKEN, Served
+from stores import BY_NAME, TOKEN, Served
 import tensorflow as tf
 
 from common.agents import transitions
@@ -24,7 +24,7 @@ from common.types import NStepTransitions, StoredTransition
 
 SEND_BATCH = 10
 SPECS = StoredTransition(tf.TensorSpec([3]), *[tf.TensorSpec([])] * 3, tf.TensorSpec([3]))
-UNROLLS = KINDS[3]
+UNROLLS = BY_NAME["unrolls"]
 
 
 def data(num_copies=1):
