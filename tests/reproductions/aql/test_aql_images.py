@@ -302,7 +302,7 @@ def test_what_was_seen_before_decides():
 
     batch = BatchedEnvironment([Cue(seed) for seed in range(rows)])
     loop = agent.acting_loop(actor, batch, add, lambda *episode: None)
-    while int(learner.steps) < 450:
+    while int(learner.steps) < 300:
         loop.step()
     evaluator = agent.make_evaluator(SPEC, rows)
     evaluator.load(packing.to_numpy(learner.actor_variables))
