@@ -30,6 +30,7 @@ ROVER = "--environment=python:reproductions.aql.rover:make"
             [CARTPOLE, "--config.queue_capacity=31"],
             ["--config.batch_size must be at most queue_capacity (31), is 32"],
         ),
+        ([CARTPOLE, "--setting=aql_3528_actions"], ["flat observations", "maze:goal"]),
         ([ROVER, "--setting=qt_opt"], ["7^2 * 3^2 * 2^3 = 3,528", "continuous actions"]),
         ([ROVER, "--setting=d3pg"], ["3,528", "continuous actions"]),
         ([ROVER, "--setting=aql_gaussian"], ["3,528", "continuous actions"]),

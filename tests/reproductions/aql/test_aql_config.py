@@ -20,6 +20,15 @@ from reproductions.aql.config import AQLConfig
             {"search": "exact", "num_levels": 0},
             "num_levels must be above 0 with search=exact, is 0",
         ),
+        (
+            {"search": "cem", "num_levels": 0, "channels": (4,)},
+            "search must be another one for images, is cem",
+        ),
+        (
+            {"shared_sizes": (4,), "channels": (4,)},
+            r"shared_sizes must be empty for images, is \(4,\)",
+        ),
+        ({"flat_policy": True}, "flat_policy must be false without search=none, is True"),
         ({"cem_elites": 101}, r"cem_elites must be at most cem_samples \(100\), is 101"),
         ({"replay_capacity": 29}, r"unroll_length must be at most replay_capacity \(29\), is 30"),
         ({"queue_capacity": 31}, r"batch_size must be at most queue_capacity \(31\), is 32"),

@@ -255,6 +255,60 @@ def test_a_flat_policy_samples_what_it_says():
         )
 
 
+class Cue(Noise):
+    """A bright or a dark image, then a grey one, at which forward or back pays 1."""
+
+    def reset(self):
+        self._is_bright, self._left = bool(self._random.integers(2)), 2
+        return dm_env.restart(self._filled(255 * self._is_bright))
+
+    def step(self, action):
+        if not self._left:
+            return self.reset()
+        self._left -= 1
+        if self._left:
+            return dm_env.transition(0.0, self._filled(128))
+        pays = action[3] == (1 if self._is_bright else -1)
+        return dm_env.termination(float(pays), self._filled(128))
+
+    def _filled(self, value):
+        return np.full((SIDE, SIDE, 3), value, np.uint8)
+
+
+def test_what_was_seen_before_decides():
+    """The LSTM learns it: without memory half of the episodes pay."""
+    rows = 8
+    agent = make_agent(
+        "aql_11_actions",
+        lstm_size=16,
+        state_size=32,
+        action_size=32,
+        joint_sizes=(32, 32),
+        unroll_length=6,
+        batch_size=8,
+        learning_rate=3e-3,
+        epsilon=0.2,
+    )
+    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
+    actor = agent.make_actor(SPEC, range(2, 2 + rows), 12, seed=2)
+    writer = agent.make_writer(actor, range(rows), SPEC, seed=1)
+
+    def add(unrolls):
+        for delivery in writer.add(unrolls):
+            assert queue.put(delivery.rows)
+        while trainer.step() is not None:
+            actor.load(packing.to_numpy(learner.actor_variables))
+
+    batch = BatchedEnvironment([Cue(seed) for seed in range(rows)])
+    loop = agent.acting_loop(actor, batch, add, lambda *episode: None)
+    while int(learner.steps) < 300:
+        loop.step()
+    evaluator = agent.make_evaluator(SPEC, rows)
+    evaluator.load(packing.to_numpy(learner.actor_variables))
+    assert run_episodes(batch, evaluator, 5 * rows).mean() > 0.9
+
+
 GREY = EnvironmentSpec(observation_size=5, action_size=1)
 PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
 
