@@ -5,6 +5,7 @@ optimiser. What differs is the paper's: networks, scales, objective and learning
 """
 
 import abc
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,13 +47,20 @@ class ProximalNetworks(snt.Module):
       raw_variance: float32 [A] variable, see `common.networks.variances`.
       policy_variables: `raw_variance`, then the variables of `mean`.
       value_variables: those of `value`.
+      observation_clip: bound of standardised observations.
     """
 
     def __init__(
-        self, mean: snt.Module, value: snt.Module, action_size: int, initial_variance: float
+        self,
+        mean: snt.Module,
+        value: snt.Module,
+        action_size: int,
+        initial_variance: float,
+        observation_clip: float = math.inf,
     ):
         """Takes networks whose variables exist."""
         super().__init__()
+        self.observation_clip = observation_clip
         self.mean, self.value = mean, value
         self.raw_variance = variances.variable(initial_variance, action_size)
         self.policy_variables = (self.raw_variance, *mean.trainable_variables)
@@ -149,9 +157,9 @@ class ProximalLearner(RolloutLearner):
     def begin(self, rollout: RolloutSteps) -> ProximalSteps:
         """Returns the steps in units of the scales; the target of V is the advantage + V."""
         states: StoredState = rollout.states
-        scale = self.reward_scale + EPSILON
+        scale, clip = self.reward_scale + EPSILON, self.networks.observation_clip
         return ProximalSteps(
-            self.standardizer(states.observation),
+            tf.clip_by_value(self.standardizer(states.observation), -clip, clip),
             states.action,
             states.extras["mean"],
             states.extras["variance"],
@@ -229,6 +237,7 @@ class GaussianPolicy(Policy):
           action_size: A.
           seed: of the noise; None: no noise.
         """
+        self._clip = networks.observation_clip
         self._mean_twin = numpy_twins.twin(networks.mean)
         self._value_twin = numpy_twins.twin(networks.value)
         sizes = [observation_size, observation_size, 1, 1, action_size]
@@ -264,7 +273,7 @@ class GaussianPolicy(Policy):
           extras: float32: "mean" and "variance" [K, A] of the policy; [K] "value", in units of
             rewards, and "version" of the parameters.
         """
-        observation = (observation - self._center) / self._unit
+        observation = np.clip((observation - self._center) / self._unit, -self._clip, self._clip)
         mean = self._mean_twin(observation)
         action = mean.copy()
         if self._generator is not None:

@@ -120,6 +120,12 @@ class D4PGPPOConfig(RolloutConfig):
         above=0,
         suffix="variance{:g}",
     )
+    observation_clip: float = field(
+        5.0,
+        "Bound of standardised observations. Not in the paper; modular_rl's.",
+        above=0,
+        suffix="obs{:g}",
+    )
     policy_sizes: tuple[int, ...] = field(
         D4PGConfig.policy_sizes,
         "Hidden layers of the policy: those of D4PG (section 4.3).",

@@ -23,4 +23,6 @@ def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetwo
     value = control.ControlValue(config.critic_sizes, config.layer_norm, first_layers=terrain())
     for network in (policy, value):
         network(tf.zeros([1, spec.observation_size]))  # makes the variables
-    return ProximalNetworks(policy, value, spec.action_size, config.initial_variance)
+    return ProximalNetworks(
+        policy, value, spec.action_size, config.initial_variance, config.observation_clip
+    )

@@ -122,13 +122,14 @@ def test_a_call_makes_full_batches_and_moves_the_scales():
 
 def test_actors_see_the_terrain_as_the_learner_does():
     spec = EnvironmentSpec(9, 2, terrain_size=6)
-    agent = make_agent(terrain_sizes=(5, 4))
+    agent = make_agent(terrain_sizes=(5, 4), observation_clip=1.5)
     learner, one = agent.make_learner(spec, 0), rollout(observation_size=9)
     learner.prepare(one)
     actor = agent.make_evaluator(spec, N)
     actor.load(packing.pack(learner.actor_variables).numpy())
     action, _, extras = actor(one.states.observation.numpy())
     steps, networks = learner.begin(one), learner.networks
+    assert float(tf.reduce_max(tf.abs(steps.observation))) == 1.5
     mean = networks.mean(steps.observation)
     np.testing.assert_allclose(extras["mean"], mean, rtol=1e-4, atol=1e-6)
     assert 0.3 < np.std(action - mean) < 0.7  # an evaluation has the noise of PPO's policy, too
