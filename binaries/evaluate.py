@@ -172,10 +172,11 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common import environments
     from common.acting.evaluate import environment_seeds, run_episodes
     from common.acting.proposals import ObservationRecorder, require_proposals
-    from common.agents import stored_policy, trained
+    from common.agents import trained
     from common.cluster.layout import imported
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
+    from common.learning import stored_policy
     from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from common import environments
 from common.acting.policy import Policy, reset_rows
-from common.agents import stored_policy
 from common.agents.agent import Agent
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
+from common.learning import stored_policy
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError

@@ -8,9 +8,9 @@ import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
-from common.agents import stored_policy
-from common.agents.stored_policy import StoredPolicy
 from common.environments.spec import EnvironmentSpec
+from common.learning import stored_policy
+from common.learning.stored_policy import StoredPolicy
 from common.remote.parameters import LearnerStatus
 from common.reporting import columns
 from common.reporting.csv_rows import CsvRows

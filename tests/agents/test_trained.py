@@ -14,10 +14,11 @@ import pytest
 import tensorflow as tf
 
 from common.acting.policy import Policy
-from common.agents import stored_policy, trained
-from common.agents.stored_policy import StoredPolicy
+from common.agents import trained
 from common.environments.spec import EnvironmentSpec
+from common.learning import stored_policy
 from common.learning.checkpoint import CheckpointError, Checkpoints
+from common.learning.stored_policy import StoredPolicy
 from common.reporting.json_file import JsonError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import load_policy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents import stored_policy
+from common.learning import stored_policy
 from common.networks import numpy_twins
 from common.networks.control import ControlPolicy
 from common.networks.mlp import ReluMLP, SoftsignMLP

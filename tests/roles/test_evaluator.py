@@ -13,13 +13,13 @@ from run_contexts import TOKEN, make_context
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 import tensorflow as tf
 
-from common.agents import stored_policy
 from common.cluster import rpc
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
+from common.learning import stored_policy
 from common.learning.checkpoint import Checkpoints
 from common.learning.counters import SavedCounters
 from common.program.layouts import DISTRIBUTED

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 import os
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 import zipfile
 
 from absl import logging
@@ -68,7 +68,7 @@ def export(path: str | os.PathLike, layers: Sequence[tuple[str, Sequence[np.ndar
       path: ends in .npz.
       layers: as of `Policy.layers`.
     """
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{i}_{j}": parameter
         for i, (_, parameters) in enumerate(layers)
         for j, parameter in enumerate(parameters)
