@@ -1,4 +1,4 @@
-"""The learners of single steps: what their updates are made of, in NumPy (float64), and the rules' state."""
+"""The learners of single steps: their updates in NumPy (float64), and the rules' state."""
 
 import dataclasses
 
