@@ -20,7 +20,6 @@ class Refer(Agent, StoreRules):
     """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER, by configuration."""
 
     declaration = AGENT
-    jit_compile = True
     publish_period = 1000  # for the evaluator; the actors act beside the learner
 
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
@@ -28,6 +27,8 @@ class Refer(Agent, StoreRules):
         self.metrics = learner_lib.METRICS[config.agent]
         if config.advantage != "none":
             self.metrics += learner_lib.ADVANTAGE_METRICS
+        # XLA takes minutes for the unrolled LSTMs, and the updates of V-RACER are then slower.
+        self.jit_compile = not config.recurrent
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
