@@ -30,6 +30,8 @@ class Refer(Agent, StoreRules):
         self.jit_compile = not is_acer
         if config.advantage != "none":
             self.metrics += learner_lib.ADVANTAGE_METRICS
+        # XLA takes minutes for the unrolled LSTMs, and the updates of V-RACER are then slower.
+        self.jit_compile = not config.recurrent
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
