@@ -9,16 +9,14 @@ import enum
 import pathlib
 from typing import Any, Protocol
 
-import numpy as np
 import pandas
 
 from common.experiments import runs, selection
 from common.experiments.effects import Effect
-from common.experiments.paper import Experiment, Paper, Returns
+from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.plan import Speeds
-from common.experiments.runs import KeptRun, KeptRuns
+from common.experiments.runs import KeptRuns
 from common.reporting import json_file
-from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -101,35 +99,20 @@ class Evidence:
     _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     """What was read of runs, since many claims are about the same ones."""
 
-    def line(self, run: KeptRun, x: str, y: str, returns: Returns) -> tuple[np.ndarray, np.ndarray]:
-        """Returns a run's x and y values as arrays; cached. Arguments as for `KeptRun.points`."""
-
-        def read() -> tuple[np.ndarray, np.ndarray]:
-            points = run.points(x, y, returns)
-            return points[x].to_numpy(), points[y].to_numpy()
-
-        return self._once(run, (x, y, returns), read)
-
-    def budget(self, run: KeptRun) -> Budget:
-        """Returns `KeptRun.budget`."""
-        return self._once(run, ("budget",), lambda: run.budget)
-
-    def frame(self, paper: Paper, scale: str) -> pandas.DataFrame:
-        """Returns `runs.frame` of a scale."""
+    def frame(
+        self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""
+    ) -> pandas.DataFrame:
+        """Returns `runs.frame` of a scale; cached."""
         root = self.kept.root
         return self._cached(
-            ("frame", root, paper.name, scale), lambda: runs.frame(paper.name, scale, root)
+            ("frame", root, paper.name, scale, y, clock),
+            lambda: runs.frame(paper.name, scale, root, y, clock),
         )
 
     def speeds(self, paper: Paper, scale: str) -> Speeds:
         """Returns the speeds of the runs at a scale."""
         folder = self.kept.root / paper.name / scale
         return self._cached(("speeds", folder), lambda: Speeds([folder]))
-
-    def _once(self, run: KeptRun, what: tuple, read: Callable[[], Any]) -> Any:
-        return self._cached(
-            (run.paper, run.scale, run.setting, run.environment, run.seed, *what), read
-        )
 
     def _cached(self, key: tuple, read: Callable[[], Any]) -> Any:
         if key not in self._cache:
