@@ -205,7 +205,7 @@ def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.Data
     means = value[late].groupby(keys).mean()
     return pandas.DataFrame(
         {
-            "value": grouped[["x", "value"]].apply(measure) if len(frame) else means,
+            "value": means if measure is late_mean else grouped[["x", "value"]].apply(measure),
             "late": means,
             "rise": means - grouped["value"].first(),
             "gain": 2 * (halves[1] - halves[0]),
@@ -216,26 +216,21 @@ def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.Data
 
 def main_effect(
     runs: pandas.DataFrame, weights: Mapping[str, float], scales: Mapping[str, float]
-) -> Effect | None:
+) -> Effect:
     """Returns the weighted sum over settings, as a mean over all tasks.
 
     The variances are those of each setting on each task (Welch), with Satterthwaite's degrees of
     freedom. Tasks are those of the claim, never drawn and never left out.
 
     Args:
-      runs: of any settings and tasks, see `by_run`.
+      runs: of any settings and tasks, see `by_run`. They have each setting on each task.
       weights: {setting: weight}; they sum to 0.
       scales: {task: the return that counts as 1}.
-
-    Returns:
-      The effect; None if a setting has no run on one of the tasks.
     """
     setting, task = (runs.index.get_level_values(name) for name in ("setting", "task"))
     runs = runs[setting.isin(list(weights)) & task.isin(list(scales))]
     cells = _cells(runs["value"])
     wanted = pandas.MultiIndex.from_product([list(weights), list(scales)])
-    if not len(wanted) or not wanted.isin(cells.index).all():
-        return None
     factor = [weights[setting] / scales[task] / len(scales) for setting, task in wanted]
     estimate, error, freedom = _welch(cells.loc[wanted], np.array(factor))
     return Effect(

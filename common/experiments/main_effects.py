@@ -98,18 +98,18 @@ class EffectPart:
 
         Args:
           effect: over all tasks.
-          by_task: on each task.
+          by_task: on each task; none if `over` is the mean.
           num_parts: of the claim.
         """
         risk = 1 - CONFIDENCE
-        of_one = 1 - risk / len(by_task)
+        of_one = 1 - risk / max(1, len(by_task))
         of_part = 1 - risk / num_parts
         if self.over is Over.SOME:
             if any(self._holds(one, of_one) for one in by_task):
                 return Verdict.HOLDS
             fails = all(self._fails(one, of_part) for one in by_task)
             return Verdict.FAILS if fails else Verdict.OPEN
-        of_one_part = 1 - risk / num_parts / len(by_task)
+        of_one_part = 1 - risk / num_parts / max(1, len(by_task))
         if self.over is Over.UNIFORM and any(
             one.interval(of_one_part)[1] < self.bounds[0] for one in by_task
         ):
@@ -243,20 +243,22 @@ class MainEffects:
         frame = evidence.frame(paper, scale, y, self.clock)
         frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
         frame = effects.deciding(frame, self.settings, tasks)
+        if not tasks or frame.groupby(["setting", "task"]).ngroups < len(self.settings) * len(
+            tasks
+        ):
+            return Finding(Verdict.OPEN, "")
         if self.clock:
             frame = effects.up_to_common_end(frame)
         runs = effects.by_run(frame, self.measure)
         scales = {task: self.unit or _largest(runs, task, y) for task in tasks}
 
-        def effect(part: EffectPart, of: Sequence[str]) -> Effect | None:
+        def effect(part: EffectPart, of: Sequence[str]) -> Effect:
             return effects.main_effect(runs, part.weights, {task: scales[task] for task in of})
 
         named, verdicts = [], []
         for part in self.parts:
             together = effect(part, tasks)
-            if together is None:
-                return Finding(Verdict.OPEN, "")
-            by_task = {task: effect(part, [task]) for task in tasks}
+            by_task = {task: effect(part, [task]) for task in tasks if part.over is not Over.MEAN}
             verdicts.append(part.verdict(together, list(by_task.values()), len(self.parts)))
             shown = by_task if part.over is Over.SOME else {"": together}
             named += [

@@ -216,8 +216,9 @@ def frame(
             budget = run.budget
             limits = [name for name in ("learner_steps", "actor_steps") if getattr(budget, name)]
             limit = next(iter(limits), "wall_seconds")
-            evaluated = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)[limit]
-            points = run.points(clock or limit, y, Returns.EVALUATOR)
+            evaluated = points = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)
+            if y != EPISODE_RETURN or clock:
+                points = run.points(clock or limit, y, Returns.EVALUATOR)
             tables.append(
                 points.set_axis(["x", "value"], axis=1).assign(
                     setting=run.setting,
@@ -225,7 +226,7 @@ def frame(
                     seed=run.seed,
                     budget=str(budget),
                     commit=run.commit,
-                    by_rule=is_by_rule(evaluated),
+                    by_rule=is_by_rule(evaluated[limit]),
                 )
             )
     return (
