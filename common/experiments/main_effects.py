@@ -293,7 +293,8 @@ def claim_of(
 
 def _can_decide(paper: Paper, experiment: Experiment, scale: str) -> bool:
     """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
-    if scale not in [one.name for one in paper.scales] or not experiment.substitute(scale).runs:
+    of = next((one for one in paper.scales if one.name == scale), None)
+    if of is None or of.is_compact and scale not in experiment.substitutes:
         return False
     budget = planned_budget(paper, experiment, scale)
     is_of_kind = scale == PAPER.name or budget.minutes is None
