@@ -62,11 +62,13 @@ class Axes:
       x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
       x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
       y_label: of the vertical axis.
+      is_log: whether the vertical axis is logarithmic.
     """
 
     x_column: str
     x_limit: float | None
     y_label: str
+    is_log: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +135,8 @@ def draw(
         has_titles = not (are_rows and number and same_titles)
         has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
+    if are_rows:
+        _share_heights(parts, grids)
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
@@ -148,6 +152,19 @@ def draw(
         legends = []
     together = {label: line for legend in legends for label, line in legend.items()}
     return page.save(title, together | marks, caption, path)
+
+
+def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> None:
+    """Gives the panels of a task in all rows of the same quantity one vertical axis."""
+    columns: dict[tuple[str, str], list] = {}
+    for part, places in zip(parts, grids):
+        for panel, place in zip(part.panels, places):
+            if panel.curves:
+                columns.setdefault((panel.title, part.axes.y_label), []).append(place)
+    for places in columns.values():
+        limits = [place.get_ylim() for place in places]
+        for place in places:
+            place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _draw_part(
@@ -167,7 +184,7 @@ def _draw_part(
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        near, fallen = _divide(panel.curves)
+        near, fallen = (panel.curves, ()) if axes.is_log else _divide(panel.curves)
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
         words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
@@ -197,6 +214,8 @@ def _draw_part(
             place.grid(False)
             if not part.shares:
                 place.set_yticks([])
+        if axes.is_log and panel.curves:
+            place.set_yscale("log")
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
             low, high = panel.y_limits

@@ -62,8 +62,8 @@ AT_SMALL = {"scale": "small", "budget": planned_budget(D4PG, FIGURE_2, "small")}
 def plant(root, setting, tasks, level, *, spread=2.0, seeds=3, rise=0.0, start=0.0, **kwargs):
     """Runs of tasks around a level, which they have on nine evaluations after `start`.
 
-    spread: between neighbouring seeds. rise: in the middle of the last third. By default they are of the scale
-    small of D4PG.
+    spread: between neighbouring seeds. rise: in the middle of the last third. By default they are
+    of the scale small of D4PG.
     """
     kwargs = AT_SMALL | kwargs
     for task in [tasks] if isinstance(tasks, str) else tasks:

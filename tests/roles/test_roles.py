@@ -85,7 +85,9 @@ def test_a_claim_counts_the_run(ended, tmp_path):
     evidence = Evidence(kept, None, Reported(), tmp_path)
     finding = claim_of([("first", "second")]).find(paper, experiment, evidence)
     (one,) = finding.effects
-    assert finding.coverage == "1 of 1 tasks, 1 seeds" and one.effect.estimate == 0.0
+    assert finding.coverage == "1 of 1 tasks, 1 seeds" and one.effect.estimate == pytest.approx(
+        0, abs=1e-9
+    )
 
 
 def test_the_csv_files_are_whole(ended):
