@@ -9,6 +9,7 @@ killed, do not count.
 """
 
 import argparse
+from collections.abc import Sequence
 import pathlib
 import textwrap
 
@@ -72,6 +73,7 @@ def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
                 "tested by": claim.experiment or "-",
                 "decided by": str(claim.test.basis),
                 "verdict": str(finding.verdict),
+                "outcome": finding.outcomes or "-",
                 "complete": finding.is_complete,
                 "scale": finding.scale or "-",
                 "coverage": finding.coverage or "-",
@@ -96,11 +98,20 @@ def _markdown(rows: pandas.DataFrame) -> str:
         "## Decided by training runs",
     ]
     by_runs = rows[~is_open & (basis == Basis.RUNS)]
-    columns = ["paper", "claim", "what it says", "verdict", "coverage", "numbers", "rule"]
+    columns = [
+        "paper",
+        "claim",
+        "what it says",
+        "verdict",
+        "outcome",
+        "coverage",
+        "numbers",
+        "rule",
+    ]
     words = [_verdict(row) for row in by_runs.to_dict("records")]
     parts += _with_evidence(by_runs.assign(verdict=words), columns)
     unsure = rows[is_open & (basis == Basis.RUNS) & rows["complete"]]
-    columns = ["paper", "claim", "what it says", "scale", "coverage", "numbers", "rule"]
+    columns = ["paper", "claim", "what it says", "scale", "outcome", "coverage", "numbers", "rule"]
     parts += [
         "## Not decided by all of their runs",
         "Every run that a scale has for these claims is there, and they do not tell.",

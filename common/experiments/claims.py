@@ -39,15 +39,25 @@ class Basis(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class NamedEffect:
-    """An effect with its name within a claim, "" for the only one."""
+    """An effect with its name within a claim.
+
+    Attributes:
+      name: "" for the only one.
+      effect: the effect.
+      is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
+    """
 
     name: str
     effect: Effect
+    is_logarithm: bool = False
 
     def __str__(self) -> str:
         ends = (self.effect.estimate, self.effect.low, self.effect.high)
-        value, low, high = (f"{100 * one:+.1f}" for one in ends)
-        return f"{self.name}: " * bool(self.name) + f"{value} % ({low} to {high})"
+        value, low, high = (
+            f"{one:+.2f}" if self.is_logarithm else f"{100 * one:+.1f}" for one in ends
+        )
+        unit = "powers of ten" if self.is_logarithm else "%"
+        return f"{self.name}: " * bool(self.name) + f"{value} {unit} ({low} to {high})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +81,14 @@ class Finding:
     numbers: str = ""
     is_complete: bool = False
     effects: tuple[NamedEffect, ...] = ()
+
+    @property
+    def outcomes(self) -> str:
+        """The outcomes of its effects, and whether they are exploratory; "" without effects."""
+        of = [one.effect for one in self.effects]
+        words = [*dict.fromkeys(str(effect.outcome) for effect in of)]
+        is_exploratory = not all(effect.is_confirmed for effect in of)
+        return ", ".join(words + ["exploratory"] * is_exploratory)
 
     @property
     def words(self) -> str:

@@ -155,6 +155,7 @@ def whole_magnitude(run: pandas.DataFrame) -> float:
     return math.log10(whole_mean(run))
 
 
+MAGNITUDES = (late_magnitude, whole_magnitude)
 Measure = Callable[[pandas.DataFrame], float]
 """A function of a run: a frame with the columns x and value."""
 

@@ -262,7 +262,11 @@ class MainEffects:
             verdicts.append(part.verdict(together, list(by_task.values()), len(self.parts)))
             shown = by_task if part.over is Over.SOME else {"": together}
             named += [
-                NamedEffect(" ".join(filter(None, (part.name, task.rpartition(":")[2]))), one)
+                NamedEffect(
+                    " ".join(filter(None, (part.name, task.rpartition(":")[2]))),
+                    one,
+                    self.measure in effects.MAGNITUDES,
+                )
                 for task, one in shown.items()
             ]
         verdict = Verdict.OPEN
