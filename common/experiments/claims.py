@@ -51,13 +51,18 @@ class NamedEffect:
     effect: Effect
     is_logarithm: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def numbers(self) -> str:
+        """The effect with its interval."""
         ends = (self.effect.estimate, self.effect.low, self.effect.high)
-        value, low, high = (
-            f"{one:+.2f}" if self.is_logarithm else f"{100 * one:+.1f}" for one in ends
-        )
-        unit = "powers of ten" if self.is_logarithm else "%"
-        return f"{self.name}: " * bool(self.name) + f"{value} {unit} ({low} to {high})"
+        if self.is_logarithm:
+            value, low, high = (f"{one:+.2f}" for one in ends)
+            return f"{value} powers of ten ({low} to {high})"
+        value, low, high = (f"{100 * one:+.1f}" for one in ends)
+        return f"{value} % ({low} to {high})"
+
+    def __str__(self) -> str:
+        return f"{self.name}: " * bool(self.name) + self.numbers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,8 +31,6 @@ References = tuple[tuple[float, str], ...]
 
 _GRID_POINTS = 200
 _MOST_CURVES = 4
-_MOST_PANELS = 6
-"""In a row."""
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this part of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
@@ -187,25 +185,23 @@ def draw(
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
         if part.over_tasks is OverTasks.APART:
             names = tuple(name for name in part.environments if name in shown)
-        for row in _rows(looks, len(names)):
+        # A part of several is a row: its further curves get a row of their own.
+        for row in _divided(looks) if experiment.parts else [looks]:
             grid = tuple(
-                _panel(paper, lines, name, row, part, references, reported) for name in names
+                one
+                for name in names
+                for one in _panels(paper, lines, name, row, part, references, reported)
             )
             drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
     return panels.draw(drawn_parts, head, words, path)
 
 
-def _rows(looks: Looks, num_panels: int) -> list[Looks]:
-    """Returns the curves by rows of panels: more than four in a panel cannot be told apart.
-
-    Where the panels themselves need several rows, they have all curves.
-    """
+def _divided(looks: Looks) -> list[Looks]:
+    """Returns the curves by fours: more in a panel cannot be told apart."""
     names = list(looks)
-    num_rows = -(-len(names) // _MOST_CURVES) if num_panels <= _MOST_PANELS else 1
-    ends = [round(number * len(names) / max(1, num_rows)) for number in range(num_rows + 1)]
-    return [
-        {name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])
-    ] or [looks]
+    number = max(1, -(-len(names) // _MOST_CURVES))
+    ends = [round(index * len(names) / number) for index in range(number + 1)]
+    return [{name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])]
 
 
 def _looks(paper: Paper, part: Experiment, settings: Sequence[str]) -> Looks:
@@ -270,7 +266,7 @@ def _over_seeds(
     return middle, low, high
 
 
-def _panel(
+def _panels(
     paper: Paper,
     lines: Lines,
     name: str,
@@ -278,24 +274,36 @@ def _panel(
     part: Experiment,
     references: References,
     reported: Reported,
-) -> panels.Panel:
+) -> list[panels.Panel]:
+    """Returns the panel of a task, or several if it has more curves than can be told apart."""
+    looks = {setting: looks[setting] for setting in looks if (name, setting) in lines}
+    divided = _divided(looks)
+    if len(divided) > 1:
+        found = [
+            panel
+            for some in divided
+            for panel in _panels(paper, lines, name, some, part, references, reported)
+        ]
+        return [
+            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
+            for number, panel in enumerate(found, 1)
+        ]
     references = (*references, *part.levels.get(name, ()))
     curves = []
     for setting, (label, style) in looks.items():
-        if (name, setting) in lines:
-            tasks = lines[name, setting]
-            grid, values = _on_grid([line for seeds in tasks for line in seeds])
-            by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
-            curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, part)))
+        tasks = lines[name, setting]
+        grid, values = _on_grid([line for seeds in tasks for line in seeds])
+        by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
+        curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, part)))
     limits = None
     if part.is_of_returns and name.startswith("control:"):
         limits = _CONTROL_SUITE_LIMITS
     elif part.is_of_returns and name.startswith("atari:"):
         there = [setting for panel, setting in lines if panel == name]
         references = (*references, *_atari_references(paper, name, there, reported))
-    return panels.Panel(
-        task_title(name), tuple(curves), _end(lines, name), references if curves else (), limits
-    )
+    lines_drawn = references if curves else ()
+    words = task_title(name)
+    return [panels.Panel(words, tuple(curves), _end(lines, name), lines_drawn, limits, words)]
 
 
 def _atari_references(

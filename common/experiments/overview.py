@@ -114,7 +114,7 @@ def _summary(papers: Sequence[Paper], findings: Findings) -> str:
         for verdict in (Verdict.HOLDS, Verdict.FAILS):
             of = [(claim, finding) for claim, finding in own if finding.verdict is verdict]
             words = [
-                " ".join([claim.name, *(str(one.effect) for one in finding.effects[:1])])
+                " ".join([claim.name, *(one.numbers for one in finding.effects[:1])])
                 for claim, finding in of
             ]
             cells.append("; ".join(words) or "-")

@@ -45,6 +45,7 @@ class Panel:
       lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
         that would leave little room to the curves.
       y_limits: of the vertical axis; None: those of the curves.
+      task: panels of the same have the same vertical axis, unless it is "".
     """
 
     title: str
@@ -52,6 +53,7 @@ class Panel:
     end: float | None = None
     lines: tuple[tuple[float, str], ...] = ()
     y_limits: tuple[float, float] | None = None
+    task: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,8 +137,7 @@ def draw(
         has_titles = not (are_rows and number and same_titles)
         has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
-    if are_rows:
-        _share_heights(parts, grids)
+    _share_heights(parts, grids)
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
@@ -155,13 +156,13 @@ def draw(
 
 
 def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> None:
-    """Gives the panels of a task in all rows of the same quantity one vertical axis."""
-    columns: dict[tuple[str, str], list] = {}
+    """Gives panels of the same task and quantity one vertical axis."""
+    of_task: dict[tuple[str, str], list] = {}
     for part, places in zip(parts, grids):
         for panel, place in zip(part.panels, places):
-            if panel.curves:
-                columns.setdefault((panel.title, part.axes.y_label), []).append(place)
-    for places in columns.values():
+            if panel.curves and panel.task:
+                of_task.setdefault((panel.task, part.axes.y_label), []).append(place)
+    for places in of_task.values():
         limits = [place.get_ylim() for place in places]
         for place in places:
             place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))

@@ -89,7 +89,8 @@ def test_a_verdict_says_its_scale_everywhere(tmp_path, capsys):
     claims.main([*where, f"--output={tmp_path}"])
     text = (tmp_path / "claims.md").read_text()
     (row,) = [line for line in text.splitlines() if line.startswith("| D4PG | noise | Ornst")]
-    assert "| holds at the scale small | ahead, exploratory | 4 of 16 tasks, 3 seeds | +20.0 % (" in row
+    words = "| holds at the scale small | ahead, exploratory | 4 of 16 tasks, 3 seeds | +20.0 % ("
+    assert words in row
 
 
 @pytest.mark.parametrize("program", ["claims", "tables"])

@@ -75,16 +75,18 @@ def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, dr
         assert one == pytest.approx(curve.x / 300 * 1000)
 
 
-def test_more_than_four_curves_are_rows(tmp_path, drawn):
-    for setting in D4PG.experiment("figure 2").settings:
+def test_more_than_four_curves_of_a_task_are_several_panels(tmp_path, drawn):
+    for setting in FIGURE_2.settings:
         plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
+    plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    ((rows, *_),) = parts_of(drawn)
-    shown = [[curve.label for curve in panel.curves] for (panel,), _ in rows]
-    assert [len(labels) for labels in shown] == [3, 3, 3]
-    assert [label for labels in shown for label in labels] == list(
-        map(D4PG.label, FIGURE_2.settings)
-    )
+    ((((grid, _),), *_),) = parts_of(drawn)
+    assert [(panel.title, panel.task, len(panel.curves)) for panel in grid] == [
+        *((f"cartpole swingup, {n} of 3", "cartpole swingup", 3) for n in (1, 2, 3)),
+        ("finger turn hard", "finger turn hard", 1),
+    ]
+    labels = [curve.label for panel in grid[:3] for curve in panel.curves]
+    assert labels == list(map(D4PG.label, FIGURE_2.settings))
 
 
 def test_divergences_are_drawn_in_powers_of_ten(tmp_path, drawn):

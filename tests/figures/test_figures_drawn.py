@@ -209,8 +209,10 @@ def test_more_actors_are_darker(begin):
 
 def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay(monkeypatch, tmp_path):
     rows = [part("one", "ant", "humanoid"), part("two", "ant", "humanoid")]
-    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),))
+    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),), task="ant")
     rows[0] = panels.PanelGroup((low, rows[0].panels[1]), rows[0].axes)
+    high = dataclasses.replace(rows[1].panels[0], task="ant")
+    rows[1] = panels.PanelGroup((high, rows[1].panels[1]), rows[1].axes)
     axes, _ = placed(monkeypatch, tmp_path, *rows)
     assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
     is_log = dataclasses.replace(rows[0].axes, is_log=True)
