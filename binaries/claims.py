@@ -16,9 +16,8 @@ import textwrap
 
 import pandas
 
-from common.experiments import contrasts, overview, selection
+from common.experiments import overview, selection
 from common.experiments.arguments import add_choice_of_runs, add_directory, add_reported
-from common.experiments.bootstrap import CONFIDENCE
 from common.experiments.claims import Basis, Claim, Evidence, Finding, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
@@ -31,41 +30,11 @@ import reproductions
 
 _WIDTH = 100
 """Characters of a line that is printed, at most; on a narrower terminal those that it has."""
-_PARAGRAPHS = (
-    "Computed by `make results`; nothing is typed in. A verdict is about the scale "
-    "that it names and the tasks counted there, not about the paper's sizes.",
+_BEGINNING = (
+    "Computed by `make results`; nothing is typed in. A verdict is about the scale that it names "
+    "and the tasks counted there, not about the paper's sizes. [How a claim is "
+    "decided](../../docs/verdicts.md)."
 )
-_METHOD = (
-    f"**Values.** A final return is {selection.FINAL}. Settings are compared on each task at the "
-    "largest budget that all of them reach with their seeds, along the quantity which limits it: "
-    "learner steps, actor steps or time. A return counts 1000 points on the Control Suite, the way "
-    "from random play to a human on Atari, and the largest mean of those compared elsewhere: this "
-    "is *the scale* of the rules.",
-    "**Tasks.** The tasks are fixed in advance: those of the claim that its experiment has at the "
-    "scale of the runs, with the seeds of its plan. Over all tasks together the mean counts, on "
-    "Atari the median over games of percent of a human. It needs all of the tasks, and that on "
-    "more than half of them a method learns: it ends more than "
-    f"{contrasts.MARGIN:.0%} of the scale above its first value. A task that none learns is no "
-    "evidence: it counts neither as held nor as failed, and is left out of the mean.",
-    "**Both ways.** A lead counts for whichever method is ahead, also while they still learn, so a "
-    "claimed lead fails where its mirror image would hold. That two methods are close counts only "
-    "once both have levelled off, since any two agree before they learn: the one that gains most "
-    f"gains at most {contrasts.MARGIN:.0%} of the scale in the last third of its runs.",
-    f"**Sure** means at {CONFIDENCE:.0%}: by a bootstrap that draws seeds, by setting and task, "
-    "and never tasks; and by Student's t with Welch's variances, one for each setting and task. "
-    "The interval printed is the wider of both at either end. Where all of several must hold, "
-    "each is tested at that level: an intersection of tests, which needs no correction. Where k "
-    "of n are enough, the k-th smallest p-value is multiplied by n - k + 1 (partial conjunction, "
-    "Benjamini and Heller 2008): Bonferroni's correction for one of several, as for a claim of "
-    "all pairs that fails by one. Beside means stand interquartile means, and the probability "
-    "that a run of the first is better than one of the second (Agarwal et al. 2021).",
-    "**Hours** are those of the runs that lack, one after the other, measured on finished runs of "
-    "the same length.",
-)
-
-
-def _wrapped(paragraphs: Sequence[str]) -> str:
-    return "\n\n".join(textwrap.fill(one, 100) for one in paragraphs)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -108,6 +77,7 @@ def _rows(papers: Sequence[Paper], findings: overview.Findings) -> pandas.DataFr
                 "tested by": claim.experiment or "-",
                 "decided by": str(claim.test.basis),
                 "verdict": str(finding.verdict),
+                "outcome": finding.outcomes or "-",
                 "complete": finding.is_complete,
                 "scale": finding.scale or "-",
                 "coverage": finding.coverage or "-",
@@ -127,16 +97,25 @@ def _markdown(rows: pandas.DataFrame) -> str:
     is_open, basis = rows["verdict"] == Verdict.OPEN, rows["decided by"]
     parts = [
         "# What the papers claim, and what holds",
-        _wrapped(_PARAGRAPHS),
+        textwrap.fill(_BEGINNING, 100, break_long_words=False, break_on_hyphens=False),
         _count(rows),
         "## Decided by training runs",
     ]
     by_runs = rows[~is_open & (basis == Basis.RUNS)]
-    columns = ["paper", "claim", "what it says", "verdict", "coverage", "numbers", "rule"]
+    columns = [
+        "paper",
+        "claim",
+        "what it says",
+        "verdict",
+        "outcome",
+        "coverage",
+        "numbers",
+        "rule",
+    ]
     words = [_verdict(row) for row in by_runs.to_dict("records")]
     parts += _with_evidence(by_runs.assign(verdict=words), columns)
     unsure = rows[is_open & (basis == Basis.RUNS) & rows["complete"]]
-    columns = ["paper", "claim", "what it says", "scale", "coverage", "numbers", "rule"]
+    columns = ["paper", "claim", "what it says", "scale", "outcome", "coverage", "numbers", "rule"]
     parts += [
         "## Not decided by all of their runs",
         "Every run that a scale has for these claims is there, and they do not tell.",
@@ -157,7 +136,6 @@ def _markdown(rows: pandas.DataFrame) -> str:
         "agrees with itself, and nothing about this code. " + _counted(rows[own]),
         _details(f"{own.sum()} claims", _table(rows[own][columns])),
         "## Rules",
-        _wrapped(_METHOD),
         _details(
             f"{len(rules)} rules", "\n".join(f"{number}. {rule}" for rule, number in rules.items())
         ),
@@ -172,7 +150,7 @@ def _table(rows: pandas.DataFrame) -> str:
     return "\n".join(f"| {line} |" for line in cells) if len(rows) else ""
 
 
-def _with_evidence(rows: pandas.DataFrame, columns: Sequence[str]) -> list[str]:
+def _with_evidence(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
     """Returns a table of some columns, and one of the evidence to unfold."""
     if rows.empty:
         return ["None yet."]

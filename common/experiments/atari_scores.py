@@ -6,12 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas
+from scipy import stats
 
+from common.environments.atari_games import ENVIRONMENTS
 from common.experiments import selection
+from common.experiments.claims import Basis, Check, Evidence
+from common.experiments.effects import CONFIDENCE, MARGIN
 from common.experiments.paper import EPISODE_RETURN, Cell, Experiment, OwnNumbers, Paper, Returns
 from common.experiments.runs import KeptRun
+from common.experiments.scales import PAPER
 from common.reporting import scores
-from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 from common.reporting.run_directory import RunDirectory
 
@@ -20,11 +24,10 @@ _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 
 
 class Final(NamedTuple):
-    """The end of a run on a game: its final return, the frames that it saw, and its budget."""
+    """The end of a run on a game: its final return, and the frames that it saw."""
 
     score: float
     frames: float
-    budget: Budget
 
 
 def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[Final]]:
@@ -42,7 +45,7 @@ def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str,
             evaluated = RunDirectory(run.path).read_evaluation()
             score = selection.final(points[EPISODE_RETURN]) if evaluated is None else evaluated
             frames = points["environment_frames"].iloc[-1]
-            games.setdefault(game, []).append(Final(score, frames, run.budget))
+            games.setdefault(game, []).append(Final(score, frames))
     return games
 
 
@@ -58,7 +61,7 @@ def final_scores(
     found: dict[str, list[tuple[float, float, int, str]]] = {}
     for setting in settings:
         for game, ends in finals(runs, setting, returns).items():
-            score, frames = np.mean([(one.score, one.frames) for one in ends], axis=0)
+            score, frames = np.mean(ends, axis=0)
             found.setdefault(game, []).append((score, frames, len(ends), setting))
     best = {game: max(ends) for game, ends in found.items()}
     names = ["score", "frames", "seeds", "setting"]
@@ -185,6 +188,50 @@ class GameSummaries(OwnNumbers):
                 (row, name): Cell(values[name], frames, seeds, setting) for name in self.columns
             }
         return cells
+
+
+def median_reached(
+    paper: str, setting: str, source: str, row: str, column: str, percent: float = 1.0
+) -> Check:
+    """Returns a check whether our median human-normalised score is the paper's.
+
+    Args:
+      paper: name of the paper.
+      setting: of our runs.
+      source: of the paper's median in results/reported, as `row` and `column` are.
+      row: the paper's.
+      column: the paper's.
+      percent: the unit of the paper's number, in percent of a human.
+    """
+
+    def find(evidence: Evidence) -> tuple[bool | None, str]:
+        human = evidence.reported.atari_scores()
+        theirs = percent * evidence.reported.number(paper, source, row, column)
+        ours = finals(evidence.kept.of(paper, PAPER.name), setting, Returns.EVALUATOR)
+        games = {name.removeprefix("atari:") for name in ENVIRONMENTS}
+        num_seeds = min(len(ours.get(game, ())) for game in games)
+        if num_seeds < 2:
+            there = sum(len(ours.get(game, ())) >= 2 for game in games)
+            return None, f"Two runs each of {there} of {len(games)} games at the paper's scale."
+        by_game = [
+            (np.array([one.score for one in ours[row.Index][:num_seeds]]) - row.random)
+            / (row.human - row.random)
+            for row in human.loc[sorted(games)].itertuples()
+        ]
+        medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game
+        mean, error = medians.mean(), stats.sem(medians)
+        reach = error * stats.t.ppf((1 + CONFIDENCE) / 2, num_seeds - 1)
+        words = f"{mean:.0f} % ({mean - reach:.0f} to {mean + reach:.0f}), reported {theirs:.0f} %."
+        least = (1 - MARGIN) * theirs
+        if mean - reach >= least:
+            return True, words
+        return (False if mean + reach < least else None), words
+
+    rule = (
+        "at the paper's scale the mean over seeds of the median over all games is surely not below "
+        f"{1 - MARGIN:.0%} of the paper's"
+    )
+    return Check(find, rule, Basis.RUNS)
 
 
 def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:

@@ -1,51 +1,46 @@
-"""The text below a figure, and beside a table: what it shows, of how many seeds, at which scale."""
+"""The text below a figure, and beside a table: whose returns, of how many seeds, how long."""
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from common.experiments import selection
-from common.experiments.paper import Band, Experiment, OverTasks, Paper, UnknownError
+from common.experiments.paper import Band, Experiment, OverTasks, Paper
 from common.experiments.runs import KeptRun
 from common.reporting.budget import Budget, duration
 
-_SHADED = {
-    Band.UNSTATED: "lowest to highest seed (the paper does not say what it shades)",
-    Band.PERCENTILES_20_80: "20th to 80th percentile of the seeds, as in the paper",
-    Band.PERCENTILES_20_80_OF_EPISODES: (
-        "20th to 80th percentile of the seeds (the paper: of all their episodes)"
-    ),
-    Band.STANDARD_ERROR: "standard error over seeds, as in the paper",
-}
-
+FEWEST_SEEDS = 3
+"""With fewer nothing is shaded."""
 LISTED = 6
 """The most tasks that a sentence names."""
+_SUITES = {"atari": "Atari", "control": "Control Suite", "gym": "Gym", "minatar": "MinAtar"}
+
+
+def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]) -> str:
+    """Returns the title of a figure: paper, figure, what is drawn, and the scale.
+
+    A title that begins with a suite has those of the tasks that are drawn in its place.
+    """
+    head, colon, rest = experiment.title.partition(": ")
+    if colon and head in _SUITES.values():
+        suites = dict.fromkeys(task.partition(":")[0] for task in tasks)
+        head = ", ".join(_SUITES.get(suite, "environments of ours") for suite in suites) or head
+    name = "" if experiment.name == "runs" else f", {experiment.name}"
+    return f"{paper.title}{name}, scale {scale}. {capital(head)}{colon}{rest}"
 
 
 def caption(
-    paper: Paper,
-    experiment: Experiment,
-    scale: str,
-    runs: Sequence[KeptRun],
-    settings: Sequence[str],
+    paper: Paper, experiment: Experiment, runs: Sequence[KeptRun], settings: Sequence[str]
 ) -> str:
     """Returns sentences for below a figure, of which these runs and curves are drawn."""
-    missing = [paper.label(name) for name in experiment.settings if name not in settings]
     curves = {(run.setting, run.environment) for run in runs}
-    there = {environment for _, environment in curves}
     shown = selection.shown_tasks(experiment, curves)
-    tasks = [
-        f"{task_title(name)} (some curves)" if name in there else task_title(name)
-        for name in experiment.environments
-        if name not in shown
-    ]
-    missing += tasks if len(tasks) <= LISTED else [f"{len(tasks)} of the tasks"]
     runs = [run for run in runs if run.environment in shown]
     sentences = [
         _parts(experiment),
-        _combined_tasks(experiment, curves),
+        _combined_tasks(experiment, shown),
         _seeds(experiment, runs),
-        _scale(paper, experiment, scale, runs),
-        f"Not run: {', '.join(missing)}." if missing else "",
+        _limits(experiment, runs),
+        _missing(paper, experiment, settings, shown),
         f"{capital(experiment.note)}." if experiment.note else "",
     ]
     return " ".join(filter(None, sentences))
@@ -95,75 +90,46 @@ def _parts(experiment: Experiment) -> str:
     )
 
 
-def _combined_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> str:
-    """Returns the names of the tasks that are combined, of each part, where they are few."""
-    words = []
-    names = [capital(part.name) for part in experiment.parts] or ["Tasks"]
-    for name, part in zip(names, experiment.divided()):
-        tasks = selection.shown_tasks(part, curves)
-        if part.over_tasks is not OverTasks.APART and 0 < len(tasks) <= LISTED:
-            words.append(f"{name}: {', '.join(map(task_title, tasks))}.")
-    return " ".join(words)
+def _combined_tasks(experiment: Experiment, shown: Sequence[str]) -> str:
+    """Returns the names of the tasks that are combined, where they are few."""
+    if experiment.over_tasks is OverTasks.APART or not 0 < len(shown) <= LISTED:
+        return ""
+    return f"Tasks: {', '.join(map(task_title, shown))}."
 
 
 def _seeds(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
     counts = collections.Counter((run.setting, run.environment) for run in runs).values()
     papers = f" (the paper: {experiment.seeds})" if experiment.seeds else ""
-    if max(counts) == 1:
-        return f"One seed each{papers}."
     number = _range(str(min(counts)), str(max(counts)))
-    drawn = "shaded" if experiment.x else "error bars"
-    thin = "; thin: one seed" if experiment.x and min(counts) == 1 else ""
-    return f"Mean over {number} seeds{papers}{thin}; {drawn}: {_SHADED[experiment.band]}."
+    if number == "1":
+        return f"One seed each{papers}."
+    words = f"{number} seeds each{papers}"
+    if max(counts) >= FEWEST_SEEDS:
+        drawn = "shaded" if experiment.x else "error bars"
+        of_paper = "" if experiment.band is Band.UNSTATED else f" (the paper: {experiment.band})"
+        words += f"; {drawn}: interquartile range of {FEWEST_SEEDS} seeds or more{of_paper}"
+    return f"Mean over {words}{'' if experiment.x else '; dots: seeds'}."
 
 
-def _scale(paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]) -> str:
-    words = f"Scale {scale}: runs of {_length(experiment, runs)}"
+def _limits(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
+    words = f"Runs of {_length(experiment, runs)}"
     if experiment.budget != Budget():
-        papers = (
-            f"the paper: {experiment.budget}"
-            if experiment.states_budget
-            else f"the paper does not say; at its scale {experiment.budget}"
-        )
-        words += f" ({papers})"
-    changes = _changes(paper, experiment, scale, runs)
-    if len(changes) == 1:
-        return "; ".join([words, *next(iter(changes.values()))]) + "."
-    agents = [f"{title}: {'; '.join(texts)}." for title, texts in changes.items() if texts]
-    return " ".join([f"{words}.", *agents])
+        stated = "" if experiment.states_budget else "not said, at its scale "
+        words += f" (the paper: {stated}{experiment.budget})"
+    return f"{words}."
 
 
-def _changes(
-    paper: Paper, experiment: Experiment, scale: str, runs: Sequence[KeptRun]
-) -> dict[str, list[str]]:
-    """Returns the scale's changes by agent, except those that a run by hand overrode."""
-    try:
-        listed = paper.scale(scale)
-    except UnknownError:  # made by hand: their records have a phrase for their size
-        sizes = dict.fromkeys(run.size for run in runs if run.size not in ("", scale))
-        return {paper.title: list(sizes)}
-    drawn = collections.defaultdict(list)
-    for run in runs:
-        drawn[run.setting, run.environment].append(run)
-    curves: collections.Counter[str] = collections.Counter()
-    made: dict[str, dict[str, list[bool]]] = {}
-    for planned in experiment.runs:
-        kept = drawn[planned.setting, planned.environment]
-        if not kept:
-            continue
-        of_agent = made.setdefault(planned.agent.title, {})
-        curves[planned.agent.title] += 1
-        for change in listed.changes_of(planned.agent, planned.choices):
-            by_all = all(change.matches(run.value_of(change.name)) for run in kept)
-            of_agent.setdefault(change.text, []).append(by_all)
-    return {
-        title: [
-            text if len(by_all) == curves[title] else f"{text} (some curves)"
-            for text, by_all in texts.items()
-            if all(by_all)
-        ]
-        for title, texts in made.items()
-    }
+def _missing(
+    paper: Paper, experiment: Experiment, settings: Sequence[str], shown: Sequence[str]
+) -> str:
+    labels = [paper.label(name) for name in experiment.settings if name not in settings]
+    tasks = [task_title(name) for name in experiment.environments if name not in shown]
+    words = [
+        "; ".join(names) if len(names) <= LISTED // 2 else f"{len(names)} of the {what_they_are}"
+        for names, what_they_are in ((labels, "curves"), (tasks, "tasks"))
+        if names
+    ]
+    return f"Not run: {'; '.join(words)}." if words else ""
 
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:

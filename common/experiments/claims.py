@@ -9,16 +9,14 @@ import enum
 import pathlib
 from typing import Any, Protocol
 
-import numpy as np
 import pandas
 
 from common.experiments import runs, selection
 from common.experiments.effects import Effect
-from common.experiments.paper import Experiment, Paper, Returns
+from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.plan import Speeds
-from common.experiments.runs import KeptRun, KeptRuns
+from common.experiments.runs import KeptRuns
 from common.reporting import json_file
-from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -41,15 +39,30 @@ class Basis(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class NamedEffect:
-    """An effect with its name within a claim, "" for the only one."""
+    """An effect with its name within a claim.
+
+    Attributes:
+      name: "" for the only one.
+      effect: the effect.
+      is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
+    """
 
     name: str
     effect: Effect
+    is_logarithm: bool = False
+
+    @property
+    def numbers(self) -> str:
+        """The effect with its interval."""
+        ends = (self.effect.estimate, self.effect.low, self.effect.high)
+        if self.is_logarithm:
+            value, low, high = (f"{one:+.2f}" for one in ends)
+            return f"{value} powers of ten ({low} to {high})"
+        value, low, high = (f"{100 * one:+.1f}" for one in ends)
+        return f"{value} % ({low} to {high})"
 
     def __str__(self) -> str:
-        ends = (self.effect.estimate, self.effect.low, self.effect.high)
-        value, low, high = (f"{100 * one:+.1f}" for one in ends)
-        return f"{self.name}: " * bool(self.name) + f"{value} % ({low} to {high})"
+        return f"{self.name}: " * bool(self.name) + self.numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +86,14 @@ class Finding:
     numbers: str = ""
     is_complete: bool = False
     effects: tuple[NamedEffect, ...] = ()
+
+    @property
+    def outcomes(self) -> str:
+        """The outcomes of its effects, and whether they are exploratory; "" without effects."""
+        of = [one.effect for one in self.effects]
+        words = [*dict.fromkeys(str(effect.outcome) for effect in of)]
+        is_exploratory = not all(effect.is_confirmed for effect in of)
+        return ", ".join(words + ["exploratory"] * is_exploratory)
 
     @property
     def words(self) -> str:
@@ -101,35 +122,20 @@ class Evidence:
     _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     """What was read of runs, since many claims are about the same ones."""
 
-    def line(self, run: KeptRun, x: str, y: str, returns: Returns) -> tuple[np.ndarray, np.ndarray]:
-        """Returns a run's x and y values as arrays; cached. Arguments as for `KeptRun.points`."""
-
-        def read() -> tuple[np.ndarray, np.ndarray]:
-            points = run.points(x, y, returns)
-            return points[x].to_numpy(), points[y].to_numpy()
-
-        return self._once(run, (x, y, returns), read)
-
-    def budget(self, run: KeptRun) -> Budget:
-        """Returns `KeptRun.budget`."""
-        return self._once(run, ("budget",), lambda: run.budget)
-
-    def frame(self, paper: Paper, scale: str) -> pandas.DataFrame:
-        """Returns `runs.frame` of a scale."""
+    def frame(
+        self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""
+    ) -> pandas.DataFrame:
+        """Returns `runs.frame` of a scale; cached."""
         root = self.kept.root
         return self._cached(
-            ("frame", root, paper.name, scale), lambda: runs.frame(paper.name, scale, root)
+            ("frame", root, paper.name, scale, y, clock),
+            lambda: runs.frame(paper.name, scale, root, y, clock),
         )
 
     def speeds(self, paper: Paper, scale: str) -> Speeds:
         """Returns the speeds of the runs at a scale."""
         folder = self.kept.root / paper.name / scale
         return self._cached(("speeds", folder), lambda: Speeds([folder]))
-
-    def _once(self, run: KeptRun, what: tuple, read: Callable[[], Any]) -> Any:
-        return self._cached(
-            (run.paper, run.scale, run.setting, run.environment, run.seed, *what), read
-        )
 
     def _cached(self, key: tuple, read: Callable[[], Any]) -> Any:
         if key not in self._cache:

@@ -3,7 +3,7 @@
 All functions take a frame of `common.experiments.runs.frame`, or a part of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import enum
 import math
@@ -27,6 +27,8 @@ EVALUATIONS = 10
 _LEVELLED = 0.2
 """Runs that gain at most this part of their rise in the last third have levelled off. A straight
 line gains 0.4 of it, an exponential approach of time constant 1/5 of the run 0.03."""
+_FALL_STRETCHES = 8
+"""A fall is between the ends of these parts of a run: the fewest evaluations that a run has."""
 _RUN = ["setting", "task", "seed"]
 
 
@@ -45,34 +47,59 @@ class Effect:
 
     Attributes:
       estimate: the effect.
-      low: lower end of its interval.
-      high: upper end.
-      p: two-sided p-value of no effect.
+      error: standard error, nan with one seed.
+      freedom: Satterthwaite's degrees of freedom.
       seeds: the fewest of a setting on a task.
       tasks: their number.
       has_levelled: whether the methods learnt and levelled off, without which none are level.
       is_confirmed: whether all runs were evaluated by the rule for the primary measure.
-      error: standard error, nan with one seed.
     """
 
     estimate: float
-    low: float
-    high: float
-    p: float
+    error: float
+    freedom: float
     seeds: int
     tasks: int
     has_levelled: bool
     is_confirmed: bool
-    error: float = dataclasses.field(repr=False)
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Returns the ends of a two-sided interval, infinite with one seed."""
+        if self.error == 0:
+            return self.estimate, self.estimate
+        if not math.isfinite(self.error):
+            return -math.inf, math.inf
+        reach = self.error * float(stats.t.ppf((1 + confidence) / 2, self.freedom))
+        return self.estimate - reach, self.estimate + reach
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self.interval()[1]
+
+    @property
+    def p(self) -> float:
+        """The two-sided p-value of no effect."""
+        if self.error == 0:
+            return float(self.estimate == 0)
+        if not math.isfinite(self.error):
+            return 1.0
+        return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.freedom))
 
     @property
     def outcome(self) -> Outcome:
         """Ahead or behind if the interval excludes 0, level if it lies within the margin."""
-        if self.low > 0:
+        low, high = self.interval()
+        if low > 0:
             return Outcome.AHEAD
-        if self.high < 0:
+        if high < 0:
             return Outcome.BEHIND
-        is_close = -MARGIN < self.low and self.high < MARGIN
+        is_close = -MARGIN < low and high < MARGIN
         return Outcome.LEVEL if is_close and self.has_levelled else Outcome.UNCLEAR
 
     @property
@@ -86,98 +113,160 @@ class Effect:
 
 def late_mean(run: pandas.DataFrame) -> float:
     """Returns the primary measure: the mean of the evaluations in the last third of a run."""
-    return float(run["value"][_is_late(run)].mean())
+    return float(run["value"][run["x"] > LATE * run["x"].max()].mean())
+
+
+def early_mean(run: pandas.DataFrame) -> float:
+    """Returns the mean of the evaluations in the first third of a run."""
+    return float(run["value"][run["x"] <= (1 - LATE) * run["x"].max()].mean())
 
 
 def whole_mean(run: pandas.DataFrame) -> float:
-    """Returns the second measure, the mean of a whole run, larger the sooner it is good.
+    """Returns the second measure, the mean of a whole run, larger the sooner the run is good.
 
-    The evaluation before the first step does not count, since not every run has it.
+    It is the area below the curve over its length, so that runs that are evaluated at other
+    positions can be compared. The evaluation before the first step does not count, since not every
+    run has it: the first one after it counts for the time before.
     """
-    return float(run["value"][run["x"] > 0].mean())
+    run = run[run["x"] > 0].sort_values("x")
+    x, value = run["x"].to_numpy(), run["value"].to_numpy()
+    return float((x[0] * value[0] + np.trapezoid(value, x)) / x[-1])
 
 
 def largest_fall(run: pandas.DataFrame) -> float:
-    """Returns how far a run falls at most below its best value before: its instability."""
-    return float((run["value"].cummax() - run["value"]).max())
+    """Returns how far a run falls at most below its best value before: its instability.
+
+    It looks at the end of each eighth of the run, because a run that is evaluated more often falls
+    further by chance.
+    """
+    run = run[run["x"] > 0].sort_values("x")
+    stretch = np.ceil(_FALL_STRETCHES * run["x"] / run["x"].max() - 1e-9)
+    values = run["value"].groupby(stretch).last()
+    return float((values.cummax() - values).max())
+
+
+def late_magnitude(run: pandas.DataFrame) -> float:
+    """Returns the decimal logarithm of `late_mean`, for quantities that differ by factors."""
+    return math.log10(late_mean(run))
+
+
+def whole_magnitude(run: pandas.DataFrame) -> float:
+    """Returns the decimal logarithm of `whole_mean`, for quantities that differ by factors."""
+    return math.log10(whole_mean(run))
+
+
+MAGNITUDES = (late_magnitude, whole_magnitude)
+Measure = Callable[[pandas.DataFrame], float]
+"""A function of a run: a frame with the columns x and value."""
+
+
+def is_by_rule(x: Iterable[float]) -> bool:
+    """Returns whether evaluations of a run at these positions are as many as the rule asks."""
+    at = np.asarray(list(x), float)
+    return bool(len(at)) and int((at > LATE * at.max()).sum()) >= EVALUATIONS
+
+
+def deciding(
+    frame: pandas.DataFrame, settings: Iterable[str], tasks: Iterable[str]
+) -> pandas.DataFrame:
+    """Returns the runs that decide a claim about settings on tasks.
+
+    These are the runs evaluated by the rule, if each setting has two or more of them on each task.
+    Else they are all runs, and the claim's verdict is exploratory.
+    """
+    wanted = pandas.MultiIndex.from_product([list(settings), list(tasks)])
+    frame = frame[frame["setting"].isin(wanted.levels[0]) & frame["task"].isin(wanted.levels[1])]
+    counts = frame[frame["by_rule"]].groupby(["setting", "task"])["seed"].nunique()
+    is_confirmed = (counts.reindex(wanted, fill_value=0) >= 2).all()
+    return frame[frame["by_rule"]] if is_confirmed else frame
+
+
+def up_to_common_end(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the runs of each task up to where the shortest of them ends."""
+    ends = frame.groupby(_RUN)["x"].max().groupby("task").min()
+    return frame[frame["x"] <= frame["task"].map(ends)]
+
+
+def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.DataFrame:
+    """Returns a row a run, by setting, task and seed.
+
+    Returns:
+      columns value, the measure; late, the primary measure; rise, by which this is above the first
+      value; gain, the slope of the last third times its length, from the means of its halves; and
+      by_rule.
+    """
+    grouped = frame.groupby(_RUN, sort=False)
+    keys = [frame[name] for name in _RUN]
+    part, value = frame["x"] / grouped["x"].transform("max"), frame["value"]
+    late = part > LATE
+    halves = [
+        value[late & (is_second == (part > (1 + LATE) / 2))].groupby(keys).mean()
+        for is_second in (False, True)
+    ]
+    means = value[late].groupby(keys).mean()
+    return pandas.DataFrame(
+        {
+            "value": means if measure is late_mean else grouped[["x", "value"]].apply(measure),
+            "late": means,
+            "rise": means - grouped["value"].first(),
+            "gain": 2 * (halves[1] - halves[0]),
+            "by_rule": grouped["by_rule"].all(),
+        }
+    ).rename_axis(_RUN)
 
 
 def main_effect(
-    frame: pandas.DataFrame,
-    weights: Mapping[str, float],
-    scales: Mapping[str, float],
-    measure: Callable[[pandas.DataFrame], float] = late_mean,
-) -> Effect | None:
+    runs: pandas.DataFrame, weights: Mapping[str, float], scales: Mapping[str, float]
+) -> Effect:
     """Returns the weighted sum over settings, as a mean over all tasks.
 
     The variances are those of each setting on each task (Welch), with Satterthwaite's degrees of
     freedom. Tasks are those of the claim, never drawn and never left out.
 
     Args:
-      frame: of the runs, of any settings and tasks.
+      runs: of any settings and tasks, see `by_run`. They have each setting on each task.
       weights: {setting: weight}; they sum to 0.
       scales: {task: the return that counts as 1}.
-      measure: of a run.
-
-    Returns:
-      The effect, with an interval of infinite length where a setting has one seed on a task; None
-      if a setting has no run on one of the tasks.
     """
-    runs = frame[frame["setting"].isin(list(weights)) & frame["task"].isin(list(scales))]
-    if not len(runs):
-        return None
-    grouped = runs.groupby(_RUN, sort=False)
-    values = grouped[["x", "value"]].apply(measure)
-    cells = values.groupby(["setting", "task"]).agg(["mean", "var", "count"])
+    setting, task = (runs.index.get_level_values(name) for name in ("setting", "task"))
+    runs = runs[setting.isin(list(weights)) & task.isin(list(scales))]
+    cells = _cells(runs["value"])
     wanted = pandas.MultiIndex.from_product([list(weights), list(scales)])
-    if not wanted.isin(cells.index).all():
-        return None
-    cells = cells.loc[wanted]
-    factor = np.array(
-        [weights[setting] / scales[task] / len(scales) for setting, task in cells.index]
-    )
-    count = cells["count"].to_numpy()
-    estimate = float(factor @ cells["mean"])
-    variances = factor**2 * cells["var"].to_numpy() / count
-    error = float(np.sqrt(variances.sum()))
-    late = runs[_is_late(runs, grouped)].groupby(_RUN).size()
-    low, high, p = -math.inf, math.inf, 1.0
-    if error == 0:
-        low, high, p = estimate, estimate, float(estimate == 0)
-    elif math.isfinite(error):
-        freedom = variances.sum() ** 2 / (variances**2 / (count - 1)).sum()
-        reach = error * stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
-        low, high = estimate - reach, estimate + reach
-        p = float(2 * stats.t.sf(abs(estimate) / error, freedom))
+    factor = [weights[setting] / scales[task] / len(scales) for setting, task in wanted]
+    estimate, error, freedom = _welch(cells.loc[wanted], np.array(factor))
     return Effect(
-        *(estimate, float(low), float(high), p, int(count.min()), len(scales)),
+        *(estimate, error, freedom, int(cells["count"].min()), len(scales)),
         _has_levelled(runs, scales),
-        bool(late.min() >= EVALUATIONS),
-        error,
+        bool(runs["by_rule"].all()),
     )
 
 
-def _is_late(runs: pandas.DataFrame, grouped=None) -> pandas.Series:
-    """Returns which evaluations are in the last third of their run."""
-    end = runs["x"].max() if grouped is None else grouped["x"].transform("max")
-    return runs["x"] > LATE * end
+def _cells(values: pandas.Series) -> pandas.DataFrame:
+    """Returns mean, variance and number of runs by setting and task."""
+    return values.groupby(["setting", "task"]).agg(["mean", "var", "count"])
+
+
+def _welch(cells: pandas.DataFrame, factor: np.ndarray) -> tuple[float, float, float]:
+    """Returns the weighted sum of independent means, its standard error and degrees of freedom."""
+    variances = factor**2 * cells["var"].to_numpy() / cells["count"].to_numpy()
+    error, freedom = float(np.sqrt(variances.sum())), 1.0
+    if math.isfinite(error) and error > 0:
+        parts = variances**2 / (cells["count"].to_numpy() - 1)
+        freedom = float(variances.sum() ** 2 / parts.sum())
+    return float(factor @ cells["mean"]), error, freedom
 
 
 def _has_levelled(runs: pandas.DataFrame, scales: Mapping[str, float]) -> bool:
-    """Returns whether the settings learnt, and gained little more in their last third.
+    """Returns whether the settings learnt, and surely gained little more in their last third.
 
-    Over all settings of the claim: the tasks' scaled values are averaged, which keeps the noise of
-    a checkpoint from looking like a gain. Of tasks, more than half need a setting that learnt.
+    What a run gains beyond the part that it may, in a mean over all settings and tasks, must surely
+    lie below 0: this keeps the noise of checkpoints from looking as if a rise had ended. Of tasks,
+    more than half need a setting that learnt.
     """
-    part = runs["x"] / runs.groupby(_RUN)["x"].transform("max")
-    value = runs["value"] / runs["task"].map(scales)
-    stretch = np.select([part <= LATE / 2, part <= LATE, part <= (1 + LATE) / 2], [0, 1, 2], 3)
-    by_cell = value.groupby([runs["setting"], runs["task"], stretch]).mean().unstack()
-    first = value.groupby([runs["setting"], runs["task"]]).first()
-    late = by_cell[[column for column in (2, 3) if column in by_cell]].mean(axis=1)
-    rise = late - first
-    learnt = (rise.groupby("task").max() > MARGIN).mean() > 1 / 2
-    if not learnt or 2 not in by_cell or 3 not in by_cell:
+    scale = runs.index.get_level_values("task").map(scales)
+    learnt = _cells(runs["rise"] / scale)["mean"].groupby("task").max() > MARGIN
+    cells = _cells((runs["gain"] - _LEVELLED * runs["rise"]) / scale)
+    if learnt.mean() <= 1 / 2 or cells.isna().to_numpy().any():
         return False
-    gain = 2 * (by_cell[3] - by_cell[2]).mean()
-    return bool(gain <= max(_LEVELLED * rise.mean(), 0.0))
+    excess, error, freedom = _welch(cells, np.full(len(cells), 1 / len(cells)))
+    return excess + error * float(stats.t.ppf(CONFIDENCE, freedom)) <= 0

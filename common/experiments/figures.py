@@ -10,16 +10,8 @@ import pandas
 from common.environments import frames_per_step
 from common.experiments import scales, selection
 from common.experiments.atari_scores import reported_scores
-from common.experiments.captions import capital, caption, task_title
-from common.experiments.paper import (
-    EPISODE_RETURN,
-    Band,
-    Experiment,
-    OverTasks,
-    Paper,
-    Returns,
-    Run,
-)
+from common.experiments.captions import FEWEST_SEEDS, caption, task_title, title
+from common.experiments.paper import EPISODE_RETURN, Experiment, OverTasks, Paper, Returns, Run
 from common.experiments.runs import KeptRun
 from common.figures import bars, palette, panels, proportion
 from common.reporting.reported import Reported, game_of
@@ -38,6 +30,7 @@ References = tuple[tuple[float, str], ...]
 """Reported numbers with their labels, drawn as lines."""
 
 _GRID_POINTS = 200
+_MOST_CURVES = 4
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this part of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
@@ -48,6 +41,7 @@ _Y_LABELS = {
     "kl_divergence": "KL divergence",
     "wall_seconds": "training time (s)",
 }
+_LOGARITHMIC = ("kl_divergence",)
 
 
 class NothingToDraw(UserError):
@@ -86,7 +80,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 
     return Experiment(
         ALL_RUNS,
-        f"everything run at the scale {scale}",
+        "everything that was run",
         tuple(map(planned, shown)),
         x=clocks.pop() if len(clocks) == 1 else "wall_seconds",
     )
@@ -164,10 +158,10 @@ def draw(
             f"no run of {experiment.name} at the scale {scale} has anything to draw"
         )
     settings = [name for name in experiment.settings if name in having]
-    title = f"{paper.title}: {experiment.title}"
-    if experiment.name != ALL_RUNS:
-        title = f"{paper.title}, {experiment.name}. {capital(experiment.title)}"
-    words = caption(paper, experiment, scale, selection.runs_of(experiment, runs), settings)
+    listed = selection.runs_of(experiment, runs)
+    drawn_tasks = dict.fromkeys(run.environment for run in listed)
+    head = title(paper, experiment, scale, list(drawn_tasks))
+    words = caption(paper, experiment, listed, settings)
     path = directory / file_name(paper.name, experiment.name, scale)
     if not experiment.x:
         groups, names = {}, [f"{part.name}, " for part in experiment.parts] or [""]
@@ -181,9 +175,9 @@ def draw(
             (values,) = groups.values()
             sizes = [experiment.sizes[name] for name in settings]
             label = experiment.size_name
-            return proportion.draw(sizes, values, label, _y_label(experiment), title, words, path)
+            return proportion.draw(sizes, values, label, _y_label(experiment), head, words, path)
         references = _references(paper, experiment, reported)
-        return bars.draw(groups, _y_label(experiment), references, title, words, path)
+        return bars.draw(groups, _y_label(experiment), references, head, words, path)
     drawn_parts = []
     for part, lines in parts:
         looks = _looks(paper, part, settings)
@@ -191,11 +185,23 @@ def draw(
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)
         if part.over_tasks is OverTasks.APART:
             names = tuple(name for name in part.environments if name in shown)
-        grid = tuple(
-            _panel(paper, lines, name, looks, part, references, reported) for name in names
-        )
-        drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
-    return panels.draw(drawn_parts, title, words, path)
+        # A part of several is a row: its further curves get a row of their own.
+        for row in _divided(looks) if experiment.parts else [looks]:
+            grid = tuple(
+                one
+                for name in names
+                for one in _panels(paper, lines, name, row, part, references, reported)
+            )
+            drawn_parts.append(panels.PanelGroup(grid, _axes(part, lines, whole_axis)))
+    return panels.draw(drawn_parts, head, words, path)
+
+
+def _divided(looks: Looks) -> list[Looks]:
+    """Returns the curves by fours: more in a panel cannot be told apart."""
+    names = list(looks)
+    number = max(1, -(-len(names) // _MOST_CURVES))
+    ends = [round(index * len(names) / number) for index in range(number + 1)]
+    return [{name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])]
 
 
 def _looks(paper: Paper, part: Experiment, settings: Sequence[str]) -> Looks:
@@ -242,32 +248,25 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
 def _over_seeds(
     tasks: Sequence[np.ndarray], part: Experiment
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Returns means over seeds and the ends of their band, combined over tasks.
+    """Returns means over seeds and the interquartile range, combined over tasks.
 
     Args:
       tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
-      part: says how tasks are combined, and what the band is.
+      part: says how tasks are combined.
 
     Returns:
-      middle, low and high, [P] each; low and high are None if a task has one seed.
+      middle, low and high, [P] each; low and high are None if a task has fewer than three seeds.
     """
     is_median = part.over_tasks is OverTasks.MEDIAN_NORMALISED
     combine = np.median if is_median else np.mean
     middle = combine([seeds.mean(axis=0) for seeds in tasks], axis=0)
-    if min(map(len, tasks)) == 1:
+    if min(map(len, tasks)) < FEWEST_SEEDS:
         return middle, None, None
-    if part.band is Band.STANDARD_ERROR:
-        # Of a mean over tasks whose runs are independent.
-        variances = [seeds.var(axis=0, ddof=1) / len(seeds) for seeds in tasks]
-        error = np.sqrt(np.sum(variances, axis=0)) / len(tasks)
-        return middle, middle - error, middle + error
-    is_inner = part.band in (Band.PERCENTILES_20_80, Band.PERCENTILES_20_80_OF_EPISODES)
-    ends = (20, 80) if is_inner else (0, 100)
-    low, high = combine([np.percentile(seeds, ends, axis=0) for seeds in tasks], axis=0)
+    low, high = combine([np.percentile(seeds, (25, 75), axis=0) for seeds in tasks], axis=0)
     return middle, low, high
 
 
-def _panel(
+def _panels(
     paper: Paper,
     lines: Lines,
     name: str,
@@ -275,24 +274,36 @@ def _panel(
     part: Experiment,
     references: References,
     reported: Reported,
-) -> panels.Panel:
+) -> list[panels.Panel]:
+    """Returns the panel of a task, or several if it has more curves than can be told apart."""
+    looks = {setting: looks[setting] for setting in looks if (name, setting) in lines}
+    divided = _divided(looks)
+    if len(divided) > 1:
+        found = [
+            panel
+            for some in divided
+            for panel in _panels(paper, lines, name, some, part, references, reported)
+        ]
+        return [
+            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
+            for number, panel in enumerate(found, 1)
+        ]
     references = (*references, *part.levels.get(name, ()))
     curves = []
     for setting, (label, style) in looks.items():
-        if (name, setting) in lines:
-            tasks = lines[name, setting]
-            grid, values = _on_grid([line for seeds in tasks for line in seeds])
-            by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
-            curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, part)))
+        tasks = lines[name, setting]
+        grid, values = _on_grid([line for seeds in tasks for line in seeds])
+        by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
+        curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, part)))
     limits = None
     if part.is_of_returns and name.startswith("control:"):
         limits = _CONTROL_SUITE_LIMITS
     elif part.is_of_returns and name.startswith("atari:"):
         there = [setting for panel, setting in lines if panel == name]
         references = (*references, *_atari_references(paper, name, there, reported))
-    return panels.Panel(
-        task_title(name), tuple(curves), _end(lines, name), references if curves else (), limits
-    )
+    lines_drawn = references if curves else ()
+    words = task_title(name)
+    return [panels.Panel(words, tuple(curves), _end(lines, name), lines_drawn, limits, words)]
 
 
 def _atari_references(
@@ -314,10 +325,10 @@ def _bars(lines: Lines, name: str, looks: Looks, part: Experiment) -> list[bars.
     for setting, (label, style) in looks.items():
         if (name, setting) in lines:
             finals = [np.array([[take(line)] for line in seeds]) for seeds in lines[name, setting]]
-            found = _over_seeds(finals, part)
-            drawn.append(
-                bars.Bar(label, style, *(None if one is None else float(one[0]) for one in found))
-            )
+            value, *ends = _over_seeds(finals, part)
+            low, high = (None if one is None else float(one[0]) for one in ends)
+            seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
+            drawn.append(bars.Bar(label, style, float(value[0]), low, high, seeds))
     return drawn
 
 
@@ -338,7 +349,7 @@ def _axes(experiment: Experiment, lines: Lines, whole_axis: bool) -> panels.Axes
     limit = None if experiment.name == ALL_RUNS else ours
     if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
         limit = max(papers, ours or 0)
-    return panels.Axes(experiment.x, limit, _y_label(experiment))
+    return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
 
 
 def papers_limit(experiment: Experiment) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 import pathlib
 
-from common.experiments.claims import Claim, Finding
+from common.experiments.claims import Claim, Finding, NamedEffect
 from common.experiments.effects import CONFIDENCE, MARGIN
 from common.experiments.paper import Paper
 from common.figures import forest
@@ -14,7 +14,7 @@ NAME = "effects"
 
 def has_effects(findings: Iterable[tuple[Claim, Finding]]) -> bool:
     """Returns whether there is something to draw."""
-    return any(finding.effects for _, finding in findings)
+    return any(_shown(finding) for _, finding in findings)
 
 
 def draw(
@@ -34,7 +34,7 @@ def draw(
             str(one.effect.outcome),
         )
         for claim, finding in findings
-        for one in finding.effects
+        for one in _shown(finding)
     ]
     caption = (
         f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
@@ -42,3 +42,8 @@ def draw(
     )
     title = f"{paper.title}: effects of its claims"
     return forest.draw(rows, 100 * MARGIN, title, caption, output / f"{paper.name}_{NAME}")
+
+
+def _shown(finding: Finding) -> list[NamedEffect]:
+    """Returns the effects in parts of the scale: others have no place on its axis."""
+    return [one for one in finding.effects if not one.is_logarithm]

@@ -26,13 +26,7 @@ def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
     return experiment.scaled(paper.scale(scale)).budget_of(experiment.budget)
 
 
-def lacking(
-    paper: Paper,
-    experiment: Experiment,
-    evidence: Evidence,
-    needs: Needs,
-    scales: Sequence[str] | None = None,
-) -> str:
+def lacking(paper: Paper, experiment: Experiment, evidence: Evidence, needs: Needs) -> str:
     """Returns the runs that would decide a claim at the scale where that is cheapest.
 
     Args:
@@ -40,7 +34,6 @@ def lacking(
       experiment: of the claim.
       evidence: has the runs that there are.
       needs: of the claim.
-      scales: those that can decide it; None: all of the paper's but smoke.
 
     Returns:
       A sentence with the command, which names the settings and tasks that lack; "" if no run does.
@@ -49,7 +42,7 @@ def lacking(
         return f"{capital(obstacle)}."
     names = [one.name for one in paper.scales if one.name != SMOKE]
     found, missing = [], ""
-    for scale in scales or ([evidence.scale] if evidence.scale in names else names):
+    for scale in [evidence.scale] if evidence.scale in names else names:
         settings, tasks = needs(scale)
         there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
         others = {

@@ -1,35 +1,76 @@
 """Tests of claims by main effects of settings over tasks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
+import enum
+import math
+from typing import Any
 
+import numpy as np
 import pandas
 
 from common.experiments import effects
 from common.experiments.claims import Basis, Evidence, Finding, NamedEffect, Verdict
-from common.experiments.effects import MARGIN, Effect, Outcome
+from common.experiments.effects import CONFIDENCE, MARGIN, Effect, Measure, Outcome
 from common.experiments.lacking import lacking, planned_budget
-from common.experiments.pairs import Expected
-from common.experiments.paper import Experiment, Paper
+from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.scales import PAPER
-from common.reporting.budget import Budget
 
 Pairs = Sequence[tuple[str, str]]
+Weights = dict[str, float]
+"""{setting: weight}, which sum to 0."""
+Bounds = tuple[float, float]
+"""Between which the effect lies by the claim, in parts of the scale of a task."""
+
+AHEAD: Bounds = (0.0, math.inf)
+NOT_BEHIND: Bounds = (-MARGIN, math.inf)
+LEVEL: Bounds = (-MARGIN, MARGIN)
 
 
-def mean_of(pairs: Pairs, less: Pairs = ()) -> dict[str, float]:
+class Over(enum.Enum):
+    """The tasks on which a part of a claim must hold; the value is for its rule."""
+
+    MEAN = "in the mean over tasks"
+    UNIFORM = "in the mean over tasks, and on no task surely not"
+    SOME = "on one task or more"
+
+
+def mean_of(pairs: Pairs, less: Pairs = ()) -> Weights:
     """Returns the weights of the mean of differences between settings.
 
     Args:
       pairs: (first, second).
       less: pairs whose mean difference is subtracted.
     """
-    weights: dict[str, float] = {}
+    weights: Weights = {}
     for sign, listed in ((1, pairs), (-1, less)):
         for first, second in listed:
             weights[first] = weights.get(first, 0.0) + sign / len(listed)
             weights[second] = weights.get(second, 0.0) - sign / len(listed)
     return {name: weight for name, weight in weights.items() if weight}
+
+
+def slope(sizes: Mapping[str, float]) -> Weights:
+    """Returns the weights of the slope, by least squares, over the decimal logarithm of a size.
+
+    Args:
+      sizes: {setting: size}.
+    """
+    position = np.log10(list(sizes.values()))
+    position -= position.mean()
+    return dict(zip(sizes, (position / np.square(position).sum()).tolist()))
+
+
+def trend(sizes: Mapping[str, float], less: Mapping[str, float] | None = None) -> Weights:
+    """Returns the weights of the gain from the smallest to the largest size, see `slope`.
+
+    Args:
+      sizes: {setting: size}.
+      less: of other settings, whose gain is subtracted: an interaction.
+    """
+    reach = math.log10(max(sizes.values()) / min(sizes.values()))
+    weights = {name: reach * weight for name, weight in slope(sizes).items()}
+    return weights | {name: -one for name, one in (trend(less) if less else {}).items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,39 +79,90 @@ class EffectPart:
 
     Attributes:
       name: short, for tables; "" if the claim has one part.
-      weights: {setting: weight}, see `mean_of`.
-      expected: the claimed relation.
-      is_uniform: whether it must surely be behind on no task.
+      weights: see `mean_of` and `trend`.
+      bounds: between which the effect lies by the claim.
+      over: the tasks on which it must.
     """
 
     name: str
     weights: Mapping[str, float]
-    expected: Expected = Expected.AHEAD
-    is_uniform: bool = False
+    bounds: Bounds = AHEAD
+    over: Over = Over.MEAN
 
-    def verdict(self, effect: Effect, by_task: Sequence[Effect]) -> Verdict:
+    def verdict(self, effect: Effect, by_task: Sequence[Effect], num_parts: int = 1) -> Verdict:
         """Returns the verdict on the part.
+
+        All parts of a claim must hold, for which 95 % each is enough. One that does not is enough
+        to fail, and one task may be enough to hold or to fail, so there the risk is divided by the
+        number of parts and tasks (Bonferroni).
 
         Args:
           effect: over all tasks.
-          by_task: on each task, if the part is uniform. Each may fail the claim, so their p-values
-            are multiplied by their number (Bonferroni).
+          by_task: on each task; none if `over` is the mean.
+          num_parts: of the claim.
         """
-        sure = (1 - effects.CONFIDENCE) / max(1, len(by_task))
-        if any(one.estimate < 0 and one.p < sure for one in by_task):
+        risk = 1 - CONFIDENCE
+        of_one = 1 - risk / max(1, len(by_task))
+        of_part = 1 - risk / num_parts
+        if self.over is Over.SOME:
+            if any(self._holds(one, of_one) for one in by_task):
+                return Verdict.HOLDS
+            fails = all(self._fails(one, of_part) for one in by_task)
+            return Verdict.FAILS if fails else Verdict.OPEN
+        of_one_part = 1 - risk / num_parts / max(1, len(by_task))
+        if self.over is Over.UNIFORM and any(
+            one.interval(of_one_part)[1] < self.bounds[0] for one in by_task
+        ):
             return Verdict.FAILS
-        low, high = {
-            Expected.AHEAD: (effect.outcome is Outcome.AHEAD, effect.outcome is Outcome.LEVEL),
-            Expected.NOT_BEHIND: (effect.low > -MARGIN, effect.high < -MARGIN),
-            Expected.LEVEL: (
-                effect.outcome is Outcome.LEVEL,
-                effect.low > MARGIN or effect.high < -MARGIN,
-            ),
-        }[self.expected]
-        if low:
+        if self._holds(effect, CONFIDENCE):
             return Verdict.HOLDS
-        is_behind = self.expected is Expected.AHEAD and effect.outcome is Outcome.BEHIND
-        return Verdict.FAILS if high or is_behind else Verdict.OPEN
+        return Verdict.FAILS if self._fails(effect, of_part) else Verdict.OPEN
+
+    def _holds(self, effect: Effect, confidence: float) -> bool:
+        low, high = effect.interval(confidence)
+        is_within = self.bounds[0] < low and high < self.bounds[1]
+        # Methods that have not learnt are close, too.
+        is_level_enough = self.bounds[0] >= 0 or low > 0 or effect.has_levelled
+        return is_within and is_level_enough
+
+    def _fails(self, effect: Effect, confidence: float) -> bool:
+        low, high = effect.interval(confidence)
+        is_level = effect.outcome is Outcome.LEVEL and self.bounds[0] >= 0
+        return high < self.bounds[0] or low > self.bounds[1] or is_level
+
+    @property
+    def rule(self) -> str:
+        """The part in words."""
+        low, high = (f"{100 * one:+g} %" for one in self.bounds)
+        words = {AHEAD: "ahead", NOT_BEHIND: "not behind", LEVEL: "level"}.get(
+            self.bounds, f"above {low}" if math.isinf(self.bounds[1]) else f"from {low} to {high}"
+        )
+        return f"{self.name or 'effect'} {words} {self.over.value}"
+
+
+def each(
+    pairs: Pairs, bounds: Bounds = AHEAD, over: Over = Over.MEAN, suffix: str = ""
+) -> tuple[EffectPart, ...]:
+    """Returns the parts of a claim of all pairs: their mean lies within bounds, none is behind.
+
+    Args:
+      pairs: (first, second), which have the first or the second in common.
+      bounds: of the mean.
+      over: of the mean.
+      suffix: of the settings' names, left out in those of the parts.
+    """
+    has_one_first = len({first for first, _ in pairs}) == 1
+    return (
+        EffectPart("mean", mean_of(pairs), bounds, over),
+        *(
+            EffectPart(
+                (second if has_one_first else first).removesuffix(suffix),
+                mean_of([(first, second)]),
+                NOT_BEHIND,
+            )
+            for first, second in pairs
+        ),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,16 +173,26 @@ class MainEffects:
       parts: the effects.
       environments: the tasks; the experiment's if empty.
       measure: of a run.
-      ranges: {task: the return that counts as 1}, for environments of ours, whose returns have a
-        known range.
+      unit: what counts as 1 on each task; None: as docs/verdicts.md says.
+      quantity: a column of learner.csv in place of the experiment's; "": the experiment's.
+      clock: column along which runs are compared up to where the shortest ends; "": that of their
+        limit, which is the same for all.
+      at: fields to replace at a scale, by its name.
     """
 
     parts: tuple[EffectPart, ...]
     environments: tuple[str, ...] = ()
-    measure: Callable[[pandas.DataFrame], float] = effects.late_mean
-    ranges: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    measure: Measure = effects.late_mean
+    unit: float | None = None
+    quantity: str = ""
+    clock: str = ""
+    at: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
     basis = Basis.RUNS
+
+    def at_scale(self, scale: str) -> "MainEffects":
+        """Returns the test with what `at` replaces at a scale."""
+        return dataclasses.replace(self, **{**self.at.get(scale, {}), "at": {}})
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -100,12 +202,8 @@ class MainEffects:
     @property
     def rule(self) -> str:
         """Implements `claims.Test`."""
-        words = [
-            f"{part.name or 'effect'} {part.expected.name.lower().replace('_', ' ')}"
-            + ", on no task surely behind" * part.is_uniform
-            for part in self.parts
-        ]
-        return f"main effect over all tasks of {self.measure.__name__}: {'; '.join(words)}"
+        words = "; ".join(part.rule for part in self.parts)
+        return f"main effect, {self.measure.__name__.replace('_', ' ')}: {words}"
 
     def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
         """Returns the claim's tasks at a scale: those that the experiment has for its settings."""
@@ -115,14 +213,18 @@ class MainEffects:
 
     def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
         """Implements `claims.Test`."""
-        found = [self._at(paper, experiment, evidence, scale) for scale in evidence.scales(paper)]
-        found = [one for one in found if one.effects]
-        decided = [one for one in found if one.verdict is not Verdict.OPEN]
 
         def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
-            can_decide = _can_decide(experiment, scale, planned_budget(paper, experiment, scale))
-            return self.settings, self.tasks(experiment, scale) if can_decide else ()
+            test, can_decide = self.at_scale(scale), _can_decide(paper, experiment, scale)
+            return test.settings, test.tasks(experiment, scale) if can_decide else ()
 
+        found = [
+            self.at_scale(scale)._at(paper, experiment, evidence, scale)
+            for scale in evidence.scales(paper)
+            if _can_decide(paper, experiment, scale)
+        ]
+        found = [one for one in found if one.effects]
+        decided = [one for one in found if one.verdict is not Verdict.OPEN]
         if decided:
             return decided[0]
         needs = lacking(paper, experiment, evidence, needed_at)
@@ -137,31 +239,36 @@ class MainEffects:
         )
 
     def _at(self, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str) -> Finding:
-        tasks = self.tasks(experiment, scale)
-        listed = scale in (PAPER.name, *experiment.substitutes)
-        none = Finding(Verdict.OPEN, "")
-        if not tasks or not listed:
-            return none
-        budget = planned_budget(paper, experiment, scale)
-        if not _can_decide(experiment, scale, budget):
-            return none
-        frame = evidence.frame(paper, scale)
-        frame = frame[frame["budget"] == str(budget)]
-        scales = _scales(frame, self.settings, tasks) | {
-            task: self.ranges[task] for task in tasks if task in self.ranges
-        }
+        tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y
+        frame = evidence.frame(paper, scale, y, self.clock)
+        frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
+        frame = effects.deciding(frame, self.settings, tasks)
+        if not tasks or frame.groupby(["setting", "task"]).ngroups < len(self.settings) * len(
+            tasks
+        ):
+            return Finding(Verdict.OPEN, "")
+        if self.clock:
+            frame = effects.up_to_common_end(frame)
+        runs = effects.by_run(frame, self.measure)
+        scales = {task: self.unit or _largest(runs, task, y) for task in tasks}
+
+        def effect(part: EffectPart, of: Sequence[str]) -> Effect:
+            return effects.main_effect(runs, part.weights, {task: scales[task] for task in of})
+
         named, verdicts = [], []
         for part in self.parts:
-            effect = effects.main_effect(frame, part.weights, scales, self.measure)
-            if effect is None:
-                return none
-            by_task = [
-                effects.main_effect(frame, part.weights, {task: scales[task]}, self.measure)
-                for task in tasks
-                if part.is_uniform
+            together = effect(part, tasks)
+            by_task = {task: effect(part, [task]) for task in tasks if part.over is not Over.MEAN}
+            verdicts.append(part.verdict(together, list(by_task.values()), len(self.parts)))
+            shown = by_task if part.over is Over.SOME else {"": together}
+            named += [
+                NamedEffect(
+                    " ".join(filter(None, (part.name, task.rpartition(":")[2]))),
+                    one,
+                    self.measure in effects.MAGNITUDES,
+                )
+                for task, one in shown.items()
             ]
-            named.append(NamedEffect(part.name, effect))
-            verdicts.append(part.verdict(effect, [one for one in by_task if one is not None]))
         verdict = Verdict.OPEN
         if Verdict.FAILS in verdicts:
             verdict = Verdict.FAILS
@@ -170,26 +277,37 @@ class MainEffects:
         numbers = "; ".join(map(str, named))
         total = len(dict.fromkeys(self.environments or experiment.environments))
         coverage = f"{len(tasks)} of {total} tasks, {named[0].effect.seeds} seeds"
-        evidence_words = f"{numbers}. {coverage}."
-        return Finding(verdict, evidence_words, scale, coverage, numbers, effects=tuple(named))
+        words = f"{numbers}. {coverage}."
+        return Finding(verdict, words, scale, coverage, numbers, effects=tuple(named))
 
 
-def _can_decide(experiment: Experiment, scale: str, budget: Budget) -> bool:
+def claim_of(
+    pairs: Pairs, bounds: Bounds = AHEAD, over: Over = Over.MEAN, **fields: Any
+) -> MainEffects:
+    """Returns the test of a single effect, the mean of differences between settings.
+
+    Args:
+      pairs: (first, second).
+      bounds: as of `EffectPart`.
+      over: as of `EffectPart`.
+      **fields: others of `MainEffects`.
+    """
+    return MainEffects((EffectPart("", mean_of(pairs), bounds, over),), **fields)
+
+
+def _can_decide(paper: Paper, experiment: Experiment, scale: str) -> bool:
     """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
+    of = next((one for one in paper.scales if one.name == scale), None)
+    if of is None or of.is_compact and scale not in experiment.substitutes:
+        return False
+    budget = planned_budget(paper, experiment, scale)
     is_of_kind = scale == PAPER.name or budget.minutes is None
     return is_of_kind and experiment.substitute(scale).is_evidence
 
 
-def _scales(
-    frame: pandas.DataFrame, settings: Sequence[str], tasks: Sequence[str]
-) -> dict[str, float]:
-    """Returns what counts as 1 on each task: 1000 points, else the settings' largest mean."""
-    found = {}
-    for task in tasks:
-        if task.startswith("control:"):
-            found[task] = 1000.0
-        else:
-            runs = frame[(frame["task"] == task) & frame["setting"].isin(settings)]
-            means = runs.groupby("setting")["value"].mean().abs()
-            found[task] = float(means.max()) if len(means) and means.max() else 1.0
-    return found
+def _largest(runs: pandas.DataFrame, task: str, y: str) -> float:
+    """Returns what counts as 1 on a task: 1000 points, else the settings' largest mean."""
+    if task.startswith("control:") and y == EPISODE_RETURN:
+        return 1000.0
+    late = runs["late"][runs.index.get_level_values("task") == task]
+    return float(late.groupby("setting").mean().abs().max()) or 1.0 if len(late) else 1.0

@@ -37,12 +37,14 @@ def text(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: R
     rows = [_row(paper, kept, findings[paper.name], numbers) for paper in papers]
     total = pandas.DataFrame(rows).set_index("paper")
     drawn = [one for paper in papers for one in _drawn(paper, kept)]
-    parts = [_answers(paper, findings[paper.name]) for paper in papers]
-    parts += [_RULES, total.to_markdown(disable_numparse=True), _EXPLANATION]
+    parts = [_summary(papers, findings), _RULES]
+    parts += [_answers(paper, findings[paper.name]) for paper in papers]
+    parts += [total.to_markdown(disable_numparse=True), _EXPLANATION]
     if drawn:
         done = pandas.DataFrame([one.row for one in drawn]).set_index("figure")
         parts.append(done.to_markdown(disable_numparse=True))
         parts += [one.picture for one in drawn]
+    parts.append(_changes(papers, kept))
     return "\n\n".join(parts)
 
 
@@ -90,7 +92,7 @@ def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
             "ours (95 %)": finding.numbers or finding.evidence,
             "scale, tasks, seeds": ", ".join(filter(None, (finding.scale, finding.coverage)))
             or str(claim.test.basis),
-            "verdict": _verdict(finding),
+            "verdict": ": ".join(filter(None, (str(finding.verdict), finding.outcomes))),
         }
         for claim, finding in shown
     ]
@@ -98,21 +100,51 @@ def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
         others = f"{rest} {'more ' * bool(shown)}claims"
         cells = dict.fromkeys(("its effect", "ours (95 %)", "scale, tasks, seeds"), "-")
         rows.append({"the paper says": others, **cells, "verdict": str(Verdict.OPEN)})
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = _table(list(rows[0]), [list(row.values()) for row in rows])
     picture = f"\n\n![{paper.title}, effects](figures/{paper.name}_{forests.NAME}.png)"
     return f"## {paper.title}\n\n{table}" + picture * forests.has_effects(findings)
 
 
-def _verdict(finding: Finding) -> str:
-    """Returns the verdict with the outcomes that it hangs on."""
-    if not finding.effects:
-        return str(finding.verdict)
-    of = [one.effect for one in finding.effects]
-    words = [*dict.fromkeys(str(effect.outcome) for effect in of)]
-    if not all(effect.is_confirmed for effect in of):
-        words.append("exploratory")
-    return f"{finding.verdict}: {', '.join(words)}"
+def _summary(papers: Sequence[Paper], findings: Findings) -> str:
+    """Returns the table of all papers: their claims by the verdict of runs and benchmarks."""
+    rows = []
+    for paper in papers:
+        own = [one for one in findings[paper.name] if one[0].test.basis is not Basis.PAPER]
+        cells = [paper.title]
+        for verdict in (Verdict.HOLDS, Verdict.FAILS):
+            of = [(claim, finding) for claim, finding in own if finding.verdict is verdict]
+            words = [
+                " ".join([claim.name, *(one.numbers for one in finding.effects[:1])])
+                for claim, finding in of
+            ]
+            cells.append("; ".join(words) or "-")
+        cells.append(str(sum(finding.verdict is Verdict.OPEN for _, finding in own)))
+        rows.append(cells)
+    return _table(["paper", str(Verdict.HOLDS), str(Verdict.FAILS), str(Verdict.OPEN)], rows)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table without padding, since cells are sentences."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _changes(papers: Sequence[Paper], kept: KeptRuns) -> str:
+    """Returns a table a scale with runs: what it changes from the paper's runs."""
+    parts = ["## What a scale changes"]
+    for paper in papers:
+        for scale in paper.scales:
+            if not scale.changes or scale.name not in kept.scales(paper.name):
+                continue
+            rows = [
+                (change.agent.title if change.agent else "all", change.text)
+                for change in scale.changes
+            ]
+            length = f"; runs of {scale.budget}" if scale.budget else ""
+            summary = f"{paper.title}, {scale.name}: {scale.title}{length}"
+            table = _table(("agent", "change"), rows)
+            parts.append(f"<details><summary>{summary}</summary>\n\n{table}\n\n</details>")
+    return "\n\n".join(parts)
 
 
 def _row(

@@ -38,13 +38,16 @@ class UnknownError(UserError):
 class Returns(enum.StrEnum):
     """The episodes that a figure or a table shows."""
 
-    EVALUATOR = "the evaluator, without the actors' exploration (evaluator.csv)"
-    GREEDIEST_ACTOR = "the greediest actor in training (acting.csv, the last actor)"
-    ALL_ACTORS = "all actors in training (acting.csv)"
+    EVALUATOR = "evaluations"
+    """Without the actors' exploration: evaluator.csv."""
+    GREEDIEST_ACTOR = "the greediest actor in training"
+    """The last actor in acting.csv."""
+    ALL_ACTORS = "all actors in training"
+    """All of acting.csv."""
 
 
 class Band(enum.StrEnum):
-    """The paper's shade around a curve, or its error bar. Ours is over seeds."""
+    """The paper's shade around a curve, or its error bar; ours is the interquartile range."""
 
     UNSTATED = "not said"
     PERCENTILES_20_80 = "20th to 80th percentile"

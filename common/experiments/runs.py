@@ -13,6 +13,7 @@ import pandas
 
 from common.environments import frames_per_step
 from common.experiments.compact import CompactFolder, CompactRow, quantity_of
+from common.experiments.effects import is_by_rule
 from common.experiments.paper import EPISODE_RETURN, Returns, run_path
 from common.experiments.status import IN_ORDER, Progress
 from common.reporting.budget import Budget
@@ -191,29 +192,33 @@ class CompactRun(KeptRun):
         return self.folder.read_numbers(path, names, self.seed, identity=identity)
 
 
-def frame(paper: str, scale: str, root: pathlib.Path = _RUNS) -> pandas.DataFrame:
-    """Returns the evaluations of all ended runs of a scale as one long table.
+def frame(
+    paper: str, scale: str, root: pathlib.Path = _RUNS, y: str = EPISODE_RETURN, clock: str = ""
+) -> pandas.DataFrame:
+    """Returns the values of all ended runs of a scale as one long table.
 
     Args:
       paper: name of the paper.
       scale: name of the scale.
       root: of the tree of kept runs.
+      y: `EPISODE_RETURN` for evaluations, or a column of learner.csv.
+      clock: the column to take x from; "": the quantity that limits a run, which is learner steps,
+        actor steps, else seconds.
 
     Returns:
-      columns setting, task, seed, x, value, budget and commit, a row an evaluation. x is in the
-      quantity that limits the run: learner steps, actor steps, else seconds. value is the mean
-      return.
+      columns setting, task, seed, x, value, budget, commit and by_rule, a row a value. by_rule says
+      of a run whether it was evaluated as often as claims ask.
     """
-    names = ["setting", "task", "seed", "x", "value", "budget", "commit"]
+    names = ["setting", "task", "seed", "x", "value", "budget", "commit", "by_rule"]
     tables = []
     for run in KeptRuns(root).of(paper, scale):
         if run.has_ended:
             budget = run.budget
-            x = next(
-                (name for name in ("learner_steps", "actor_steps") if getattr(budget, name)),
-                "wall_seconds",
-            )
-            points = run.points(x, EPISODE_RETURN, Returns.EVALUATOR)
+            limits = [name for name in ("learner_steps", "actor_steps") if getattr(budget, name)]
+            limit = next(iter(limits), "wall_seconds")
+            evaluated = points = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)
+            if y != EPISODE_RETURN or clock:
+                points = run.points(clock or limit, y, Returns.EVALUATOR)
             tables.append(
                 points.set_axis(["x", "value"], axis=1).assign(
                     setting=run.setting,
@@ -221,12 +226,13 @@ def frame(paper: str, scale: str, root: pathlib.Path = _RUNS) -> pandas.DataFram
                     seed=run.seed,
                     budget=str(budget),
                     commit=run.commit,
+                    by_rule=is_by_rule(evaluated[limit]),
                 )
             )
     return (
         pandas.concat(tables, ignore_index=True)[names]
         if tables
-        else pandas.DataFrame(columns=names)
+        else pandas.DataFrame(columns=names).astype({"by_rule": bool})
     )
 
 

@@ -122,17 +122,6 @@ def clock(experiment: Experiment, budget: Budget | None = None) -> str:
     )
 
 
-def limit(budget: Budget, x: str) -> float:
-    """Returns where the budget ends on a column, inf if it has no limit of that kind."""
-    limits = {
-        "wall_seconds": None if budget.minutes is None else 60 * budget.minutes,
-        "actor_steps": budget.actor_steps,
-        "learner_steps": budget.learner_steps,
-    }
-    found = limits.get(x)
-    return float("inf") if found is None else float(found)
-
-
 def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
     """Returns the final value of a run, as `FINAL` defines it.
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import pathlib
 
+import numpy as np
+
 from common.figures import figure_page
 from common.figures.palette import Style
 
@@ -16,8 +18,9 @@ class Bar:
       label: of the method.
       style: of the method.
       value: mean over seeds.
-      low: lower end of the error bar; None with one seed.
-      high: upper end of the error bar; None with one seed.
+      low: lower end of the error bar; None with few seeds.
+      high: upper end of the error bar; None with few seeds.
+      seeds: the value of each; none if tasks are combined.
     """
 
     label: str
@@ -25,6 +28,7 @@ class Bar:
     value: float
     low: float | None = None
     high: float | None = None
+    seeds: tuple[float, ...] = ()
 
 
 def draw(
@@ -70,6 +74,15 @@ def draw(
                     linewidth=0.9,
                     capsize=2,
                 )
+            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else [0]
+            place.plot(
+                position + np.array(spread[: len(bar.seeds)]),
+                bar.seeds,
+                "o",
+                color="0.15",
+                markersize=2.2,
+                markeredgewidth=0,
+            )
             legend[bar.label] = drawn
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
     for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):

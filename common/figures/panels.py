@@ -45,6 +45,7 @@ class Panel:
       lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
         that would leave little room to the curves.
       y_limits: of the vertical axis; None: those of the curves.
+      task: panels of the same have the same vertical axis, unless it is "".
     """
 
     title: str
@@ -52,6 +53,7 @@ class Panel:
     end: float | None = None
     lines: tuple[tuple[float, str], ...] = ()
     y_limits: tuple[float, float] | None = None
+    task: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +64,13 @@ class Axes:
       x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
       x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
       y_label: of the vertical axis.
+      is_log: whether the vertical axis is logarithmic.
     """
 
     x_column: str
     x_limit: float | None
     y_label: str
+    is_log: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +137,7 @@ def draw(
         has_titles = not (are_rows and number and same_titles)
         has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
+    _share_heights(parts, grids)
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
             places[-1].legend(
@@ -148,6 +153,19 @@ def draw(
         legends = []
     together = {label: line for legend in legends for label, line in legend.items()}
     return page.save(title, together | marks, caption, path)
+
+
+def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> None:
+    """Gives panels of the same task and quantity one vertical axis."""
+    of_task: dict[tuple[str, str], list] = {}
+    for part, places in zip(parts, grids):
+        for panel, place in zip(part.panels, places):
+            if panel.curves and panel.task:
+                of_task.setdefault((panel.task, part.axes.y_label), []).append(place)
+    for places in of_task.values():
+        limits = [place.get_ylim() for place in places]
+        for place in places:
+            place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _draw_part(
@@ -167,7 +185,7 @@ def _draw_part(
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        near, fallen = _divide(panel.curves)
+        near, fallen = (panel.curves, ()) if axes.is_log else _divide(panel.curves)
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
         words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
@@ -197,6 +215,8 @@ def _draw_part(
             place.grid(False)
             if not part.shares:
                 place.set_yticks([])
+        if axes.is_log and panel.curves:
+            place.set_yscale("log")
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
             low, high = panel.y_limits

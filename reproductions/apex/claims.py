@@ -1,15 +1,22 @@
 """The paper's statements about its results, each with the test that decides it."""
 
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 
 from common.environments.minatar_suite import ENVIRONMENTS as MINATAR
+from common.experiments.atari_scores import median_reached
 from common.experiments.claims import Basis, Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected
-from common.experiments.contrasts import Contrast, gain_beyond, largest_fall, trend
-from common.experiments.median_reached import MedianReached
-from common.experiments.scaling import ProportionalSpeed
-from common.experiments.shares import SOME, Share
+from common.experiments.effects import largest_fall, late_magnitude
+from common.experiments.main_effects import (
+    LEVEL,
+    NOT_BEHIND,
+    EffectPart,
+    MainEffects,
+    Over,
+    claim_of,
+    mean_of,
+    slope,
+    trend,
+)
 from common.reporting import scores
 from reproductions.apex.curves import (
     FIGURE_3_ACTORS,
@@ -32,22 +39,37 @@ def _uniform(actors: int) -> str:
     return f"dqn_uniform_lr0.00025_{actors}_actors_replay_1m"
 
 
-def _trend(name: Callable[[int], str], numbers: Iterable[int]) -> Contrast:
-    """Returns the trend over settings that differ in the number of actors."""
-    return trend({name(number): number for number in numbers})
-
-
-_SMALL_GAMES = {"small": {"environments": MINATAR}}
-_FALLS = "largest falls below a run's best return"
-
-
-def _growing(names: list[str]) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of each name and the one before it."""
-    return tuple(zip(names[1:], names))
-
-
 def _dpg(actors: int) -> str:
     return f"dpg_{actors}_actors"
+
+
+def _of(name: Callable[[int], str], numbers: Iterable[int]) -> dict[str, float]:
+    """Returns the numbers of actors by setting."""
+    return {name(number): number for number in numbers}
+
+
+def _at_small(**fields: object) -> dict[str, dict[str, object]]:
+    return {"small": fields}
+
+
+def _gain(name: Callable[[int], str], numbers: Iterable[int]) -> tuple[EffectPart, ...]:
+    """Returns the gain from the smallest to the largest number of actors."""
+    return (EffectPart("", trend(_of(name, numbers))),)
+
+
+def _gain_by_priorities(numbers: Iterable[int]) -> tuple[EffectPart, ...]:
+    """Returns the gain with prioritised replay, less that with uniform replay."""
+    numbers = tuple(numbers)
+    return (EffectPart("", trend(_of(_dqn, numbers), less=_of(_uniform, numbers))),)
+
+
+def _better(first: str, second: str) -> tuple[EffectPart, ...]:
+    return (EffectPart("", mean_of([(first, second)])),)
+
+
+_SMALL_GAMES = _at_small(environments=MINATAR)
+_LINEAR = (0.9, 1.1)
+"""Bounds of the slope of log speed over log actors."""
 
 
 def _longer_ddpg(evidence: Evidence) -> tuple[None, str]:
@@ -164,7 +186,7 @@ CLAIMS = (
         "Ape-X DQN reaches that median.",
         "table 1",
         "table 1",
-        MedianReached("dqn", "table 1", _AGENT, _NO_OP),
+        median_reached("apex", "dqn", "table 1", _AGENT, _NO_OP),
     ),
     Claim(
         "above_baselines",
@@ -209,10 +231,7 @@ CLAIMS = (
         "With more actors Ape-X DPG becomes increasingly effective.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(
-            (_trend(_dpg, FIGURE_3_ACTORS),),
-            at={"small": {"pairs": (_trend(_dpg, FIGURE_3_SMALL),)}},
-        ),
+        MainEffects(_gain(_dpg, FIGURE_3_ACTORS), at=_at_small(parts=_gain(_dpg, FIGURE_3_SMALL))),
     ),
     Claim(
         "dpg_ddpg",
@@ -230,20 +249,16 @@ CLAIMS = (
         "Performance consistently improves from 8 to 256 actors.",
         "section 5, figure 4",
         "figure 4",
-        Comparison(
-            (_trend(_dqn, FIGURE_4_ACTORS),),
-            at={"small": {"pairs": (_trend(_dqn, FIGURE_4_SMALL),)}},
-        ),
+        MainEffects(_gain(_dqn, FIGURE_4_ACTORS), at=_at_small(parts=_gain(_dqn, FIGURE_4_SMALL))),
     ),
     Claim(
         "capacity",
         "There is a small benefit to using a larger replay capacity: 2M beside 250K.",
         "section 5, figure 5",
         "figure 5",
-        Comparison(
-            ((_dqn(256, "2m"), _dqn(256, "250k")),),
-            Expected.SLIGHTLY_AHEAD,
-            at={"small": {"pairs": ((_dqn(128, "2m"), _dqn(128, "250k")),)}},
+        MainEffects(
+            _better(_dqn(256, "2m"), _dqn(256, "250k")),
+            at=_at_small(parts=_better(_dqn(128, "2m"), _dqn(128, "250k"))),
         ),
     ),
     Claim(
@@ -251,12 +266,10 @@ CLAIMS = (
         "On Wizard of Wor training diverged with a replay of 250K, not with other sizes.",
         "figure 5",
         "figure 5",
-        Comparison(
-            tuple((_dqn(256, "250k"), _dqn(256, capacity)) for capacity in ("500k", "1m", "2m")),
-            Expected.CLEARLY_AHEAD,
-            ("atari:wizard_of_wor",),
-            largest_fall,
-            _FALLS,
+        claim_of(
+            [(_dqn(256, "250k"), _dqn(256, capacity)) for capacity in ("500k", "1m", "2m")],
+            environments=("atari:wizard_of_wor",),
+            measure=largest_fall,
         ),
     ),
     Claim(
@@ -265,9 +278,9 @@ CLAIMS = (
         "8 times do not perform as well as 256.",
         "appendix A, figure 6",
         "figure 6",
-        Comparison(
-            ((_dqn(256), "dqn_32_actors_8_copies_replay_1m"),),
-            at={"small": {"pairs": ((_dqn(128), "dqn_16_actors_8_copies_replay_1m"),)}},
+        MainEffects(
+            _better(_dqn(256), "dqn_32_actors_8_copies_replay_1m"),
+            at=_at_small(parts=_better(_dqn(128), "dqn_16_actors_8_copies_replay_1m")),
         ),
     ),
     Claim(
@@ -275,25 +288,30 @@ CLAIMS = (
         "The full range of epsilon is overall slightly better than six values.",
         "appendix B, figure 7",
         "figure 7",
-        Comparison((("dqn_full_range", "dqn_six_epsilons"),), Expected.SLIGHTLY_AHEAD),
+        claim_of([("dqn_full_range", "dqn_six_epsilons")]),
     ),
     Claim(
         "linear",
         "The speed of data generation scales linearly with the number of actors.",
         "figure 13",
         "figure 13",
-        ProportionalSpeed(),
+        MainEffects(
+            (EffectPart("power", slope(_of(_dqn, FIGURE_4_ACTORS)), _LINEAR),),
+            measure=late_magnitude,
+            unit=1.0,
+        ),
     ),
     Claim(
         "prioritized",
         "With 256 actors prioritised replay is equal or better in 7 of 9 games.",
         "figure 14",
         "figure 14",
-        Comparison(
-            ((_dqn(256), _uniform(256)),),
-            Expected.NOT_BEHIND,
-            share=Share("7 of 9 tasks", Fraction(7, 9)),
-            at={"small": {"pairs": ((_dqn(128), _uniform(128)),)}},
+        claim_of(
+            [(_dqn(256), _uniform(256))],
+            NOT_BEHIND,
+            at=_at_small(
+                parts=(EffectPart("", mean_of([(_dqn(128), _uniform(128))]), NOT_BEHIND),)
+            ),
         ),
     ),
     Claim(
@@ -301,15 +319,9 @@ CLAIMS = (
         "Prioritised replay can better take advantage of more actors than uniform replay.",
         "figure 14",
         "figure 14",
-        Comparison(
-            (gain_beyond(_trend(_dqn, FIGURE_4_ACTORS), _trend(_uniform, FIGURE_4_ACTORS)),),
-            at={
-                "small": {
-                    "pairs": (
-                        gain_beyond(_trend(_dqn, FIGURE_4_SMALL), _trend(_uniform, FIGURE_4_SMALL)),
-                    )
-                }
-            },
+        MainEffects(
+            _gain_by_priorities(FIGURE_4_ACTORS),
+            at=_at_small(parts=_gain_by_priorities(FIGURE_4_SMALL)),
         ),
     ),
     Claim(
@@ -317,9 +329,12 @@ CLAIMS = (
         "Larger batches give clear benefits up to 512.",
         "appendix E",
         "section E",
-        Comparison(
-            _growing(["dqn_batch32", "dqn_batch128", "dqn_batch256", "dqn"]),
-            Expected.CLEARLY_AHEAD,
+        MainEffects(
+            (
+                EffectPart(
+                    "", trend({f"dqn_batch{size}": size for size in (32, 128, 256)} | {"dqn": 512})
+                ),
+            ),
             SIX_GAMES,
             at=_SMALL_GAMES,
         ),
@@ -329,13 +344,11 @@ CLAIMS = (
         "A learning rate of 0.00025 destabilises training on some games.",
         "appendix E",
         "section E",
-        Comparison(
-            (("dqn_lr0.00025", "dqn"),),
-            Expected.CLEARLY_AHEAD,
-            SIX_GAMES,
-            largest_fall,
-            _FALLS,
-            SOME,
+        claim_of(
+            [("dqn_lr0.00025", "dqn")],
+            over=Over.SOME,
+            environments=SIX_GAMES,
+            measure=largest_fall,
             at=_SMALL_GAMES,
         ),
     ),
@@ -344,7 +357,7 @@ CLAIMS = (
         "A learning rate of half the size does not reliably improve results.",
         "appendix E",
         "section E",
-        Comparison((("dqn", "dqn_lr3.125e-05"),), Expected.NOT_BEHIND, SIX_GAMES, at=_SMALL_GAMES),
+        claim_of([("dqn", "dqn_lr3.125e-05")], NOT_BEHIND, environments=SIX_GAMES, at=_SMALL_GAMES),
     ),
     Claim(
         "exponents",
@@ -352,11 +365,19 @@ CLAIMS = (
         "from 0.3 to 0.7.",
         "appendix E",
         "section E",
-        Comparison(
-            tuple(("dpg", f"dpg_alpha{alpha}") for alpha in (0.3, 0.4, 0.5, 0.7)),
-            Expected.LEVEL,
+        MainEffects(
+            (
+                EffectPart(
+                    "",
+                    trend(
+                        {f"dpg_alpha{alpha}": alpha for alpha in (0.3, 0.4, 0.5, 0.7)}
+                        | {"dpg": 0.6}
+                    ),
+                    LEVEL,
+                ),
+            ),
             CONTROL_TASKS,
-            at={"small": {"environments": SMALL_CONTROL_TASKS}},
+            at=_at_small(environments=SMALL_CONTROL_TASKS),
         ),
     ),
     *FAILURE_CLAIMS,

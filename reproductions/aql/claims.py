@@ -2,20 +2,53 @@
 
 import math
 
-from common.experiments.claims import Check, Claim, Evidence, measured
-from common.experiments.comparison import Comparison, Expected
-from common.experiments.main_effects import EffectPart, MainEffects, mean_of
-from common.experiments.shares import EACH, MOST
+from common.experiments.claims import Basis, Check, Claim, Evidence, measured
+from common.experiments.effects import early_mean, late_magnitude
+from common.experiments.main_effects import (
+    LEVEL,
+    NOT_BEHIND,
+    EffectPart,
+    MainEffects,
+    Over,
+    Pairs,
+    claim_of,
+    each,
+    mean_of,
+)
 from reproductions.aql.experiments import HIGH, LOW, MATCH, MEDIUM
 
 _HUMANOID = tuple(task for task in HIGH if ":humanoid:" in task)
-_BEST = tuple(("aql", name) for name in ("aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala"))
-_LOW = tuple(pair for pair in _BEST if pair[1] != "aql_gaussian")
+_OTHERS = ("aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+_BEST = [("aql", name) for name in _OTHERS]
+_LOW = [pair for pair in _BEST if pair[1] != "aql_gaussian"]
+_WEAK = [
+    (ours, theirs)
+    for ours in ("aql", "aql_gaussian", "uniform_q", "qt_opt")
+    for theirs in ("d3pg", "impala")
+]
+_LEARNED_SEARCH = [(ours, theirs) for ours in ("aql", "d3pg") for theirs in ("uniform_q", "qt_opt")]
+_HIGH = [
+    (ours, theirs)
+    for ours in ("aql", "aql_gaussian", "d3pg")
+    for theirs in ("qt_opt", "impala", "uniform_q")
+]
+_RMSPROP = [(name, f"{name}_shared_rmsprop") for name in ("aql", "uniform_q", "qt_opt", "d3pg")]
+_LAB = ("aql", "exact_q", "impala")
+_TWICE = (math.log10(2), math.inf)
+"""Bounds in powers of ten."""
 
 
-def _without_impala(pairs: tuple[tuple[str, str], ...]) -> dict[str, dict[str, object]]:
-    """Returns the fields to replace at the scale small, which has no runs of IMPALA."""
-    return {"small": {"pairs": tuple(pair for pair in pairs if "impala" not in pair)}}
+def _without_impala(pairs: Pairs) -> Pairs:
+    """Returns the pairs at the scale small, whose campaign has no runs of IMPALA."""
+    return [pair for pair in pairs if "impala" not in pair]
+
+
+def _at_small(parts: tuple[EffectPart, ...]) -> dict[str, dict[str, object]]:
+    return {"small": {"parts": parts}}
+
+
+def _a3c(evidence: Evidence) -> tuple[None, str]:
+    return None, "The results of A3C (Tassa et al. 2018) are in no text of this paper."
 
 
 def _large_action_set(evidence: Evidence) -> tuple[bool, str]:
@@ -69,7 +102,7 @@ CLAIMS = (
         "Discretised AQL performs best on average.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison(_BEST, at=_without_impala(_BEST)),
+        MainEffects(each(_BEST), at=_at_small(each(_without_impala(_BEST)))),
     ),
     Claim(
         "learned_search",
@@ -77,9 +110,11 @@ CLAIMS = (
         "clearly outperforms Uniform Q-learning and QT-Opt.",
         "section 5.1, figure 2",
         "figure 8",
-        Comparison(
-            tuple((ours, theirs) for ours in ("aql", "d3pg") for theirs in ("uniform_q", "qt_opt")),
-            Expected.CLEARLY_AHEAD,
+        MainEffects(
+            tuple(
+                EffectPart(name, mean_of([pair for pair in _LEARNED_SEARCH if pair[0] == name]))
+                for name in ("aql", "d3pg")
+            )
         ),
     ),
     Claim(
@@ -91,7 +126,7 @@ CLAIMS = (
         MainEffects(
             tuple(EffectPart(name, mean_of([("aql", name)])) for name in ("uniform_q", "qt_opt")),
             MATCH[1:],
-            ranges=dict.fromkeys(MATCH, 100.0),
+            unit=100.0,
         ),
     ),
     Claim(
@@ -99,26 +134,21 @@ CLAIMS = (
         "On the humanoid tasks AQL is competitive with D3PG.",
         "section 5.1, figure 8",
         "figure 8",
-        Comparison((("aql", "d3pg"),), Expected.NOT_BEHIND, _HUMANOID),
+        claim_of([("aql", "d3pg")], NOT_BEHIND, environments=_HUMANOID),
     ),
     Claim(
         "impala",
         "IMPALA performs worse than the other methods on most tasks.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison(
-            tuple(
-                (name, "impala") for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg")
-            ),
-            share=MOST,
-        ),
+        claim_of([(name, "impala") for name in ("aql", *_OTHERS[:-1])]),
     ),
     Claim(
         "gaussian_low",
         "On low- and medium-dimensional tasks continuous AQL performs like the discretised one.",
         "section 5.1, figures 6 and 7",
         "figure 1",
-        Comparison((("aql", "aql_gaussian"),), Expected.LEVEL, (*LOW, *MEDIUM)),
+        claim_of([("aql", "aql_gaussian")], LEVEL, environments=(*LOW, *MEDIUM)),
     ),
     Claim(
         "gaussian_high",
@@ -126,30 +156,32 @@ CLAIMS = (
         "behind the discretised one.",
         "section 5.1, figure 8",
         "figure 8",
-        Comparison((("aql", "aql_gaussian"),), Expected.CLEARLY_AHEAD),
+        claim_of([("aql", "aql_gaussian")]),
     ),
     Claim(
         "low",
         "On low-dimensional tasks AQL is competitive with the other methods.",
         "section 6, figure 6",
         "figure 6",
-        Comparison(_LOW, Expected.NOT_BEHIND, at=_without_impala(_LOW)),
+        MainEffects(each(_LOW, NOT_BEHIND), at=_at_small(each(_without_impala(_LOW), NOT_BEHIND))),
     ),
     Claim(
         "independent",
         "Independent proposals are slightly worse than autoregressive ones.",
         "appendix A3, figure 5",
         "figure 5",
-        Comparison((("aql", "aql_independent"),), Expected.SLIGHTLY_AHEAD),
+        claim_of([("aql", "aql_independent")]),
     ),
     Claim(
         "lab_curated",
         "With 11 actions AQL, exact Q-learning and IMPALA perform comparably.",
         "section 5.2, figure 3",
         "figure 3",
-        Comparison(
-            (("aql_11_actions", "exact_q_11_actions"), ("aql_11_actions", "impala_11_actions")),
-            Expected.LEVEL,
+        MainEffects(
+            tuple(
+                EffectPart(name, mean_of([("aql_11_actions", f"{name}_11_actions")]), LEVEL)
+                for name in ("exact_q", "impala")
+            )
         ),
     ),
     Claim(
@@ -157,18 +189,20 @@ CLAIMS = (
         "With 3528 actions AQL achieves the best final score on both tasks.",
         "section 5.2, figure 3",
         "figure 3",
-        Comparison(
-            tuple(
-                ("aql_3528_actions", name)
-                for name in (
-                    "exact_q_3528_actions",
-                    "impala_3528_actions",
-                    "exact_q_11_actions",
-                    "aql_11_actions",
-                    "impala_11_actions",
-                )
-            ),
-            share=EACH,
+        MainEffects(
+            each(
+                [
+                    ("aql_3528_actions", name)
+                    for name in (
+                        "exact_q_3528_actions",
+                        "impala_3528_actions",
+                        "exact_q_11_actions",
+                        "aql_11_actions",
+                        "impala_11_actions",
+                    )
+                ],
+                over=Over.UNIFORM,
+            )
         ),
     ),
     Claim(
@@ -177,11 +211,87 @@ CLAIMS = (
         "for IMPALA and continuous AQL.",
         "appendix A3, figure 11",
         "figure 11",
-        Comparison(
-            tuple(
-                (name, f"{name}_shared_rmsprop") for name in ("aql", "uniform_q", "qt_opt", "d3pg")
-            ),
-            Expected.CLEARLY_AHEAD,
+        MainEffects(each(_RMSPROP)),
+    ),
+    Claim(
+        "rmsprop_gaussian",
+        "With RMSProp and shared layers continuous AQL is competitive with AQL's best.",
+        "appendix A3, figure 11",
+        "figure 11",
+        claim_of([("aql_gaussian_shared_rmsprop", "aql")], NOT_BEHIND),
+    ),
+    Claim(
+        "rmsprop_impala",
+        "With RMSProp and shared layers IMPALA is as good as without.",
+        "appendix A3, figure 11",
+        "figure 11",
+        claim_of([("impala_shared_rmsprop", "impala")], LEVEL),
+    ),
+    Claim(
+        "rmsprop_d3pg",
+        "RMSProp and shared layers affect D3PG most.",
+        "appendix A3, figure 11",
+        "figure 11",
+        MainEffects((EffectPart("", mean_of(_RMSPROP[-1:], less=_RMSPROP[:-1])),)),
+    ),
+    Claim(
+        "weak_low",
+        "On low-dimensional tasks D3PG and IMPALA are the weakest.",
+        "appendix A3, figure 6",
+        "figure 6",
+        claim_of(_WEAK, at=_at_small((EffectPart("", mean_of(_without_impala(_WEAK))),))),
+    ),
+    Claim(
+        "weak_medium",
+        "On medium-dimensional tasks D3PG and IMPALA are worse than the others on average.",
+        "appendix A3, figure 7",
+        "figure 7",
+        claim_of(_WEAK, at=_at_small((EffectPart("", mean_of(_without_impala(_WEAK))),))),
+    ),
+    Claim(
+        "high",
+        "On high-dimensional tasks D3PG and the AQL methods outperform QT-Opt, IMPALA and Uniform "
+        "Q-learning.",
+        "appendix A3, figure 8",
+        "figure 8",
+        claim_of(_HIGH),
+    ),
+    Claim(
+        "humanoid_fixed_search",
+        "On the humanoid tasks Uniform Q-learning and QT-Opt largely fail to learn, beside AQL and "
+        "D3PG.",
+        "section 5.1, figure 8",
+        "figure 8",
+        claim_of(_LEARNED_SEARCH, environments=_HUMANOID),
+    ),
+    Claim(
+        "a3c",
+        "All methods but IMPALA substantially outperform A3C, and IMPALA does marginally.",
+        "section 5.1",
+        "figure 1",
+        Check(_a3c, "their means over tasks are above A3C's", Basis.RUNS),
+    ),
+    Claim(
+        "lab_slow_start",
+        "With 3528 actions the initial performance of all methods is worse than with 11.",
+        "section 5.2, figure 3",
+        "figure 3",
+        MainEffects(
+            each([(f"{name}_11_actions", f"{name}_3528_actions") for name in _LAB]),
+            measure=early_mean,
+        ),
+    ),
+    Claim(
+        "impala_cost",
+        "IMPALA is slowed down drastically by 3528 actions: to half its speed at least.",
+        "section 5.2",
+        "figure 3",
+        claim_of(
+            [("impala_11_actions", "impala_3528_actions")],
+            _TWICE,
+            measure=late_magnitude,
+            unit=1.0,
+            quantity="actor_steps_per_second",
         ),
     ),
     Claim(

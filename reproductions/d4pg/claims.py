@@ -1,10 +1,17 @@
 """The paper's statements about its results, each with the test that decides it."""
 
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected
-from common.experiments.contrasts import largest_fall
-from common.experiments.main_effects import EffectPart, MainEffects, mean_of
-from common.experiments.shares import EACH, MANY, SOME
+from common.experiments.effects import largest_fall
+from common.experiments.main_effects import (
+    LEVEL,
+    NOT_BEHIND,
+    EffectPart,
+    MainEffects,
+    Over,
+    claim_of,
+    each,
+    mean_of,
+)
 from reproductions.d4pg import settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
@@ -48,8 +55,6 @@ def _pairs(
 _N_5 = ("{agent}_{replay}_n5", "{agent}_{replay}_n1")
 _DISTRIBUTION = ("d4pg_{replay}_n{n}", "d3pg_{replay}_n{n}")
 _PRIORITY = ("{agent}_prioritized_n{n}", "{agent}_uniform_n{n}")
-_MORE_THAN_PRIORITY = tuple((f"d4pg_uniform_n{n}", f"d3pg_prioritized_n{n}") for n in (1, 5))
-"""The distributional update alone beside prioritisation alone, each added to the same agent."""
 _REPLAYS = ("uniform", "prioritized")
 _N_5_NAMES = tuple(name for name in settings.FIGURE_2 if name.endswith("n5"))
 _PPO = "ppo"
@@ -73,6 +78,18 @@ def _dimensions(evidence: Evidence) -> tuple[bool, str]:
     )
 
 
+def _uniformly_better(suffix: str = "") -> tuple[EffectPart, ...]:
+    """Returns the parts of a claim that N = 5 is uniformly better, of settings with a suffix."""
+    return tuple(
+        EffectPart(
+            ", ".join(map(str.upper, agents)),
+            mean_of(_pairs(*_N_5, suffix, agents=agents)),
+            over=Over.UNIFORM,
+        )
+        for agents in (("d3pg", "d4pg"), ("d3pg",), ("d4pg",))
+    )
+
+
 _ALL_BUT_CARTPOLE = tuple(name for name in CONTROL_SUITE if name != _CARTPOLE)
 
 CLAIMS = (
@@ -88,10 +105,8 @@ CLAIMS = (
         "Except on cartpole swingup, DDPG performs worse than all other methods.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(
-            tuple((name, "ddpg") for name in settings.FIGURE_2 if name != "ddpg"),
-            environments=_ALL_BUT_CARTPOLE,
-            share=EACH,
+        MainEffects(
+            each([(name, "ddpg") for name in (_FULL, *_ABLATIONS)]), environments=_ALL_BUT_CARTPOLE
         ),
     ),
     Claim(
@@ -99,7 +114,7 @@ CLAIMS = (
         "On cartpole swingup, the simplest task, DDPG does not perform worse.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison((("ddpg", _FULL),), Expected.NOT_BEHIND, (_CARTPOLE,), clock="wall_seconds"),
+        claim_of([("ddpg", _FULL)], NOT_BEHIND, environments=(_CARTPOLE,)),
     ),
     Claim(
         "distributed",
@@ -107,35 +122,21 @@ CLAIMS = (
         "swingup.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects((EffectPart("", mean_of([(_FULL, "ddpg")])),), _ALL_BUT_CARTPOLE),
+        claim_of([(_FULL, "ddpg")], environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
         "full_best",
         "Across all tasks the full D4PG (prioritised, N = 5) performs best.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects(
-            (
-                EffectPart("ablations", mean_of([(_FULL, name) for name in _ABLATIONS])),
-                *(
-                    EffectPart(name, mean_of([(_FULL, name)]), Expected.NOT_BEHIND)
-                    for name in _ABLATIONS
-                ),
-            )
-        ),
+        MainEffects(each([(_FULL, name) for name in _ABLATIONS])),
     ),
     Claim(
         "n_step",
         "An unroll length of N = 5 is uniformly better than N = 1.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects(
-            (
-                EffectPart("all", mean_of(_pairs(*_N_5)), is_uniform=True),
-                EffectPart("D3PG", mean_of(_pairs(*_N_5, agents=("d3pg",))), is_uniform=True),
-                EffectPart("D4PG", mean_of(_pairs(*_N_5, agents=("d4pg",))), is_uniform=True),
-            )
-        ),
+        MainEffects(_uniformly_better()),
     ),
     Claim(
         "n_1_unstable",
@@ -143,11 +144,10 @@ CLAIMS = (
         "cartpole swingup sparse.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(
-            tuple((second, first) for first, second in _pairs(*_N_5)),
+        claim_of(
+            [(n_1, n_5) for n_5, n_1 in _pairs(*_N_5)],
             environments=("control:cheetah:walk", "control:cartpole:swingup_sparse"),
             measure=largest_fall,
-            measured="largest falls below a run's best return",
         ),
     ),
     Claim(
@@ -155,11 +155,15 @@ CLAIMS = (
         "The biggest gain of the simple changes is arguably the use of N-step returns.",
         "section 5, figure 2",
         "figure 2",
-        Comparison(
+        MainEffects(
             (
-                ("d3pg_uniform_n5", "d3pg_uniform_n1"),
-                ("d3pg_uniform_n5", "d4pg_uniform_n1"),
-                ("d3pg_uniform_n5", "d3pg_prioritized_n1"),
+                EffectPart(
+                    "beyond the distributional critic's",
+                    mean_of(_pairs(*_N_5), less=_pairs(*_DISTRIBUTION)),
+                ),
+                EffectPart(
+                    "beyond prioritisation's", mean_of(_pairs(*_N_5), less=_pairs(*_PRIORITY))
+                ),
             )
         ),
     ),
@@ -169,7 +173,7 @@ CLAIMS = (
             f"The distributional critic improves performance, here with N = {n}.",
             "section 4.1, figure 2",
             "figure 2",
-            MainEffects((EffectPart("", mean_of(_pairs(*_DISTRIBUTION, steps=(n,)))),)),
+            claim_of(_pairs(*_DISTRIBUTION, steps=(n,))),
         )
         for n in (5, 1)
     ),
@@ -185,7 +189,7 @@ CLAIMS = (
         "It helps on the hardest tasks, humanoid run and acrobot.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(
+        claim_of(
             _pairs(*_DISTRIBUTION),
             environments=(
                 "control:humanoid:run",
@@ -199,51 +203,48 @@ CLAIMS = (
         "On the manipulator D3PG and D4PG perform approximately the same.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(_pairs(*_DISTRIBUTION), Expected.LEVEL, ("control:manipulator:bring_ball",)),
+        claim_of(_pairs(*_DISTRIBUTION), LEVEL, environments=("control:manipulator:bring_ball",)),
     ),
     Claim(
         "priority_d4pg",
         "Prioritisation does not contribute significantly to D4PG.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects(
-            (
-                EffectPart(
-                    "", mean_of(_pairs(*reversed(_PRIORITY), agents=("d4pg",))), Expected.NOT_BEHIND
-                ),
-            )
-        ),
+        claim_of(_pairs(*reversed(_PRIORITY), agents=("d4pg",)), NOT_BEHIND),
     ),
     Claim(
         "priority_d3pg",
         "D3PG is helped significantly by prioritisation on many tasks.",
         "section 4.1, figure 2",
         "figure 2",
-        Comparison(_pairs(*_PRIORITY, agents=("d3pg",)), Expected.CLEARLY_AHEAD, share=MANY),
+        claim_of(_pairs(*_PRIORITY, agents=("d3pg",))),
     ),
     Claim(
         "noise",
         "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
         "section 4",
         "section 4",
-        MainEffects((EffectPart("", mean_of([(_FULL, f"{_FULL}_ou")]), Expected.NOT_BEHIND),)),
+        claim_of([(_FULL, f"{_FULL}_ou")], NOT_BEHIND),
     ),
     Claim(
         "manipulation_n_step",
         "On the hand's tasks N = 5 is uniformly better across all algorithms.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(_pairs(*_N_5, _HAND), share=EACH),
+        MainEffects(_uniformly_better(_HAND)),
     ),
     Claim(
         "manipulation_full",
         "On all of the hand's tasks the full D4PG is at the same level as its ablations or better.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(
-            tuple((f"{_FULL}{_HAND}", f"{name}{_HAND}") for name in _ABLATIONS),
-            Expected.NOT_BEHIND,
-            share=EACH,
+        MainEffects(
+            each(
+                [(f"{_FULL}{_HAND}", f"{name}{_HAND}") for name in _ABLATIONS],
+                NOT_BEHIND,
+                Over.UNIFORM,
+                _HAND,
+            )
         ),
     ),
     Claim(
@@ -251,30 +252,26 @@ CLAIMS = (
         "On the hand's tasks prioritisation never seems to harm D4PG.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(_pairs(*_PRIORITY, _HAND, agents=("d4pg",)), Expected.NOT_BEHIND, share=EACH),
+        claim_of(_pairs(*_PRIORITY, _HAND, agents=("d4pg",)), NOT_BEHIND, Over.UNIFORM),
     ),
     Claim(
         "manipulation_d3pg",
         "On the hand's tasks prioritisation sometimes harms D3PG, as is readily seen at N = 1.",
         "section 4.2, figure 3",
         "figure 3",
-        Comparison(
-            _pairs(*reversed(_PRIORITY), _HAND, agents=("d3pg",), steps=(1,)),
-            Expected.CLEARLY_AHEAD,
-            share=SOME,
-        ),
+        claim_of(_pairs(*reversed(_PRIORITY), _HAND, agents=("d3pg",), steps=(1,)), over=Over.SOME),
     ),
     Claim(
         "parkour",
         "In planar parkour the biggest gain is the distributional update.",
         "section 4.3, figure 5",
         "figure 5",
-        Comparison(
+        MainEffects(
             (
-                *_pairs(*_DISTRIBUTION, _PARKOUR, replays=("uniform",)),
-                *(
-                    (f"{first}{_PARKOUR}", f"{second}{_PARKOUR}")
-                    for first, second in _MORE_THAN_PRIORITY
+                EffectPart("effect", mean_of(_pairs(*_DISTRIBUTION, _PARKOUR))),
+                EffectPart(
+                    "beyond prioritisation's",
+                    mean_of(_pairs(*_DISTRIBUTION, _PARKOUR), less=_pairs(*_PRIORITY, _PARKOUR)),
                 ),
             )
         ),
@@ -284,12 +281,17 @@ CLAIMS = (
         "In planar parkour PPO compares favourably to D3PG with N = 1, and D4PG outperforms PPO.",
         "section 4.3, figure 5",
         "figure 5",
-        Comparison(
+        MainEffects(
             (
-                *((_PPO, f"d3pg_{replay}_n1{_PARKOUR}") for replay in _REPLAYS),
-                *((f"d4pg_{replay}_n1{_PARKOUR}", _PPO) for replay in _REPLAYS),
-            ),
-            clock="wall_seconds",
+                EffectPart(
+                    "PPO over D3PG",
+                    mean_of([(_PPO, f"d3pg_{one}_n1{_PARKOUR}") for one in _REPLAYS]),
+                ),
+                EffectPart(
+                    "D4PG over PPO",
+                    mean_of([(f"d4pg_{one}_n1{_PARKOUR}", _PPO) for one in _REPLAYS]),
+                ),
+            )
         ),
     ),
     Claim(
@@ -297,28 +299,31 @@ CLAIMS = (
         "In planar parkour all algorithms outperform PPO with N = 5.",
         "section 4.3, figure 5",
         "figure 5",
-        Comparison(tuple((f"{name}{_PARKOUR}", _PPO) for name in _N_5_NAMES), clock="wall_seconds"),
+        MainEffects(each([(f"{name}{_PARKOUR}", _PPO) for name in _N_5_NAMES], suffix=_PARKOUR)),
     ),
     Claim(
         "ppo_by_steps",
         "By actor steps PPO outperforms D3PG without prioritisation in planar parkour.",
         "section 4.3, figure 5",
         "figure 5",
-        Comparison(
-            tuple((_PPO, f"d3pg_uniform_n{n}{_PARKOUR}") for n in (1, 5)), clock="actor_steps"
-        ),
+        claim_of([(_PPO, f"d3pg_uniform_n{n}{_PARKOUR}") for n in (1, 5)], clock="actor_steps"),
     ),
     Claim(
         "ppo_humanoid",
         "In humanoid parkour PPO is the poorest, and prioritised D3PG has a slight edge over D3PG.",
         "section 4.3, figure 6",
         "figure 6",
-        Comparison(
+        MainEffects(
             (
-                *((f"{name}{_HUMANOID_PARKOUR}", _PPO) for name in _N_5_NAMES),
-                *_pairs(*_PRIORITY, _HUMANOID_PARKOUR, agents=("d3pg",), steps=(5,)),
-            ),
-            clock="wall_seconds",
+                *each(
+                    [(f"{name}{_HUMANOID_PARKOUR}", _PPO) for name in _N_5_NAMES],
+                    suffix=_HUMANOID_PARKOUR,
+                ),
+                EffectPart(
+                    "prioritisation of D3PG",
+                    mean_of(_pairs(*_PRIORITY, _HUMANOID_PARKOUR, agents=("d3pg",), steps=(5,))),
+                ),
+            )
         ),
     ),
     Claim(
@@ -326,19 +331,24 @@ CLAIMS = (
         "In humanoid parkour D4PG is better than D3PG.",
         "section 4.3, figure 6",
         "figure 6",
-        Comparison(_pairs(*_DISTRIBUTION, _HUMANOID_PARKOUR, steps=(5,))),
+        claim_of(_pairs(*_DISTRIBUTION, _HUMANOID_PARKOUR, steps=(5,))),
     ),
     Claim(
         "mixture",
         "A mixture of Gaussians underperforms the categorical distribution by a fair margin.",
         "appendix C, figure 8",
         "figure 8",
-        Comparison(
-            tuple(
-                (f"{_FULL}_lr5e-05", name)
-                for name in ("d4pg_mixture_prioritized_n5_lr5e-05", "d4pg_mixture_prioritized_n5")
-            ),
-            Expected.CLEARLY_AHEAD,
+        MainEffects(
+            (
+                EffectPart(
+                    "at equal learning rates",
+                    mean_of([(f"{_FULL}_lr5e-05", "d4pg_mixture_prioritized_n5_lr5e-05")]),
+                ),
+                EffectPart(
+                    "at twice the rate",
+                    mean_of([(f"{_FULL}_lr5e-05", "d4pg_mixture_prioritized_n5")]),
+                ),
+            )
         ),
     ),
 )

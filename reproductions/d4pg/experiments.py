@@ -155,8 +155,11 @@ def _small_figure_8(setting: str) -> tuple[Run, ...]:
     return _runs(setting, SMALL_FIGURE_8_TASKS, f"--config.learning_rate={_SMALL_RATE * rate:g}")
 
 
-def _small(runs: tuple[Run, ...], note: str = "") -> dict[str, Substitute]:
-    return {"small": Substitute(runs, note, seeds=5, overrides={"x": "learner_steps"})}
+def _small(
+    runs: tuple[Run, ...], note: str = "", parts: tuple[Part, ...] = ()
+) -> dict[str, Substitute]:
+    overrides = {"x": "learner_steps"} | ({"parts": parts} if parts else {})
+    return {"small": Substitute(runs, note, seeds=5, overrides=overrides)}
 
 
 _CARTPOLE = ("control:cartpole:swingup",)
@@ -191,7 +194,16 @@ EXPERIMENTS = (
         "Control Suite: D4PG, its ablations and DDPG",
         runs=_suite_runs(settings.FIGURE_2, CONTROL_SUITE),
         budget=_HALF_A_DAY,
-        substitutes=_small(_suite_runs(settings.FIGURE_2, SMALL_TASKS, _SMALL_BATCH)),
+        substitutes=_small(
+            _suite_runs(settings.FIGURE_2, SMALL_TASKS, _SMALL_BATCH),
+            parts=(
+                *(
+                    Part(f"row {agent}", tuple(one for one in _NO_DDPG if agent in one))
+                    for agent in ("d3pg", "d4pg")
+                ),
+                Part("row ddpg", (_FULL, "ddpg")),
+            ),
+        ),
         note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
     ),
     Experiment(

@@ -2,10 +2,9 @@
 
 import pandas
 
+from common.experiments.atari_scores import median_reached
 from common.experiments.claims import Check, Claim, Evidence
-from common.experiments.comparison import Comparison, Expected
-from common.experiments.main_effects import EffectPart, MainEffects, mean_of
-from common.experiments.median_reached import MedianReached
+from common.experiments.main_effects import LEVEL, EffectPart, MainEffects, claim_of, mean_of
 from common.reporting import ranking, scores
 
 _MEDIAN, _RANK, _ELO = "Normalized scores", "Mean rank", "Elo"
@@ -179,7 +178,38 @@ def _human_starts(evidence: Evidence) -> tuple[bool, str]:
     return _best(evidence, "table 1", "Reactor", ["Reactor ND"])
 
 
-_CATCH = {"python:reproductions.reactor.catch:make": 2.0}
+def _time_of_rainbow(evidence: Evidence) -> tuple[bool, str]:
+    ours, theirs = _days(evidence, "Reactor"), _days(evidence, "Rainbow")
+    return ours < theirs, f"Figure 2: Reactor less than {ours:g} days, Rainbow {theirs:g}."
+
+
+def _drop(evidence: Evidence) -> tuple[bool, str]:
+    """Compares the medians from human starts with those from no-op starts."""
+    no_op, human = (
+        evidence.reported.table("reactor", source)[_MEDIAN] for source in ("table 2", "table 1")
+    )
+    lost = {name: 1 - human[name] / no_op[name] for name in ("Rainbow", "Reactor")}
+    return bool(lost["Rainbow"] > lost["Reactor"]), (
+        "; ".join(
+            f"{name}: {no_op[name]:g} from no-op, {human[name]:g} from human starts, "
+            f"{part:.0%} less"
+            for name, part in lost.items()
+        )
+        + "."
+    )
+
+
+_CONTRIBUTIONS = tuple(
+    EffectPart(name, mean_of([("reactor", f"reactor_{name}")]))
+    for name in ("nd", "tislr", "uniform")
+)
+_PRIORITIZATION = tuple(
+    EffectPart(f"beyond {name}'s", mean_of([(f"reactor_{name}", "reactor_uniform")]))
+    for name in ("nd", "tislr")
+)
+_TISLR = [("reactor", "reactor_tislr")]
+_TREE = [("reactor", "reactor_max_priority")]
+_RANGE_OF_CATCH = 2.0
 """Returns are 1 or -1."""
 
 CLAIMS = (
@@ -209,7 +239,7 @@ CLAIMS = (
         "Reactor reaches a median of 1.87 in 200M frames.",
         "table 2",
         "table 2",
-        MedianReached("reactor", "table 2", "Reactor", _MEDIAN, percent=100),
+        median_reached("reactor", "reactor", "table 2", "Reactor", _MEDIAN, 100.0),
     ),
     Claim(
         "all_metrics",
@@ -287,9 +317,7 @@ CLAIMS = (
         "Distributional Retrace, beta-LOO and prioritised replay each contribute.",
         "section 4, figure 3",
         "figure 3",
-        Comparison(
-            tuple(("reactor", name) for name in ("reactor_nd", "reactor_tislr", "reactor_uniform"))
-        ),
+        MainEffects(_CONTRIBUTIONS),
     ),
     Claim(
         "contributions_catch",
@@ -297,46 +325,70 @@ CLAIMS = (
         "each contribute.",
         "section 4, figure 3",
         "section catch",
-        MainEffects(
-            tuple(
-                EffectPart(name, mean_of([("reactor", f"reactor_{name}")]))
-                for name in ("nd", "tislr", "uniform")
-            ),
-            ranges=_CATCH,
-        ),
+        MainEffects(_CONTRIBUTIONS, unit=_RANGE_OF_CATCH),
     ),
     Claim(
         "prioritization_catch",
         "On Catch, a stand-in of ours: prioritisation is the most important component.",
         "section 4, figure 3",
         "section catch",
-        MainEffects(
-            tuple(
-                EffectPart(f"beside {name}", mean_of([(f"reactor_{name}", "reactor_uniform")]))
-                for name in ("nd", "tislr")
-            ),
-            ranges=_CATCH,
-        ),
+        MainEffects(_PRIORITIZATION, unit=_RANGE_OF_CATCH),
     ),
     Claim(
         "prioritization",
         "Prioritisation is the most important component.",
         "section 4, figure 3",
         "figure 3",
-        Comparison((("reactor_nd", "reactor_uniform"), ("reactor_tislr", "reactor_uniform"))),
+        MainEffects(_PRIORITIZATION),
     ),
     Claim(
         "leave_one_out",
         "beta-LOO clearly outperforms TISLR.",
         "section 4, figure 3",
         "figure 3",
-        Comparison((("reactor", "reactor_tislr"),), Expected.CLEARLY_AHEAD),
+        claim_of(_TISLR),
     ),
     Claim(
         "distributional",
         "Distributional and non-distributional versions perform similarly from no-op starts.",
         "section 4, figure 3",
         "figure 3",
-        Comparison((("reactor", "reactor_nd"),), Expected.LEVEL),
+        claim_of([("reactor", "reactor_nd")], LEVEL),
+    ),
+    Claim(
+        "leave_one_out_catch",
+        "On Catch, a stand-in of ours: beta-LOO clearly outperforms TISLR.",
+        "section 4, figure 3",
+        "section catch",
+        claim_of(_TISLR, unit=_RANGE_OF_CATCH),
+    ),
+    Claim(
+        "tree",
+        "The priority tree performs better than insertion at the maximum priority.",
+        "section 6.5",
+        "section 6.5",
+        claim_of(_TREE),
+    ),
+    Claim(
+        "tree_catch",
+        "On Catch, a stand-in of ours: the priority tree performs better than insertion at the "
+        "maximum priority.",
+        "section 6.5",
+        "section catch",
+        claim_of(_TREE, unit=_RANGE_OF_CATCH),
+    ),
+    Claim(
+        "rainbow_time",
+        "Reactor is trained in less time than Rainbow.",
+        "section 4.1, figures 2 and 3",
+        "figure 2",
+        Check(_time_of_rainbow, "figure 2 has a shorter training time for it"),
+    ),
+    Claim(
+        "rainbow_drop",
+        "Rainbow's performance drops significantly from no-op to human starts.",
+        "section 4.1, tables 1 and 2",
+        "table 2",
+        Check(_drop, "its median loses a larger part than Reactor's"),
     ),
 )

@@ -1,18 +1,27 @@
 """The paper's statements about its results, each with the test that decides it."""
 
+import math
+
 from common.experiments.claims import Check, Claim, Evidence, measured
-from common.experiments.comparison import Comparison, Expected
-from common.experiments.contrasts import throughout
-from common.experiments.shares import MANY, MOST, SOME
+from common.experiments.effects import late_magnitude, whole_magnitude, whole_mean
+from common.experiments.main_effects import (
+    NOT_BEHIND,
+    EffectPart,
+    MainEffects,
+    Over,
+    claim_of,
+    each,
+    mean_of,
+)
 from reproductions.refer.experiments import with_value
 
 _HIGH = ("gym:Humanoid-v4", "gym:Ant-v4")
 _BANG_BANG = ("gym:Swimmer-v4", "gym:HumanoidStandup-v4")
 _STABLE, _COMPLEX = "gym:HalfCheetah-v4", "gym:Humanoid-v4"
-_MINOR = 0.1
-"""The margin of minor effects, a part of the larger value."""
-_TWICE, _TEN_TIMES = 0.5, 0.9
-"""Margins of what is so much larger: parts of the larger value."""
+_MINOR = (-0.1, 0.1)
+"""Bounds of minor effects, parts of the larger value."""
+_TWICE, _TEN_TIMES = (math.log10(2), math.inf), (1.0, math.inf)
+"""Bounds of what is so much larger, in powers of ten."""
 _ACTIONS = {"Humanoid": 17, "Walker": 6}
 """Dimensions, of Gym; those of Humanoid are also in appendix E."""
 
@@ -63,11 +72,11 @@ def _values(
     )
 
 
-def _at_small(*pairs: tuple[str, str]) -> dict[str, dict[str, object]]:
-    return {"small": {"pairs": pairs}}
+def _at_small(*parts: EffectPart) -> dict[str, dict[str, object]]:
+    return {"small": {"parts": parts}}
 
 
-_C = _values("C", ("4", "2"), ("4", "8"))
+_SENSITIVE_TO_C = EffectPart("C", mean_of(_values("C", ("4", "2"), ("4", "8"))))
 
 
 CLAIMS = (
@@ -90,109 +99,97 @@ CLAIMS = (
         "Replacing ER with ReF-ER greatly improves DDPG.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison((("ddpg_refer", "ddpg_er"),), Expected.CLEARLY_AHEAD),
+        claim_of([("ddpg_refer", "ddpg_er")]),
     ),
     Claim(
         "ddpg_complex",
         "It does so on tasks with complex dynamics, Humanoid and Ant.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison((("ddpg_refer", "ddpg_er"),), Expected.CLEARLY_AHEAD, _HIGH),
+        claim_of([("ddpg_refer", "ddpg_er")], environments=_HIGH),
     ),
     Claim(
         "rule_1_alone",
         "Clipping gradients alone (ReF-ER-1) does not produce good results, beside ReF-ER.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison((("ddpg_refer", "ddpg_refer1"),), Expected.CLEARLY_AHEAD),
+        claim_of([("ddpg_refer", "ddpg_refer1")]),
     ),
     Claim(
         "both_rules",
         "On high-dimensional tasks both rules together improve over ReF-ER-2.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison((("ddpg_refer", "ddpg_refer2"),), environments=_HIGH),
+        claim_of([("ddpg_refer", "ddpg_refer2")], environments=_HIGH),
     ),
     Claim(
         "per",
         "PER generally obtains worse outcomes than regular ER.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison((("ddpg_er", "ddpg_per"),), share=MOST),
+        claim_of([("ddpg_er", "ddpg_per")]),
     ),
     Claim(
         "bang_bang",
         "On Swimmer and HumanoidStandup ER is faster than ReF-ER.",
         "section 5.1, figure 1",
         "figure 1",
-        Comparison(
-            (("ddpg_er", "ddpg_refer"),),
-            environments=_BANG_BANG,
-            measure=throughout,
-            measured="mean returns of whole runs",
-        ),
+        claim_of([("ddpg_er", "ddpg_refer")], environments=_BANG_BANG, measure=whole_mean),
     ),
     Claim(
         "divergence",
         "With regular ER the D_KL of DDPG stays far above that with ReF-ER.",
         "section 5.1, figure 2",
         "figure 2",
-        Comparison(
-            (("ddpg_er", "ddpg_refer"),),
-            Expected.CLEARLY_AHEAD,
-            measure=throughout,
-            measured="mean D_KL of whole runs",
-            margin=_TWICE,
-        ),
+        claim_of([("ddpg_er", "ddpg_refer")], _TWICE, measure=whole_magnitude, unit=1.0),
     ),
     Claim(
         "naf",
         "NAF benefits from both rules: ReF-ER improves it over ReF-ER-2 and over ER.",
         "section 5.2, figure 3",
         "figure 3",
-        Comparison((("naf_refer", "naf_refer2"), ("naf_refer", "naf_er"))),
+        MainEffects(
+            tuple(
+                EffectPart(name, mean_of([("naf_refer", name)]))
+                for name in ("naf_refer2", "naf_er")
+            )
+        ),
     ),
     Claim(
         "naf_per",
         "Rank-based PER often worsens the performance of NAF.",
         "section 5.2, figure 3",
         "figure 3",
-        Comparison((("naf_er", "naf_per"),), share=MANY),
+        claim_of([("naf_er", "naf_per")]),
     ),
     Claim(
         "acer_ppo",
         "With a learning rate of 1e-4 ACER is often outperformed by PPO.",
         "section 5.3, figure 4",
         "figure 4",
-        Comparison((("ppo", "acer_lr0.0001"),), share=MANY),
+        claim_of([("ppo", "acer_lr0.0001")]),
     ),
     Claim(
         "acer_divergence",
         "A tenth of ACER's learning rate reduces its D_KL by orders of magnitude: by one at least.",
         "section 5.3, figure 5",
         "figure 5",
-        Comparison(
-            (("acer_lr0.0001", "acer_lr1e-05"),),
-            Expected.CLEARLY_AHEAD,
-            measured="final D_KL",
-            margin=_TEN_TIMES,
-        ),
+        claim_of([("acer_lr0.0001", "acer_lr1e-05")], _TEN_TIMES, measure=late_magnitude, unit=1.0),
     ),
     Claim(
         "refer_2_acer",
         "ReF-ER-2 alone often matches or surpasses ACER.",
         "section 5.3, figure 4",
         "figure 4",
-        Comparison((("vracer_refer2", "acer_lr1e-05"),), Expected.NOT_BEHIND, share=MANY),
+        claim_of([("vracer_refer2", "acer_lr1e-05")], NOT_BEHIND),
     ),
     Claim(
         "vracer",
         "V-RACER with ReF-ER outperforms PPO and ACER on many tasks.",
         "section 5.3, figure 4",
         "figure 4",
-        Comparison(
-            tuple(("vracer_refer", name) for name in ("ppo", "acer_lr0.0001", "acer_lr1e-05")),
-            share=MANY,
+        MainEffects(
+            each([("vracer_refer", name) for name in ("ppo", "acer_lr0.0001", "acer_lr1e-05")])
         ),
     ),
     Claim(
@@ -200,19 +197,15 @@ CLAIMS = (
         "V-RACER with ER or PER is generally similar to or worse than with ReF-ER-1.",
         "section 5.3",
         "section 5.3",
-        Comparison(
-            (("vracer_refer1", "vracer_er"), ("vracer_refer1", "vracer_per")),
-            Expected.NOT_BEHIND,
-            share=MOST,
-        ),
+        claim_of([("vracer_refer1", "vracer_er"), ("vracer_refer1", "vracer_per")], NOT_BEHIND),
     ),
     Claim(
         "flow",
         "In flow control V-RACER with ReF-ER eventually performs best.",
         "section 5.4, figure 6",
         "figure 6",
-        Comparison(
-            tuple(("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer"))
+        MainEffects(
+            each([("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer")])
         ),
     ),
     Claim(
@@ -220,13 +213,14 @@ CLAIMS = (
         "For many tasks V-RACER with ReF-ER outperforms the best result from DDPG and NAF.",
         "section 5.3, figures 1, 3 and 4",
         "figure 4",
-        Comparison(
-            tuple(
-                ("vracer_refer", f"{agent}_{replay}")
-                for agent in ("ddpg", "naf")
-                for replay in ("er", "per", "refer", "refer1", "refer2")
-            ),
-            share=MANY,
+        MainEffects(
+            each(
+                [
+                    ("vracer_refer", f"{agent}_{replay}")
+                    for agent in ("ddpg", "naf")
+                    for replay in ("er", "per", "refer", "refer1", "refer2")
+                ]
+            )
         ),
     ),
     Claim(
@@ -242,9 +236,18 @@ CLAIMS = (
         "between.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(
-            (*_C, *_values("N", ("262144", "131072"), ("262144", "524288"))),
-            at=_at_small(*_C, *_values("N", ("32768", "16384"), ("32768", "65536"), is_small=True)),
+        MainEffects(
+            (
+                _SENSITIVE_TO_C,
+                EffectPart("N", mean_of(_values("N", ("262144", "131072"), ("262144", "524288")))),
+            ),
+            at=_at_small(
+                _SENSITIVE_TO_C,
+                EffectPart(
+                    "N",
+                    mean_of(_values("N", ("32768", "16384"), ("32768", "65536"), is_small=True)),
+                ),
+            ),
         ),
     ),
     Claim(
@@ -252,34 +255,35 @@ CLAIMS = (
         "Stable tasks such as HalfCheetah are tolerant to high values of C.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(_values("C", ("8", "4")), Expected.NOT_BEHIND, (_STABLE,)),
+        claim_of(_values("C", ("8", "4")), NOT_BEHIND, environments=(_STABLE,)),
     ),
     Claim(
         "sensitivity_d",
         "Low values of D tend to delay learning.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(
-            _values("D", ("0.1", "0.05")), measure=throughout, measured="mean returns of whole runs"
-        ),
+        claim_of(_values("D", ("0.1", "0.05")), measure=whole_mean),
     ),
     Claim(
         "sensitivity_b",
         "Performance can benefit from minor improvements by larger batches.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(_values("B", ("512", "64")), Expected.SLIGHTLY_AHEAD),
+        claim_of(_values("B", ("512", "64"))),
     ),
     Claim(
         "sensitivity_lr_low",
         "The optimal learning rate is task-specific: some tasks have it low.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(
+        claim_of(
             _values("lr", ("3e-05", "0.0003")),
-            Expected.CLEARLY_AHEAD,
-            share=SOME,
-            at=_at_small(*_values("lr", ("0.0003", "0.003"), is_small=True)),
+            over=Over.SOME,
+            at=_at_small(
+                EffectPart(
+                    "", mean_of(_values("lr", ("0.0003", "0.003"), is_small=True)), over=Over.SOME
+                )
+            ),
         ),
     ),
     Claim(
@@ -287,11 +291,14 @@ CLAIMS = (
         "The optimal learning rate is task-specific: some tasks have it high.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(
+        claim_of(
             _values("lr", ("0.0003", "3e-05")),
-            Expected.CLEARLY_AHEAD,
-            share=SOME,
-            at=_at_small(*_values("lr", ("0.003", "0.0003"), is_small=True)),
+            over=Over.SOME,
+            at=_at_small(
+                EffectPart(
+                    "", mean_of(_values("lr", ("0.003", "0.0003"), is_small=True)), over=Over.SOME
+                )
+            ),
         ),
     ),
     Claim(
@@ -299,32 +306,25 @@ CLAIMS = (
         "Humanoid benefits from more time steps per gradient step (F).",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(_values("F", ("4", "0.5")), environments=(_COMPLEX,)),
+        claim_of(_values("F", ("4", "0.5")), environments=(_COMPLEX,)),
     ),
     Claim(
         "sensitivity_f_simple",
         "Simpler tasks can be learned faster by more gradient steps per time step: HalfCheetah.",
         "appendix E, figure 7",
         "figure 7",
-        Comparison(
-            _values("F", ("0.5", "4")),
-            environments=(_STABLE,),
-            measure=throughout,
-            measured="mean returns of whole runs",
-        ),
+        claim_of(_values("F", ("0.5", "4")), environments=(_STABLE,), measure=whole_mean),
     ),
     Claim(
         "sensitivity_a_s",
         "The annealing parameter A and the number S of units have minor effects.",
         "appendix E, figure 8",
         "figure 8",
-        Comparison(
+        MainEffects(
             (
-                *_values("A", ("5e-07", "0"), ("5e-07", "1e-06")),
-                *_values("S", ("128", "92"), ("128", "180")),
-            ),
-            Expected.LEVEL,
-            margin=_MINOR,
+                EffectPart("A", mean_of(_values("A", ("5e-07", "0"), ("5e-07", "1e-06"))), _MINOR),
+                EffectPart("S", mean_of(_values("S", ("128", "92"), ("128", "180"))), _MINOR),
+            )
         ),
     ),
     Claim(
@@ -332,8 +332,6 @@ CLAIMS = (
         "The benefits of a parameterised advantage are negligible.",
         "appendix E, figure 8",
         "figure 8",
-        Comparison(
-            _values("advantage", ("none", "quadratic"), ("none", "gaussian")), Expected.NOT_BEHIND
-        ),
+        claim_of(_values("advantage", ("none", "quadratic"), ("none", "gaussian")), NOT_BEHIND),
     ),
 )

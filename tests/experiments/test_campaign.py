@@ -18,7 +18,6 @@ from binaries import campaign
 from common.cluster.processes import StopRequest
 from common.experiments import execute
 from common.experiments.campaign import COLUMNS
-from common.experiments.comparison import Comparison
 from common.experiments.paper import Returns, run_path
 from common.experiments.runs import KeptRuns
 from common.reporting.csv_rows import read_rows
@@ -378,9 +377,7 @@ def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
         }
         claims = {claim.name: claim for claim in reproductions.claims(paper.name)}
         for claim in (claims[name] for name in line.claims):
-            test = claim.test
-            if isinstance(test, Comparison):
-                test = test.at_scale(scale)
+            test = claim.test.at_scale(scale)
             tasks = test.tasks(paper.experiment(claim.experiment), scale)
             needed = itertools.product([paper.name], [scale], test.settings, tasks)
             lacks = set(needed) - listed

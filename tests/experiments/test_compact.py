@@ -15,7 +15,7 @@ from common.experiments.compact import RUNS
 from common.experiments.keep import keep
 from common.experiments.paper import Returns
 from common.experiments.plan import make_plan
-from common.experiments.runs import KeptRuns
+from common.experiments.runs import KeptRuns, frame
 from common.experiments.status import State
 from common.reporting import columns, run_directory
 from common.reporting.budget import Budget
@@ -284,3 +284,18 @@ def test_the_record_says_what_made_the_run(roots):
     assert run.budget == Budget(minutes=1) and run.has_ended and run.size == "small"
     text = (folder(roots) / "runs.csv").read_text()
     assert "c1 c2" in text and "diff" not in text
+
+
+def test_runs_that_were_evaluated_at_other_positions_share_a_folder(roots):
+    """As those of before and after a scale was evaluated more often."""
+    for seed, count in ((0, 8), (1, 30)):
+        run = plant(path(roots[0], "good", TASKS[0], seed))
+        identity = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": seed}
+        for at in range(1, count + 1):
+            row = dict.fromkeys(columns.EVALUATOR, 10 * at / count) | identity
+            CsvRows(run.evaluator_csv, columns.EVALUATOR).append(row)
+    assert len(keep(plan_of(roots), roots[1])) == 2 and states(roots)[:2] == 2 * [State.FINISHED]
+    table = frame("fake", "small", roots[1])
+    assert table.groupby("seed").size().tolist() == [8, 30]
+    assert table.groupby("seed")["x"].max().tolist() == [10, 10]
+    assert table.groupby("seed")["by_rule"].all().tolist() == [False, True]

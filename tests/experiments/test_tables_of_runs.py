@@ -84,7 +84,7 @@ def test_runs_of_too_few_games_are_said_to_be(tmp_path):
 def test_tables_say_whose_episodes_they_are_of(tmp_path):
     plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
     note = build(APEX, "table 2", tmp_path).note
-    assert "Ours: returns of the evaluator, without the actors' exploration (" in note
+    assert "Ours: returns of evaluations. " in note
     assert "last third" in note
     d4pg = reproductions.paper("d4pg")
     assert "Ours" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note

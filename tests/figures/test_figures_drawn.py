@@ -205,3 +205,28 @@ def test_more_actors_are_darker(begin):
     colors = [LOOKS[name].style.color for name in names]
     lightness = [sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in colors]
     assert lightness == sorted(lightness, reverse=True) and len(set(lightness)) == 6
+
+
+def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay(monkeypatch, tmp_path):
+    rows = [part("one", "ant", "humanoid"), part("two", "ant", "humanoid")]
+    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),), task="ant")
+    rows[0] = panels.PanelGroup((low, rows[0].panels[1]), rows[0].axes)
+    high = dataclasses.replace(rows[1].panels[0], task="ant")
+    rows[1] = panels.PanelGroup((high, rows[1].panels[1]), rows[1].axes)
+    axes, _ = placed(monkeypatch, tmp_path, *rows)
+    assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
+    is_log = dataclasses.replace(rows[0].axes, is_log=True)
+    (one, _), _ = placed(monkeypatch, tmp_path, panels.PanelGroup(rows[0].panels, is_log))[:2]
+    assert one.get_yscale() == "log"
+
+
+def test_bars_show_their_seeds(tmp_path):
+    style = palette.Style(palette.BLUE)
+    few, none = (
+        bars.draw(
+            {"a": [bars.Bar("one", style, 10.0, seeds=seeds)]}, "y", (), "t", "w", tmp_path / name
+        )[0]
+        for name, seeds in (("few", (9.0, 11.0)), ("none", ()))
+    )
+    dark = "#262626"
+    assert pixels_near(few, dark) > pixels_near(none, dark) + 8

@@ -12,11 +12,12 @@ from by_hand import TOKEN, RunByHand
 from forked import forked
 import pytest
 
-from common.experiments.claims import Evidence, Verdict
-from common.experiments.comparison import Comparison
+from common.experiments.claims import Evidence
+from common.experiments.main_effects import claim_of
 from common.experiments.paper import Run, run_path
 from common.experiments.runs import KeptRuns
 from common.reporting import columns
+from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.reported import Reported
 import reproductions
@@ -71,17 +72,22 @@ def test_a_claim_counts_the_run(ended, tmp_path):
     """Judged as its kept copy would be, as the run of two curves that are compared."""
     run, _ = ended
     for curve in ("first", "second"):
-        path = tmp_path / run_path("d4pg", "two_cores", curve, ENVIRONMENT, seed=0)
+        path = tmp_path / run_path("d4pg", "paper", curve, ENVIRONMENT, seed=0)
         shutil.copytree(run.workdir, path)
     kept = KeptRuns(tmp_path)
-    assert all(one.has_ended for one in kept.of("d4pg", "two_cores"))
+    assert all(one.has_ended for one in kept.of("d4pg", "paper"))
     paper = reproductions.paper("d4pg")
     runs = tuple(Run(paper.agents[0], curve, ENVIRONMENT, ()) for curve in ("first", "second"))
-    experiment = dataclasses.replace(paper.experiment("figure 2"), runs=runs, substitutes={})
+    budget = Budget(learner_steps=STEPS)
+    experiment = dataclasses.replace(
+        paper.experiment("figure 2"), runs=runs, substitutes={}, budget=budget
+    )
     evidence = Evidence(kept, None, Reported(), tmp_path)
-    finding = Comparison((("first", "second"),)).find(paper, experiment, evidence)
-    assert finding.verdict is Verdict.OPEN and "1 of 3 seeds" in finding.evidence
-    assert f"the scale two_cores, 1 seed after {STEPS} learner steps" in finding.evidence
+    finding = claim_of([("first", "second")]).find(paper, experiment, evidence)
+    (one,) = finding.effects
+    assert finding.coverage == "1 of 1 tasks, 1 seeds" and one.effect.estimate == pytest.approx(
+        0, abs=1e-9
+    )
 
 
 def test_the_csv_files_are_whole(ended):
