@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 
 from matplotlib.artist import Artist
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 import numpy as np
 
 from common.figures import figure_page
@@ -100,6 +100,8 @@ _X_LABELS = {
 }
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
+_WIDE_TITLE = 18
+"""Characters of a title that fits above one of four panels in the normal size."""
 _ONE_SEED_WIDTH = 0.8
 """Points: a single seed is drawn thin."""
 
@@ -192,7 +194,9 @@ def _draw_part(
         place.set_title(
             "\n".join([panel.title] * has_titles + words),
             pad=3,
-            fontsize=figure_page.NORMAL if columns <= 4 else figure_page.SMALL,
+            fontsize=figure_page.NORMAL
+            if columns <= 4 and len(panel.title) <= _WIDE_TITLE
+            else figure_page.SMALL,
             color="black" if panel.curves else figure_page.GREY,
         )
         for label, line in _draw_curves(place, panel, far, size).items():
@@ -217,6 +221,8 @@ def _draw_part(
                 place.set_yticks([])
         if axes.is_log and panel.curves:
             place.set_yscale("log")
+            place.yaxis.set_major_locator(LogLocator(numticks=5))
+            place.yaxis.set_minor_formatter(NullFormatter())
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
             low, high = panel.y_limits
