@@ -22,6 +22,8 @@ MARGIN = 0.05
 """Methods within this part of the scale are level."""
 LATE = 2 / 3
 """The primary measure is of the evaluations after this part of a run."""
+FIRST_LOOK = 5
+"""Seeds of each setting and task from which runs evaluated by the rule decide alone."""
 EVALUATIONS = 10
 """Evaluations in the last third; runs with fewer were made before this rule."""
 _LEVELLED = 0.2
@@ -171,13 +173,13 @@ def deciding(
 ) -> pandas.DataFrame:
     """Returns the runs that decide a claim about settings on tasks.
 
-    These are the runs evaluated by the rule, if each setting has two or more of them on each task.
-    Else they are all runs, and the claim's verdict is exploratory.
+    These are the runs evaluated by the rule, if each setting has `FIRST_LOOK` seeds of them on each
+    task. Else they are all runs, and the claim's verdict is exploratory.
     """
     wanted = pandas.MultiIndex.from_product([list(settings), list(tasks)])
     frame = frame[frame["setting"].isin(wanted.levels[0]) & frame["task"].isin(wanted.levels[1])]
     counts = frame[frame["by_rule"]].groupby(["setting", "task"])["seed"].nunique()
-    is_confirmed = (counts.reindex(wanted, fill_value=0) >= 2).all()
+    is_confirmed = (counts.reindex(wanted, fill_value=0) >= FIRST_LOOK).all()
     return frame[frame["by_rule"]] if is_confirmed else frame
 
 
