@@ -73,7 +73,7 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
         (["--paper=d4pg", "--figure=5"], ["no runs of D4PG figure 5"]),
         (
             ["--paper=aql", "--figure=3"],
-            ["no runs of AQL figure 3", "neither from images nor with an LSTM"],
+            ["no runs of AQL figure 3", "--figure=3 --scale=workstation"],
         ),
         (["--all", "--figure=2"], ["leave --figure out"]),
         (["--all", "--section=4"], ["leave --section out"]),

@@ -9,7 +9,7 @@ PONG = "--environment=atari:pong"
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--environment=control:cartpole:swingup"], ["needs images and discrete", "atari:pong"]),
+        (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
         ([PONG, "--setting=reactor_unifrm"], ["did you mean reactor_uniform?"]),
         ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
         ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),

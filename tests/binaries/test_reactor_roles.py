@@ -150,5 +150,8 @@ class _Acting:
     def initial_state(self, num_environments):
         return np.zeros(num_environments)
 
+    def with_reward(self, state, reward):
+        return state
+
     def __call__(self, observation, state):
         return self._policy(observation), state, {}

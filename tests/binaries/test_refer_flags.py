@@ -9,7 +9,7 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--environment=gym:CartPole-v1"], ["gym:CartPole-v1", "Discrete(2)"]),
+        (["--environment=gym:CartPole-v1"], ["has 2 discrete actions", "continuous actions"]),
         (["--environment=atari:pong"], ["needs flat observations and continuous actions"]),
         (["--environment=gym:HalfCheeta-v4"], ['did you mean "gym:HalfCheetah-v4"']),
         ([CHEETAH, "--setting=vracer_refr"], ["did you mean vracer_refer"]),
