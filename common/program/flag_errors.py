@@ -26,8 +26,9 @@ def in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
         return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
     if isinstance(error, flags.UnrecognizedFlagError):
-        near = difflib.get_close_matches(error.flagname, known, n=1)
-        hint = f"did you mean --{near[0]}? " if near else ""
+        names = {name.rpartition(".")[2]: name for name in known}  # hyperparameters are config.NAME
+        near = difflib.get_close_matches(error.flagname.rpartition(".")[2], names, n=1)
+        hint = f"did you mean --{names[near[0]]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")
     if value := re.fullmatch(r"(--[^=]+=)(.*?): (.*)", text, re.DOTALL):

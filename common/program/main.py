@@ -68,6 +68,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
     except flags.Error as error:
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
+        known += [name for name in flags.FLAGS if name.startswith("config.")]
         fail(flag_errors.in_words(error, known))
 
 
