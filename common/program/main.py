@@ -4,7 +4,8 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+import functools
 import json
 import os
 import sys
@@ -55,10 +56,11 @@ def start(agent: AgentDeclaration) -> None:
         except UserError as error:
             fail(str(error))
 
-    exit_with(lambda: app.run(main, flags_parser=_parse_flags))
+    names = vars(agent.settings.configuration(agent.settings.default))
+    exit_with(lambda: app.run(main, flags_parser=functools.partial(_parse_flags, names)))
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
+def _parse_flags(hyperparameters: Collection[str], argv: list[str]) -> list[str]:
     if {"-h", "--help"}.intersection(argv):
         print(flags_lib.help_text())
         sys.exit()
@@ -68,7 +70,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
     except flags.Error as error:
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
-        known += [name for name in flags.FLAGS if name.startswith("config.")]
+        known += [f"config.{name}" for name in hyperparameters]
         fail(flag_errors.in_words(error, known))
 
 
