@@ -12,6 +12,8 @@ _EXPLAINED = (
     (r"\('Non-boolean argument .*", "it must be true or false"),
 )
 """What Python says of a value, and what a person says."""
+_SIMILAR = 0.65
+"""The similarity of a name that may be meant."""
 _MOST_VALUE = 60
 """Characters of a value that are shown."""
 
@@ -26,9 +28,8 @@ def in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
         return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
     if isinstance(error, flags.UnrecognizedFlagError):
-        names = {name.rpartition(".")[2]: name for name in known}  # hyperparameters are config.NAME
-        near = difflib.get_close_matches(error.flagname.rpartition(".")[2], names, n=1)
-        hint = f"did you mean --{names[near[0]]}? " if near else ""
+        near = [*_near(error.flagname, known), *_near(f"config.{error.flagname}", known)]
+        hint = f"did you mean --{near[0]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")
     if value := re.fullmatch(r"(--[^=]+=)(.*?): (.*)", text, re.DOTALL):
@@ -38,3 +39,7 @@ def in_words(error: flags.Error, known: Collection[str] = ()) -> str:
         given = given if len(given) <= _MOST_VALUE else f"{given[:_MOST_VALUE]}..."
         text = f"{flag}{given}: {reason}"
     return f"{text} (--help explains each flag)"
+
+
+def _near(name: str, known: Collection[str]) -> list[str]:
+    return difflib.get_close_matches(name, known, 1, _SIMILAR)
