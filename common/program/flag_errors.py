@@ -12,6 +12,7 @@ _EXPLAINED = (
     (r"\('Non-boolean argument .*", "it must be true or false"),
 )
 """What Python says of a value, and what a person says."""
+_CONFIG = "config."
 _SIMILAR = 0.65
 """The similarity of a name that may be meant."""
 _MOST_VALUE = 60
@@ -28,7 +29,10 @@ def in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
         return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
     if isinstance(error, flags.UnrecognizedFlagError):
-        near = [*_near(error.flagname, known), *_near(f"config.{error.flagname}", known)]
+        name, prefix = error.flagname.removeprefix(_CONFIG), len(_CONFIG)
+        hyperparameters = [one[prefix:] for one in known if one.startswith(_CONFIG)]
+        near = _near(error.flagname, known)
+        near += [_CONFIG + one for one in _near(name, hyperparameters)]
         hint = f"did you mean --{near[0]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")

@@ -229,7 +229,7 @@ class OverwritingActor:
     def __init__(self, actor):
         self._actor = actor
         self._output = None
-        self.initial_state = actor.initial_state
+        self.initial_state, self.with_reward = actor.initial_state, actor.with_reward
 
     def __call__(self, observation, state):
         output = self._actor(observation, state)

@@ -201,7 +201,7 @@ def test_what_the_programs_ask_it_for():
     assert (agent.target_period, agent.jit_compile, agent.decodes) == (1000, False, False)
     assert make_agent(reward_clip=0.0).data.make_adder(1)._reward_clip == np.inf
     agent.require(SPEC)
-    with pytest.raises(ValueError, match="--environment has flat .* needs images"):
+    with pytest.raises(ValueError, match="--environment has flat .* needs discrete"):
         agent.require(EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="2 continuous actions, but .* discrete"):
         agent.require(EnvironmentSpec(1296, 2, image_shape=(36, 36, 1)))
