@@ -25,6 +25,7 @@ SECONDS = 60
 
 def context(tmp_path, layout, tasks, job="learner", index=0, **others):
     directory = RunDirectory(tmp_path)
+    directory.open({})
     directory.path.mkdir(exist_ok=True)
     topology = tasks if isinstance(tasks, Topology) else Topology.local(layout.roles, tasks)
     return make_context(
