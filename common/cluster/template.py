@@ -13,6 +13,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from typing import NoReturn
 
@@ -161,6 +162,7 @@ def _become(arguments: list[str], environment: dict[str, str], log: int, ready: 
     os.close(log)
     os.environ.clear()
     os.environ.update(environment | {READY_VARIABLE: str(ready)})
+    tempfile.tempdir = None  # by the variables of the template
     sys.argv[1:] = arguments[1:]
     sys.orig_argv = [sys.executable, "-m", *arguments]
     show_command(sys.orig_argv)

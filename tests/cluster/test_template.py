@@ -16,7 +16,7 @@ from common.cluster.template import Template
 SECONDS = 60.0
 """Patience with a busy machine."""
 REPORT = """
-    import json, os, sys
+    import json, os, sys, tempfile
     from common.cluster.processes import report_ready
     import preloaded
 
@@ -25,6 +25,7 @@ REPORT = """
         print(json.dumps({"argv": sys.argv[1:], "command": sys.orig_argv, "parent": os.getppid(),
                           "leads": os.getsid(0) == os.getpid(), "input": sys.stdin.read(),
                           "variable": os.environ.get("VARIABLE"), "at": preloaded.PID,
+                          "temporary": tempfile.gettempdir(),
                           "shown": open("/proc/self/cmdline").read().strip(chr(0)).split(chr(0))}))
         print("error", file=sys.stderr)
         sys.exit(7)
@@ -37,7 +38,8 @@ def folder(tmp_path, monkeypatch):
     """A folder with modules that can be imported: `write(name, code)`."""
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), os.getcwd()])
     monkeypatch.setenv("PYTHONPATH", path)
-    write(tmp_path, "preloaded", "import os\nPID = os.getpid()")
+    code = "import os, tempfile\nPID, FOLDER = os.getpid(), tempfile.gettempdir()"
+    write(tmp_path, "preloaded", code)
     return tmp_path
 
 
@@ -62,7 +64,7 @@ def is_gone(pid):
 
 def cluster_of(folder, module, preload=("preloaded",), **options):
     command = [sys.executable, "-m", module, "an argument", "--flag=1"]
-    process = Process("learner", 0, command, {"VARIABLE": "a value"})
+    process = Process("learner", 0, command, {"VARIABLE": "a value", "TMPDIR": str(folder)})
     return LocalCluster([process], folder, preload=preload, pause_seconds=0.01, **options)
 
 
@@ -85,6 +87,7 @@ def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
         "leads": True,
         "input": "",
         "variable": "a value",
+        "temporary": str(folder),
     }
 
 
