@@ -24,7 +24,10 @@ def test_all_names_without_a_suite(capsys):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("control:cartpole:swingup", "5 -> 1 continuous apex_dpg, aql, d4pg, d4pg_ppo, refer, refer_ppo"),
+        (
+            "control:cartpole:swingup",
+            "5 -> 1 continuous apex_dpg, aql, d4pg, d4pg_ppo, refer, refer_ppo",
+        ),
         ("gym:CartPole-v1", "4 -> 2 discrete apex_dqn --config.torso=mlp, aql, reactor --config"),
         ("atari:pong", "image [84, 84, 4] -> 18 discrete apex_dqn, reactor"),
     ],

@@ -50,6 +50,7 @@ def test_what_cannot_be_is_one_line(tmp_path):
     with pytest.raises(ValueError, match="--config.n_step must be at least 1, is 0"):
         reproductions.make("d4pg", OWN, n_step=0)
     agent = reproductions.make("d4pg", OWN, workdir=tmp_path / "run", n_steps=3)
-    with pytest.raises(TrainingError, match="unknown flag --n_steps: did you mean --config.n_step") as caught:
+    meant = "unknown flag --n_steps: did you mean --config.n_step"
+    with pytest.raises(TrainingError, match=meant) as caught:
         agent.train(1)
     assert "\n" not in str(caught.value)
