@@ -3,11 +3,14 @@
 import abc
 from typing import Any
 
+import tensorflow as tf
+
 from common.acting.policy import Adder
+from common.environments.spec import EnvironmentSpec
 from common.remote.outbox import Writer
 from common.replay.rate_limiter import RateLimiter
 from common.replay.store import Store, Wire
-from common.types import Nest
+from common.types import Nest, StoredState
 
 
 class Data(abc.ABC):
@@ -80,3 +83,13 @@ class Data(abc.ABC):
           num_ahead: calls that the learner draws ahead of; None if one process acts and learns in
             turns, without prefetching or sending.
         """
+
+
+def gaussian_state_specs(spec: EnvironmentSpec) -> StoredState:
+    """Returns the columns of a state at which a Gaussian policy mu acted, and those of mu."""
+    action = tf.TensorSpec([spec.action_size])
+    return StoredState(
+        observation=tf.TensorSpec([spec.observation_size]),
+        action=action,
+        extras={"mean": action, "variance": action},
+    )

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
+from common.agents.data import gaussian_state_specs
 from common.agents.rollouts import Rollouts
 from common.environments.spec import EnvironmentSpec
 from common.learning import optimizers
@@ -311,12 +312,7 @@ class ProximalAgent(Agent):
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""
-        action = tf.TensorSpec([spec.action_size])
-        return StoredState(
-            observation=tf.TensorSpec([spec.observation_size]),
-            action=action,
-            extras={"mean": action, "variance": action},
-        )
+        return gaussian_state_specs(spec)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int

@@ -2,6 +2,9 @@
 
 from common.config import Config
 
+HELD_ROLLOUTS = 2
+"""Rollouts that a store has room for, since actors may send twice."""
+
 
 class RolloutConfig(Config):
     """Base of hyperparameters: what all agents have follows from the sizes of a rollout.
@@ -16,8 +19,8 @@ class RolloutConfig(Config):
 
     @property
     def replay_capacity(self) -> int:
-        """Steps that the store of the rollout holds: twice as many as a rollout has."""
-        return 2 * self.horizon
+        """Steps that the store of the rollout holds."""
+        return HELD_ROLLOUTS * self.horizon
 
     @property
     def min_replay_size(self) -> int:

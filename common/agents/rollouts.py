@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from common.acting.rollout_adder import RolloutAdder
 from common.agents.data import Data
+from common.agents.rollout_config import HELD_ROLLOUTS
 from common.remote.outbox import Delivery, Writer
 from common.replay.rate_limiter import UNLIMITED, RateLimiter
 from common.replay.rollout_store import Rollout, RolloutStore, RolloutWire
@@ -46,7 +47,7 @@ class Rollouts(Data):
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> RolloutStore:
         """Builds the store, with room for actors that send twice; see base class."""
         del seed, num_shards
-        return RolloutStore(_columns(specs), 2 * self._horizon)
+        return RolloutStore(_columns(specs), HELD_ROLLOUTS * self._horizon)
 
     def wire(self, specs: Nest) -> RolloutWire:
         """See base class."""

@@ -1,7 +1,6 @@
 """An agent in a notebook or a script, whose run its program makes."""
 
 import dataclasses
-import difflib
 import os
 import pathlib
 import shutil
@@ -73,7 +72,6 @@ class NotebookAgent:
         changed = {name: value for name, value in values.items() if name in names}
         dataclasses.replace(chosen, **changed)
         self._agent = agent
-        self._names = names
         self._temporary = None
         if workdir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix=f"{agent.name}_")
@@ -119,7 +117,7 @@ class NotebookAgent:
             except KeyboardInterrupt:
                 process.send_signal(signal.SIGINT)
         if code:
-            raise TrainingError(self._explained(last.removeprefix("error: ")))
+            raise TrainingError(last.removeprefix("error: "))
         return self
 
     def evaluate(
@@ -171,9 +169,3 @@ class NotebookAgent:
 
             agent_class = imported(self._agent.agent_class)
             return trained.load(self.directory.path, agent_class, checkpoint)
-
-    def _explained(self, message: str) -> str:
-        """Returns a program's message, with names of hyperparameters near an unknown flag."""
-        unknown = message.partition("Unknown command line flag '")[2].partition("'")[0]
-        near = difflib.get_close_matches(unknown, self._names) if unknown else []
-        return f"{message}; did you mean {' or '.join(near)}?" if near else message

@@ -51,12 +51,7 @@ class EpisodeSample(NamedTuple):
 
     def batch(self) -> Batch:
         """Returns what updates learn from, with an `EpisodeBatch` as its steps."""
-        steps = EpisodeBatch(
-            self.steps, self.next_steps, self.rewards, self.discounts, self.bootstraps, self.q_ret
-        )
-        return Batch(
-            steps, tf.cast(self.probabilities, tf.float32), tf.cast(self.count, tf.float32)
-        )
+        return _batch(EpisodeBatch, self)
 
 
 class WindowSample(NamedTuple):
@@ -91,11 +86,16 @@ class WindowSample(NamedTuple):
 
     def batch(self) -> Batch:
         """Returns what updates learn from, with `HistoryBatch` as its steps."""
-        return Batch(
-            HistoryBatch(*self[2:8]),
-            tf.cast(self.probabilities, tf.float32),
-            tf.cast(self.count, tf.float32),
-        )
+        return _batch(HistoryBatch, self)
+
+
+def _batch(
+    kind: type[EpisodeBatch] | type[HistoryBatch], sample: EpisodeSample | WindowSample
+) -> Batch:
+    """Returns a sample's batch; the six fields of its steps stand in the same order in both."""
+    probabilities, count = sample.probabilities, sample.count
+    steps = kind(*sample[2:8])
+    return Batch(steps, tf.cast(probabilities, tf.float32), tf.cast(count, tf.float32))
 
 
 class StoredSteps(NamedTuple):

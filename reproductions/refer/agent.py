@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from common.agents.agent import Agent
+from common.agents.data import gaussian_state_specs
 from common.agents.whole_episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
 from common.learning.fused import FusedUpdates, StoreRules
@@ -26,12 +27,11 @@ class Refer(Agent, StoreRules):
         super().__init__(config, setting)
         self.metrics = learner_lib.METRICS[config.agent]
         is_acer = config.agent == "acer"
-        # XLA would compile ACER's update for each length of the longest window.
-        self.jit_compile = not is_acer
+        # XLA would compile ACER's update for each length of the longest window. It takes minutes
+        # for the unrolled LSTMs, and the updates of V-RACER are then slower.
+        self.jit_compile = not (is_acer or config.recurrent)
         if config.advantage != "none":
             self.metrics += learner_lib.ADVANTAGE_METRICS
-        # XLA takes minutes for the unrolled LSTMs, and the updates of V-RACER are then slower.
-        self.jit_compile = not config.recurrent
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
@@ -43,12 +43,7 @@ class Refer(Agent, StoreRules):
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mu of its action."""
-        action = tf.TensorSpec([spec.action_size])
-        return StoredState(
-            observation=tf.TensorSpec([spec.observation_size]),
-            action=action,
-            extras={"mean": action, "variance": action},
-        )
+        return gaussian_state_specs(spec)
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReferLearner:
         """Builds the learner of the configured agent."""

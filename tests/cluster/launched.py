@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).parents[2]
 """Of the repository, where they run."""
@@ -32,3 +33,20 @@ def launched():
         for process in processes:
             process.kill()
             process.communicate()
+
+
+def wait_for(condition, seconds=60.0):
+    """Returns when a condition holds; AssertionError after so many seconds, on a busy machine."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    """Whether a process runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

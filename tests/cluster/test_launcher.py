@@ -8,14 +8,12 @@ import sys
 import textwrap
 import time
 
+from launched import is_alive, wait_for
 import pytest
 
 from common.cluster import launcher
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, LocalCluster, Process
-
-SECONDS = 60.0
-"""Patience with a busy machine."""
 
 
 def python(code):
@@ -28,21 +26,6 @@ DEAF = python(
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "print('up', flush=True); time.sleep(600)"
 )
-
-
-def wait_for(condition, seconds=SECONDS):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def cluster_of(folder, *processes, pause_seconds=0.01, **options):

@@ -6,15 +6,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
+from launched import is_alive, wait_for
 import pytest
 
 from common.cluster.launcher import LocalCluster, Process
 from common.cluster.template import Template
 
-SECONDS = 60.0
-"""Patience with a busy machine."""
 REPORT = """
     import json, os, sys, tempfile
     from common.cluster.processes import report_ready
@@ -47,21 +45,6 @@ def write(folder, name, code):
     (folder / f"{name}.py").write_text(textwrap.dedent(code))
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_gone(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def cluster_of(folder, module, preload=("preloaded",), **options):
     command = [sys.executable, "-m", module, "an argument", "--flag=1"]
     process = Process("learner", 0, command, {"VARIABLE": "a value", "TMPDIR": str(folder)})
@@ -78,7 +61,7 @@ def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
     assert state.has_been_ready and state.exit_code == 7
     said = json.loads(log.read_text().splitlines()[0])
     template = said.pop("at")
-    assert template not in (os.getpid(), state.pid) and is_gone(template)
+    assert template not in (os.getpid(), state.pid) and not is_alive(template)
     assert said.pop("shown") == said["command"]
     assert said == {
         "argv": ["an argument", "--flag=1"],
@@ -99,9 +82,12 @@ def test_a_fork_killed_by_a_signal_is_restarted_from_the_template(folder):
         first = cluster.states()["learner", 0].pid
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: log.read_text().count("up") == 2)
+        wait_for(
+            lambda: cluster.states()["learner", 0].running
+        )  # it may write before that is noted
         state = cluster.states()["learner", 0]
         assert state.restarts == 1 and state.exit_code == -signal.SIGKILL and state.pid != first
-    assert is_gone(first) and is_gone(state.pid)
+    assert not is_alive(first) and not is_alive(state.pid)
     templates = [line for line in log.read_text().splitlines() if line.isdigit()]
     assert len(templates) == 2 and len(set(templates)) == 1
 
@@ -158,7 +144,8 @@ def test_forks_and_template_die_with_the_launcher(folder):
         wait_for(lambda: all(log.exists() and "up" in log.read_text() for log in logs))
         launcher.kill()
     pids = [int(log.read_text().splitlines()[0]) for log in logs]
-    wait_for(lambda: all(map(is_gone, [*pids, int((folder / "template").read_text())])))
+    pids.append(int((folder / "template").read_text()))
+    wait_for(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_large_environment_is_no_reason_to_fail(folder, monkeypatch):

@@ -66,6 +66,20 @@ class Run:
         return {name: float(value) for name, value in metrics.items()}
 
 
+@pytest.mark.parametrize(
+    "setting, changes, is_compiled",
+    [
+        ("vracer_refer", {}, True),
+        ("ddpg_refer", {}, True),
+        ("acer_lr1e-05", {}, False),
+        ("vracer_refer", {"recurrent": True}, False),
+    ],
+)
+def test_xla_compiles_neither_acer_nor_recurrent_networks(setting, changes, is_compiled):
+    config = SETTINGS.config_class(**SETTINGS.overrides[setting] | changes)
+    assert Refer(config, setting).jit_compile is is_compiled
+
+
 @pytest.mark.parametrize("setting", SETTINGS.names)
 def test_every_setting_learns_for_200_updates(setting):
     run = Run(setting)
