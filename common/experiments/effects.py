@@ -13,7 +13,10 @@ import pandas
 from scipy import stats
 
 CONFIDENCE = 0.95
-"""Of intervals; two-sided."""
+"""Of the intervals that are shown; two-sided."""
+FIRST_LOOK, SECOND_LOOK = 5, 10
+"""Seeds of each setting on each task at which runs are looked at, and again with twenty. From the
+first look on, runs evaluated by the rule decide alone."""
 POWER = 0.8
 """The chance to find an effect, by which open claims say how many seeds they need."""
 SOUGHT = 0.1
@@ -22,8 +25,6 @@ MARGIN = 0.05
 """Methods within this part of the scale are level."""
 LATE = 2 / 3
 """The primary measure is of the evaluations after this part of a run."""
-FIRST_LOOK = 5
-"""Seeds of each setting and task from which runs evaluated by the rule decide alone."""
 EVALUATIONS = 10
 """Evaluations in the last third; runs with fewer were made before this rule."""
 _LEVELLED = 0.2
@@ -65,7 +66,7 @@ class Effect:
     has_levelled: bool
     is_confirmed: bool
 
-    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def interval(self, confidence: float) -> tuple[float, float]:
         """Returns the ends of a two-sided interval, infinite with one seed."""
         if self.error == 0:
             return self.estimate, self.estimate
@@ -76,13 +77,13 @@ class Effect:
 
     @property
     def low(self) -> float:
-        """The lower end of the interval."""
-        return self.interval()[0]
+        """The lower end of the interval that is shown."""
+        return self.interval(CONFIDENCE)[0]
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
-        return self.interval()[1]
+        """The upper end of the interval that is shown."""
+        return self.interval(CONFIDENCE)[1]
 
     @property
     def p(self) -> float:
@@ -94,9 +95,14 @@ class Effect:
         return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.freedom))
 
     @property
+    def confidence(self) -> float:
+        """That of a verdict: 99, 98 and 98 % at the three looks, which together err in 5 %."""
+        return 0.99 if self.seeds < SECOND_LOOK else 0.98
+
+    @property
     def outcome(self) -> Outcome:
         """Ahead or behind if the interval excludes 0, level if it lies within the margin."""
-        low, high = self.interval()
+        low, high = self.interval(self.confidence)
         if low > 0:
             return Outcome.AHEAD
         if high < 0:
@@ -109,7 +115,7 @@ class Effect:
         """Seeds with which an effect of `SOUGHT` is found with `POWER`; None without a spread."""
         if not math.isfinite(self.error):
             return None
-        reach = stats.norm.ppf((1 + CONFIDENCE) / 2) + stats.norm.ppf(POWER)
+        reach = stats.norm.ppf((1 + self.confidence) / 2) + stats.norm.ppf(POWER)
         return max(2, math.ceil(self.seeds * (reach * self.error / SOUGHT) ** 2))
 
 

@@ -11,7 +11,7 @@ import pandas
 
 from common.experiments import effects
 from common.experiments.claims import Basis, Evidence, Finding, NamedEffect, Verdict
-from common.experiments.effects import CONFIDENCE, MARGIN, Effect, Measure, Outcome
+from common.experiments.effects import MARGIN, Effect, Measure, Outcome
 from common.experiments.lacking import lacking, planned_budget
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.scales import PAPER
@@ -92,16 +92,16 @@ class EffectPart:
     def verdict(self, effect: Effect, by_task: Sequence[Effect], num_parts: int = 1) -> Verdict:
         """Returns the verdict on the part.
 
-        All parts of a claim must hold, for which 95 % each is enough. One that does not is enough
-        to fail, and one task may be enough to hold or to fail, so there the risk is divided by the
-        number of parts and tasks (Bonferroni).
+        All parts of a claim must hold, for which each one's confidence is enough. One that does not
+        is enough to fail, and one task may be enough to hold or to fail, so there the risk is
+        divided by the number of parts and tasks (Bonferroni).
 
         Args:
           effect: over all tasks.
           by_task: on each task; none if `over` is the mean.
           num_parts: of the claim.
         """
-        risk = 1 - CONFIDENCE
+        risk = 1 - effect.confidence
         of_one = 1 - risk / max(1, len(by_task))
         of_part = 1 - risk / num_parts
         if self.over is Over.SOME:
@@ -114,7 +114,7 @@ class EffectPart:
             one.interval(of_one_part)[1] < self.bounds[0] for one in by_task
         ):
             return Verdict.FAILS
-        if self._holds(effect, CONFIDENCE):
+        if self._holds(effect, effect.confidence):
             return Verdict.HOLDS
         return Verdict.FAILS if self._fails(effect, of_part) else Verdict.OPEN
 

@@ -75,6 +75,15 @@ def test_equal_methods_are_level_with_twenty_seeds():
     assert outcomes(20, 600, [0] * 4)[Outcome.LEVEL] >= 0.8
 
 
+def test_three_looks_together_are_rarely_wrong():
+    wrong = 0
+    for world in range(2 * WORLDS):
+        frame = planted(np.random.default_rng(world), 20, 600, [0.0] * 4)
+        looks = (effect_in(frame[frame["seed"] < seeds]) for seeds in (5, 10, 20))
+        wrong += any(one.outcome in (Outcome.AHEAD, Outcome.BEHIND) for one in looks)
+    assert wrong <= stats.binom.ppf(0.99, 2 * WORLDS, 0.05)
+
+
 def test_the_interval_is_welchs():
     random = np.random.default_rng(0)
     frame = planted(random, 7, 600, [0.1, 0, 0, 0])
@@ -103,7 +112,7 @@ def test_a_seed_decides_nothing():
 def test_seeds_needed_are_those_of_the_normal_power():
     found = effect_in(planted(np.random.default_rng(0), 5, 600, [0.0] * 4))
     error = found.error * np.sqrt(5 / found.seeds_needed)
-    assert stats.norm.sf(stats.norm.ppf(0.975) - effects.SOUGHT / error) >= effects.POWER
+    assert stats.norm.sf(stats.norm.ppf(0.995) - effects.SOUGHT / error) >= effects.POWER
 
 
 def sparse(frame):
