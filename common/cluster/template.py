@@ -7,6 +7,7 @@ TensorFlow would start others. The launcher's part of this module does not impor
 
 from collections.abc import Mapping, Sequence
 import functools
+import gc
 import json
 import os
 import runpy
@@ -119,6 +120,7 @@ def _serve(launcher: int, modules: Sequence[str]) -> None:
     try:
         for name in modules:
             import_module(name)
+        gc.freeze()  # a collection would write to all pages that forks share
         is_safe = len(os.listdir("/proc/self/task")) == 1
     except Exception:  # the roles meet it, too, and say so
         is_safe = False

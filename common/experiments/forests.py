@@ -38,7 +38,7 @@ def draw(
     ]
     caption = (
         f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
-        f"{MARGIN:.0%} of the scale."
+        f"{MARGIN:.0%} of the scale. Verdicts, the colours, ask for 99% or 98% (docs/verdicts.md)."
     )
     title = f"{paper.title}: effects of its claims"
     return forest.draw(rows, 100 * MARGIN, title, caption, output / f"{paper.name}_{NAME}")
