@@ -138,6 +138,8 @@ class LocalRun:
         """Returns what the role that keeps the run does before it ends."""
         keeper = self._layout.keeper.name
         state = cluster.states()[keeper, 0]
+        if _has_ended(state):
+            return "everything is learnt and saved, the last evaluation is not waited for"
         if state.running and state.has_been_ready:
             return f"the {keeper} saves what it has learnt"
         return f"the {keeper} has not begun to learn, so there is nothing new to save"

@@ -50,7 +50,7 @@ def run(tmp_path, monkeypatch):
 
     An end waits, by `until(words)`, for what is shown; `until(words, news)` adds rows meanwhile.
     """
-    lines = []
+    lines, stop, stop_words = [], StopRequest(), []
     (tmp_path / "shown").touch()
 
     class Recorded(ProgressLine):
@@ -58,6 +58,8 @@ def run(tmp_path, monkeypatch):
             super().update(*arguments, **keywords)
             lines.append(self.line(None))
             (tmp_path / "shown").write_text("\n".join(lines))
+            if any(words in lines[-1] for words in stop_words):
+                stop.request()
 
         def print(self, text):
             super().print(text)
@@ -66,7 +68,8 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(local_run, "ProgressLine", Recorded)
     monkeypatch.setattr(local_run, "_NEWS_SECONDS", 1.0)
 
-    def run_one(*ends, limits=None, checkpoint_seconds=60.0, others=()):
+    def run_one(*ends, limits=None, checkpoint_seconds=60.0, others=(), stop_at=()):
+        stop_words.extend(stop_at)
         directory = RunDirectory(tmp_path / "run")
         directory.open({})
         ends = [UNTIL.format(str(tmp_path / "shown")) + end for end in ends]
@@ -77,9 +80,7 @@ def run(tmp_path, monkeypatch):
         ]
         cluster = LocalCluster(processes, directory.logs, pause_seconds=3.0)
         limits = limits or Budget(minutes=1)
-        one = LocalRun(
-            directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", StopRequest()
-        )
+        one = LocalRun(directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", stop)
         one.run(cluster)
         assert not any(state.running for state in cluster.states().values())
         return lines
@@ -139,6 +140,18 @@ def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
     )
     assert any("waiting for the last evaluation" in line for line in lines)
     assert not any("no news" in line for line in lines)
+
+
+def test_a_stop_while_the_last_evaluation_is_waited_for_says_that_nothing_is_lost(run):
+    lines = run(
+        "until('777'); sys.exit(0)",
+        limits=Budget(learner_steps=1),
+        others=[("evaluator", SLEEP)],
+        stop_at=["waiting for the last evaluation"],
+    )
+    assert (
+        "stopping: everything is learnt and saved, the last evaluation is not waited for" in lines
+    )
 
 
 @pytest.mark.parametrize("end", ["moved", "removed", "replaced"])
