@@ -8,7 +8,7 @@ PIP := $(RUN) -m pip install --disable-pip-version-check
 # Locked packages come with hashes, and the lock has all that they require.
 FROM_LOCK := --no-deps --require-hashes --requirement
 
-.PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze peers clean
+.PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze video peers clean
 
 setup: $(VENV)/.built
 
@@ -131,6 +131,13 @@ hand: $(VENV)/.hand
 
 $(VENV)/.hand: $(VENV)/.built
 	$(PIP) --quiet --no-deps myosuite==2.12.2
+	@touch $@
+
+# For `evaluate --video=FILE.mp4`, 103 MB; its wheel holds x264, whose licence is GPL-2.
+video: $(VENV)/.video
+
+$(VENV)/.video: $(VENV)/.built
+	$(PIP) --quiet --no-deps av==18.1.0
 	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,

@@ -95,7 +95,7 @@ setuptools.setup(
             "mypy",
             "pre-commit",
         ],
-        "video": ["imageio-ffmpeg==0.8.1"],  # its FFmpeg: GPL
+        "video": ["av==18.1.0"],  # its wheel holds x264, GPL
     },
     entry_points={
         "console_scripts": ["replay-rl = binaries.__main__:main"],

@@ -32,6 +32,7 @@ autoapi_add_toctree_entry = False
 autoapi_keep_files = False
 napoleon_use_ivar = True  # an attribute in a docstring and in the class is one
 default_role = "code"  # `name` in a docstring
+suppress_warnings = ["autoapi.python_import_resolution"]  # of packages that are not there
 
 CONTENTS = {
     "The papers": "reproductions/*/README",
@@ -67,12 +68,27 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
             source[0] += "\n## More pages\n" + _toctree("*/README")
 
 
+def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: list[str]) -> None:
+    """Makes reStructuredText of a docstring, of whose marks ours have only `code` and blocks."""
+    text = re.sub(  # each of several values that are returned begins a line
+        r"^Returns:\n(?: {2}.*\n?|\n)+",
+        lambda found: re.sub(r"(?<!:)\n(?= {2}\w+: )", "\n\n", found[0]),
+        "\n".join(lines),
+        flags=re.M,
+    )
+    parts = re.split(r"(`[^`]*`|(?<=\n\n)(?: {4}.*(?:\n|$))+)", text)
+    parts[::2] = [re.sub(r"[|*\\]|_(?!\w)", r"\\\g<0>", text) for text in parts[::2]]
+    parts[1::2] = [f"{code}\\ " if code[0] == "`" else f"::\n\n{code}" for code in parts[1::2]]
+    lines[:] = "".join(parts).split("\n")
+
+
 def _name_front_page(app: Sphinx, exception: Exception | None) -> None:
     if exception is None:
         shutil.copy(pathlib.Path(app.outdir, f"{root_doc}.html"), pathlib.Path(app.outdir, "index.html"))
 
 
 def setup(app: Sphinx) -> None:
-    """Connects the two functions above."""
+    """Connects the functions above."""
+    app.connect("autodoc-process-docstring", _plain_docstring, priority=100)  # before napoleon
     app.connect("source-read", _extend)
     app.connect("build-finished", _name_front_page)
