@@ -16,9 +16,9 @@ def test_it_trains_and_draws(monkeypatch):
     matplotlib.use("Agg")
     code = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code")
     variables = {}
-    assert code.count("agent.train(8_000)") == 1
-    exec(code.replace("agent.train(8_000)", "agent.train(1_000)"), variables)
-    assert variables["rows"]["learner_steps"].tolist() == [0, 1_008]
+    assert code.count("agent.train(4_000)") == 1
+    exec(code.replace("agent.train(4_000)", "agent.train(1_000)"), variables)
+    assert len(variables["rows"]) >= 3  # evaluations: at the start, half-way, at the end
     assert len(variables["observations"]) >= 8 and np.isfinite(variables["angle"]).all()
     assert all(variables["figure"].axes[0].lines)
 
