@@ -145,7 +145,7 @@ $(VENV)/.video: $(VENV)/.built
 PEERS := .venv-peers
 
 peers: setup
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[peers]' --no-build-isolation
+	$(PIP) --quiet --no-deps cpprb==11.0.0
 	@$(MAKE) --no-print-directory $(PEERS)/.installed
 
 $(PEERS)/.installed:

@@ -20,7 +20,6 @@ root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "reproductions/**.md", "results/**.md", "docs/api/**.rst"]
 exclude_patterns = ["results/runs"]
 myst_heading_anchors = 6  # the anchors that GitHub gives
-templates_path: list[str] = []
 html_copy_source = False
 
 # The sources are read, not imported: the site needs none of the packages of the programs.
@@ -84,7 +83,9 @@ def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: 
 
 def _name_front_page(app: Sphinx, exception: Exception | None) -> None:
     if exception is None:
-        shutil.copy(pathlib.Path(app.outdir, f"{root_doc}.html"), pathlib.Path(app.outdir, "index.html"))
+        shutil.copy(
+            pathlib.Path(app.outdir, f"{root_doc}.html"), pathlib.Path(app.outdir, "index.html")
+        )
 
 
 def setup(app: Sphinx) -> None:

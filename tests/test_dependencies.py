@@ -96,6 +96,8 @@ def test_every_locked_package_has_its_hash():
     """So a changed file is refused. No address is in a lock: each user has an own registry."""
     for lock in ("requirements.lock", "docs/requirements.lock"):
         text = (ROOT / lock).read_text()
-        entries = re.findall(r"^\w\S*==\S+ .*\\$(\n    --hash=sha256:[0-9a-f]{64}( \\)?$)+", text, re.M)
+        entries = re.findall(
+            r"^\w\S*==\S+ .*\\$(\n    --hash=sha256:[0-9a-f]{64}( \\)?$)+", text, re.M
+        )
         assert len(entries) == len(re.findall(r"^\w", text, re.M)) > 30
         assert "://" not in text
