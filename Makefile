@@ -1,22 +1,28 @@
-# make setup | make wheel | make test | make train | make campaign | make results | make pages | make lines
+# make setup | make wheel | make test | make train | make campaign | make results | make pages | make docs | make lock | make lines
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-.PHONY: setup wheel lint test train campaign results pages lines soak sanitize minatar hand maze peers clean
+PIP := $(RUN) -m pip install --disable-pip-version-check
+# Locked packages come with hashes, and the lock has all that they require.
+FROM_LOCK := --no-deps --require-hashes --requirement
+
+.PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze video peers clean
 
 setup: $(VENV)/.built
 
 $(VENV)/.locked: requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=")'
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "error: Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=")'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@echo "== the packages of requirements.lock, 3 GB, into $(VENV)"
+	$(PIP) $(FROM_LOCK) requirements.lock
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	@command -v $${CXX:-g++} >/dev/null || { echo "error: no C++ compiler: \"$${CXX:-g++}\" is not on the PATH; install g++ (Debian: apt-get install g++) or set CXX" >&2; exit 1; }
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@echo "== the replay operations, compiled for TensorFlow: a minute"
+	$(PIP) --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # A wheel of the programs, for this Python, this kind of machine and the locked TensorFlow.
@@ -52,6 +58,31 @@ results: setup
 pages: setup
 	$(RUN) -m binaries.pages
 
+# A site of all pages and docstrings in build/site, made without TensorFlow in an environment of its own.
+DOCS := build/docs
+
+docs: $(DOCS)/.locked
+	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/site
+	@echo "site build/site/index.html"
+
+$(DOCS)/.locked: docs/requirements.lock
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check $(FROM_LOCK) docs/requirements.lock
+	@touch $@
+
+# Renews both locks for Python 3.11 to 3.13 within what setup.py asks for; UPGRADE=--upgrade also
+# takes newer versions of what they have.
+UV := build/uv/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes --no-annotate --custom-compile-command="make lock" $(UPGRADE)
+
+lock: setup $(UV)
+	$(COMPILE) setup.py --extra=test --python=$(RUN) --no-build-isolation --output-file=requirements.lock
+	$(COMPILE) docs/requirements.in --output-file=docs/requirements.lock
+
+$(UV):
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
 # How long each room is, and how much of that is logic; needs no set-up.
 lines:
 	@$(PYTHON) tests/lines.py
@@ -78,11 +109,12 @@ build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
 
-# The games of the suite "minatar", whose licence, GPL-3, is not that of what `setup` installs.
+# The games of the suite "minatar", whose licence, GPL-3, is not that of what `setup` installs. Its
+# other requirements are for its window.
 minatar: $(VENV)/.minatar
 
 $(VENV)/.minatar: $(VENV)/.built
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-build-isolation --editable '.[minatar]'
+	$(PIP) --quiet --no-deps minatar==1.0.15
 	@touch $@
 
 # The engine of the suite "maze". Its wheel brings no licence file, so `setup` leaves it out; of what
@@ -90,7 +122,7 @@ $(VENV)/.minatar: $(VENV)/.built
 maze: $(VENV)/.maze
 
 $(VENV)/.maze: $(VENV)/.built
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps vizdoom==1.3.2
+	$(PIP) --quiet --no-deps vizdoom==1.3.2
 	@touch $@
 
 # The MPL hand of the suite "hand", 90 MB. What else its package needs is not used, and asks for an
@@ -98,7 +130,14 @@ $(VENV)/.maze: $(VENV)/.built
 hand: $(VENV)/.hand
 
 $(VENV)/.hand: $(VENV)/.built
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps myosuite==2.12.2
+	$(PIP) --quiet --no-deps myosuite==2.12.2
+	@touch $@
+
+# For `evaluate --video=FILE.mp4`, 103 MB; its wheel holds x264, whose licence is GPL-2.
+video: $(VENV)/.video
+
+$(VENV)/.video: $(VENV)/.built
+	$(PIP) --quiet --no-deps av==18.1.0
 	@touch $@
 
 # What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,
@@ -106,7 +145,7 @@ $(VENV)/.hand: $(VENV)/.built
 PEERS := .venv-peers
 
 peers: setup
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[peers]' --no-build-isolation
+	$(PIP) --quiet --no-deps cpprb==11.0.0
 	@$(MAKE) --no-print-directory $(PEERS)/.installed
 
 $(PEERS)/.installed:

@@ -53,7 +53,7 @@ setuptools.setup(
     version="0.2.0",
     description="Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2",
     license="Apache-2.0",
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.14",
     # Programs find `results` beside their packages: the papers' numbers and the trained policies.
     packages=setuptools.find_namespace_packages(
         include=["common*", "reproductions*", "binaries*", "results.reported", "results.policies*"],
@@ -68,7 +68,7 @@ setuptools.setup(
         "dm-tree>=0.1.9",
         "dm_control==1.0.50",
         "gymnasium[mujoco]==1.4.0",
-        "labmaze>=1.0.6",
+        'labmaze>=1.0.6; python_version < "3.13"',  # for mazes
         "matplotlib>=3.9",
         "ml_collections>=1.1",
         "mujoco==3.17.0",
@@ -95,6 +95,7 @@ setuptools.setup(
             "mypy",
             "pre-commit",
         ],
+        "video": ["av==18.1.0"],  # its wheel holds x264, GPL
     },
     entry_points={
         "console_scripts": ["replay-rl = binaries.__main__:main"],

@@ -19,7 +19,7 @@ of human experts, were never published.
 """
 
 import argparse
-from importlib import machinery
+from importlib import machinery, util
 import json
 import os
 import pathlib
@@ -27,6 +27,7 @@ import sys
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
+from common.reporting import video
 from common.reporting.command_line import (
     Parser,
     check_writable,
@@ -71,7 +72,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--video",
         type=pathlib.Path,
         metavar="FILE.gif",
-        help="write the first episode there, at most its first 1500 pictures; "
+        help="write the first episode there, or to FILE.mp4, at most its first 1500 pictures; "
         "MuJoCo draws without a screen by EGL, or by what MUJOCO_GL names "
         "(egl, osmesa, glfw)",
     )
@@ -115,8 +116,15 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")
     if not 0 <= arguments.seed < 2**31:
         fail(f"--seed must be in [0, 2^31), is {arguments.seed}")
-    if arguments.video is not None and arguments.video.suffix.lower() != ".gif":
-        fail(f"--video={arguments.video} must end in .gif, the only kind that is written")
+    if arguments.video is not None:
+        suffix = arguments.video.suffix.lower()
+        if suffix not in video.WRITERS:
+            fail(f"--video={arguments.video} must end in {' or '.join(video.WRITERS)}")
+        if suffix == ".mp4" and util.find_spec("av") is None:
+            fail(
+                f"--video={arguments.video}: the package av is not installed: run `make video` or "
+                "`.venv/bin/pip install av`, or name a .gif"
+            )
     if arguments.proposals is not None and arguments.proposals.suffix != ".png":
         fail(f"--proposals={arguments.proposals} must end in .png; a PDF is written beside it")
     if arguments.export is not None and arguments.export.suffix != ".npz":
@@ -177,7 +185,6 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.learning import stored_policy
-    from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)
@@ -221,7 +228,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         shown = "an episode"
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
-        video.write_gif(arguments.video, film.frames, film.frame_seconds)
+        write = video.WRITERS[arguments.video.suffix.lower()]
+        write(arguments.video, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "

@@ -3,6 +3,7 @@
 import ast
 from importlib import metadata
 import pathlib
+import re
 import sys
 import tomllib
 
@@ -11,8 +12,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
-OPTIONAL = {"cpprb", "reverb"}
-"""Peers of the benchmarks, from `make peers`."""
+OPTIONAL = {"av", "cpprb", "reverb"}
+"""From `make video` and `make peers`."""
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def declared():
@@ -27,10 +29,17 @@ def declared():
     )
 
 
+def applies(requirement):
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
 def locked():
-    lines = (ROOT / "requirements.lock").read_text().split()
+    """The versions that the lock has for this Python, by name."""
+    lines = re.findall(r"^(\w.*?) \\$", (ROOT / "requirements.lock").read_text(), re.M)
     return {
-        canonicalize_name(name): version for name, version in (one.split("==") for one in lines)
+        canonicalize_name(one.name): str(one.specifier).removeprefix("==")
+        for one in map(Requirement, lines)
+        if applies(one)
     }
 
 
@@ -51,17 +60,17 @@ def test_what_is_imported_is_declared():
     homes = metadata.packages_distributions()
     assert {"PIL", "tensorflow"} <= packages
     assert not {
-        package: homes[package]
+        package: homes.get(package)
         for package in packages
-        if not names & {canonicalize_name(home) for home in homes[package]}
+        if not names & {canonicalize_name(home) for home in homes.get(package, [package])}
     }
 
 
 def test_the_lock_has_what_is_declared_in_versions_that_are_asked_for():
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    build = PYPROJECT["build-system"]["requires"]
     install, test = declared()
     versions, wrong = locked(), []
-    for one in (*install, *test, *map(Requirement, build)):
+    for one in filter(applies, (*install, *test, *map(Requirement, build))):
         version = versions.get(canonicalize_name(one.name))
         if version is None or version not in one.specifier:
             wrong.append(f"{one}: {version}")
@@ -70,12 +79,25 @@ def test_the_lock_has_what_is_declared_in_versions_that_are_asked_for():
 
 def test_the_lock_has_what_its_packages_require():
     """An install from the lock then takes no package in a version that nobody chose."""
+    overrides = map(Requirement, PYPROJECT["tool"]["uv"]["override-dependencies"])
+    overridden = {one.name: one for one in overrides}
     versions, wrong = locked(), []
     for name in versions:
         for line in metadata.requires(name) or ():
             one = Requirement(line)
-            if one.marker is None or one.marker.evaluate({"extra": ""}):
+            if applies(one) and applies(overridden.get(one.name, one)):
                 version = versions.get(canonicalize_name(one.name))
                 if version is None or version not in one.specifier:
                     wrong.append(f"{name} requires {one}: {version}")
     assert not wrong
+
+
+def test_every_locked_package_has_its_hash():
+    """So a changed file is refused. No address is in a lock: each user has an own registry."""
+    for lock in ("requirements.lock", "docs/requirements.lock"):
+        text = (ROOT / lock).read_text()
+        entries = re.findall(
+            r"^\w\S*==\S+ .*\\$(\n    --hash=sha256:[0-9a-f]{64}( \\)?$)+", text, re.M
+        )
+        assert len(entries) == len(re.findall(r"^\w", text, re.M)) > 30
+        assert "://" not in text

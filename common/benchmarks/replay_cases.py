@@ -137,6 +137,7 @@ def replay(
       do, and converts seven of them into tensors in each loop. "_limit" is a bound by bytes: one
       NumPy copy of a large array, front to back, in one thread, over the bytes of a loop's 306
       rows. Rows are read at random, so it is never reached.
+
     replay/save, replay/load: see `_saving`.
     replay/service_loop: see `through_service`.
 

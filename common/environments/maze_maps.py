@@ -9,8 +9,9 @@ import os
 import struct
 from typing import NamedTuple
 
-import labmaze
 import numpy as np
+
+from common.environments.environment_errors import UnusableEnvironmentError
 
 CELL = 128
 """Side of a cell, in units of the map; a player is 32 wide."""
@@ -67,7 +68,18 @@ def room(size: int) -> MazeLayout:
 
 
 def random_maze(size: int, generator: np.random.Generator) -> MazeLayout:
-    """Returns a maze of `size` x `size` cells, border included; `size` is odd."""
+    """Returns a maze of `size` x `size` cells, border included; `size` is odd.
+
+    Raises:
+      UnusableEnvironmentError: the package `labmaze` is not installed.
+    """
+    try:
+        import labmaze
+    except ImportError:
+        raise UnusableEnvironmentError(
+            "mazes need the package labmaze, which has no wheel for Python 3.13: use Python 3.11 "
+            "or 3.12, or maze:room, which has no walls inside"
+        ) from None
     maze = labmaze.RandomMaze(
         height=size,
         width=size,

@@ -257,7 +257,9 @@ class EpisodeMemory(Store):
     An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
     advantage A of the action, the importance weight rho, the divergence D_KL and the error that the
     last update computed, and the Retrace estimate (equation 8; for A appendix E)
+
         Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t - A_t),
+
     where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
     those that return tensors work inside a `tf.function`, too.
 

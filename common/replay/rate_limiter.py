@@ -10,7 +10,9 @@ class RateLimiter:
     """A limit on how far actors and learner may run ahead of each other.
 
     The credit is the number of samples that inserts have paid for and the learner has not drawn:
+
         credit = samples_per_insert * (inserted - min_size) - sampled.
+
     The learner may sample while the credit stays above -tolerance; actors may insert while it stays
     below +tolerance. The store blocks nobody: callers ask and wait by short polls.
 

@@ -151,6 +151,7 @@ def test_without_egl_a_video_is_one_line(workdirs, tmp_path):
 
 def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(evaluate.processes, "limit_threads", lambda _: pytest.fail("TensorFlow"))
+    monkeypatch.setitem(sys.modules, "av", None)  # as if it were not installed
     workdir = f"--workdir={workdirs[OWN]}"
     for name, config in (("cut", "{"), ("list", "[]"), ("other", '{"paper": "ape_x"}')):
         (tmp_path / name).mkdir()
@@ -167,7 +168,8 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, "--episodes=0"], ["--episodes", "at least 1", "0"]),
         ([workdir, "--episodes=few"], ["--episodes", "few"]),
         ([workdir, "--seed=-1"], ["--seed", "-1"]),
-        ([workdir, "--video=film.mp4"], ["--video=film.mp4", ".gif"]),
+        ([workdir, "--video=film.avi"], ["--video=film.avi", ".gif or .mp4"]),
+        ([workdir, "--video=film.mp4"], ["--video=film.mp4", "av is not installed", "make video"]),
         ([workdir, "--video=/absent/film.gif"], ["--video=/absent/film.gif", "directory"]),
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
         ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),

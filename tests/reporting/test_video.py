@@ -2,7 +2,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from common.reporting.video import write_gif
+from common.reporting.video import WRITERS, write_gif, write_mp4
 
 
 def frames(count):
@@ -30,8 +30,27 @@ def test_frames_and_time_survive(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_write_leaves_nothing(tmp_path):
+def test_frames_and_time_of_an_mp4_survive(tmp_path):
+    av = pytest.importorskip("av")
+    path = tmp_path / "video.mp4"
+    odd = [np.pad(frame, [(0, 1), (0, 1), (0, 0)]) for frame in frames(8)]
+    write_mp4(path, odd, frame_seconds=0.05)
+    with av.open(str(path)) as file:
+        (stream,) = file.streams
+        assert (stream.codec.name, stream.width, stream.height) == ("h264", 40, 20)
+        assert float(stream.duration * stream.time_base) == pytest.approx(8 * 0.05)
+        shown = [frame.to_ndarray(format="rgb24").astype(int) for frame in file.decode(stream)]
+    assert len(shown) == 8
+    for actual, frame in zip(shown, frames(8)):
+        assert np.abs(actual - frame).mean() <= 8  # lossy
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_failed_write_leaves_nothing(suffix, tmp_path):
+    if suffix == ".mp4":
+        pytest.importorskip("av")
     broken = [*frames(2), np.zeros((20, 40), np.float32)]
     with pytest.raises((TypeError, ValueError)):
-        write_gif(tmp_path / "video.gif", broken, 0.04)
+        WRITERS[suffix](tmp_path / f"video{suffix}", broken, 0.04)
     assert list(tmp_path.iterdir()) == []
