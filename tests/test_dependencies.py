@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
-OPTIONAL = {"cpprb", "reverb"}
-"""Peers of the benchmarks, from `make peers`."""
+OPTIONAL = {"cpprb", "reverb", "ray"}
+"""Peers of the benchmarks, from `make peers`, and the extra `ray`."""
 
 
 def declared():

@@ -27,7 +27,14 @@ ROLE = flags.DEFINE_string(
     "local",
     "local starts all roles as processes of this machine. A single role, such as learner, takes "
     "the addresses from TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or "
-    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step.",
+    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step. ray "
+    "starts all roles on the Ray cluster at --ray_address.",
+)
+RAY_ADDRESS = flags.DEFINE_string(
+    "ray_address",
+    None,
+    "With --role=ray, host:port of the head of a running Ray cluster, as `ray start --head` prints "
+    "it.",
 )
 SEED = flags.DEFINE_integer(
     "seed",
@@ -110,6 +117,7 @@ _RECORDED_ELSEWHERE = (
     ENVIRONMENT,
     WORKDIR,
     ROLE,
+    RAY_ADDRESS,
     SEED,
     MAX_MINUTES,
     MAX_ACTOR_STEPS,
@@ -128,6 +136,10 @@ def check() -> None:
     for name in _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
+    if ROLE.value == "ray" and not RAY_ADDRESS.value:
+        raise UsageError(f"--{RAY_ADDRESS.name} is missing: {RAY_ADDRESS.help}")
+    if ROLE.value == "local" and RAY_ADDRESS.value:
+        raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
     for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
