@@ -145,12 +145,12 @@ def _run_ray(run: ProgramRun) -> None:
     """Starts every role of the layout on a Ray cluster, and stays with them."""
     from common.program import ray_cluster
 
-    stop = StopRequest().install()
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
     run.inspect_environment(0)
     ray = ray_cluster.connect(flags_lib.RAY_ADDRESS.value)
+    stop = StopRequest().install()  # instead of Ray's own handler of SIGTERM
     nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     values, counts = _with_defaults(run, max(nodes))
     cores = ray_cluster.cores_of(run.layout, values, counts, max(nodes))

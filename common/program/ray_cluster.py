@@ -21,7 +21,7 @@ from typing import Any
 from common.cluster import topology
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, Process, ProcessState, log_end
-from common.cluster.layout import FlagValues, Layout
+from common.cluster.layout import FlagValues, Layout, Role
 from common.cluster.processes import set_parent_death_signal
 from common.cluster.topology import Topology
 
@@ -33,6 +33,8 @@ _PLACE_SECONDS = 30.0
 """Longest wait for cores, which other users of the Ray cluster may have."""
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 5.0
+_MOVE_SECONDS = 30.0
+"""Time for roles to end, when all have to start again; a learner saves what it has learnt."""
 _GRACE_SECONDS = 20.0
 """Shortest pause before a restart after exit code 0, since the run may just be ending."""
 _SHORT_SECONDS = 60.0
@@ -198,7 +200,8 @@ class RayCluster:
                 f"Ray found no place for {dict(self._resources)} within {_PLACE_SECONDS:g} s: "
                 "others use its cores, or no node has enough of them together, see `ray status`"
             )
-        self._start_all(self._nodes())
+        nodes = self._nodes()
+        self._start_all(nodes, self._addresses(nodes))
 
     def states(self) -> dict[Task, ProcessState]:
         """Returns the state of each task."""
@@ -226,7 +229,8 @@ class RayCluster:
             if one.restart_at is not None and time.monotonic() >= one.restart_at
         ]
         if self._failure is None and due:
-            self._restart(due)
+            with contextlib.suppress(self._ray.exceptions.RayError):  # a node died just now
+                self._restart(due)
         return self._failure
 
     def take_events(self) -> list[str]:
@@ -245,7 +249,7 @@ class RayCluster:
             remove_placement_group(self._group)
         self._ray.shutdown()
 
-    def _role(self, task: Task):
+    def _role(self, task: Task) -> Role:
         return self._layout.role(task[0])
 
     def _nodes(self) -> dict[Task, str]:
@@ -257,17 +261,22 @@ class RayCluster:
         found = {task: nodes.get(number, "") for task, number in self._bundles.items()}
         return {task: node if node in alive else "" for task, node in found.items()}
 
-    def _start_all(self, nodes: Mapping[Task, str]) -> None:
-        """Starts all tasks at new addresses."""
+    def _addresses(self, nodes: Mapping[Task, str]) -> dict[Task, str]:
+        """Returns an address for each task on its node, at a port that is free there."""
         hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes()}
-        counts, ports = Counter(nodes.values()), {}
-        for node, number in counts.items():
+        ports = {}
+        for node, number in Counter(nodes.values()).items():
             task = next(task for task in nodes if nodes[task] == node)
-            ports[node] = self._ray.get(self._remote(task, topology.free_ports).remote(number))
-        addresses = {}
-        for task, node in nodes.items():
-            host = f"[{hosts[node]}]" if ":" in hosts[node] else hosts[node]
-            addresses[task] = f"{host}:{ports[node].pop()}"
+            find = self._remote(task, topology.free_ports, {"CPU": 0})  # its cores may be in use
+            ports[node] = self._ray.get(find.remote(number))
+        return {
+            task: f"[{hosts[node]}]:{ports[node].pop()}"
+            if ":" in hosts[node]
+            else f"{hosts[node]}:{ports[node].pop()}"
+            for task, node in nodes.items()
+        }
+
+    def _start_all(self, nodes: Mapping[Task, str], addresses: Mapping[Task, str]) -> None:
         made = self._make_processes(make_topology(self._layout, addresses))
         self._processes = {(one.name, one.index): one for one in made}
         for task, node in nodes.items():
@@ -277,15 +286,14 @@ class RayCluster:
         one, process = self._supervised[task], self._processes[task]
         one.restarts += one.started_at > 0
         one.node, one.started_at, one.restart_at = node, time.monotonic(), None
-        one.reference = self._remote(task, _run).remote(
+        one.reference = self._remote(task, _run, self._resources[task]).remote(
             process.command, dict(process.environment), os.getcwd(), str(self._log(task))
         )
 
-    def _remote(self, task: Task, function: Callable) -> Any:
-        """Returns a function that runs once, with the cores of a task and where they are."""
+    def _remote(self, task: Task, function: Callable, resources: Mapping[str, int]) -> Any:
+        """Returns a function that Ray runs once, in the bundle of a task."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        resources = self._resources[task]
         return self._ray.remote(function).options(
             num_cpus=resources["CPU"],
             num_gpus=resources.get("GPU", 0),
@@ -297,19 +305,21 @@ class RayCluster:
 
     def _end(self, task: Task, one: _Supervised) -> None:
         """Records the end of a task."""
-        name, index = task
+        (name, index), keeper = task, self._layout.keeper.name
+        code: int | None = None
         try:
-            code, how = self._ray.get(one.reference), ""
+            code = self._ray.get(one.reference)
+            how = f"ended with exit code {code}"
         except self._ray.exceptions.RayError as error:
-            code, how = None, f"was lost with its node or worker ({type(error).__name__})"
-        how = how or f"ended with exit code {code}"
+            how = f"was lost with its node or worker ({type(error).__name__})"
         one.reference, one.exit_code = None, code
-        if code == 0 and (self._is_over or name == self._layout.keeper.name):
+        if code == 0 and (self._is_over or name == keeper):
             self._is_over = True
             return
         is_short = time.monotonic() - one.started_at < _SHORT_SECONDS
         one.short_runs = one.short_runs + 1 if is_short and code is not None else 0
-        if code in (GIVE_UP_CODE, FINAL_CODE) or one.short_runs >= _GIVE_UP_AFTER:
+        gives_up = code == GIVE_UP_CODE and (is_short or name == keeper)
+        if gives_up or code == FINAL_CODE or one.short_runs >= _GIVE_UP_AFTER:
             path = self._log(task)
             self._failure = f"{name} {index} {how}; {path} ends with:\n{log_end(path)}"
             return
@@ -321,21 +331,22 @@ class RayCluster:
     def _restart(self, due: Sequence[Task]) -> None:
         """Starts tasks where their cores are; all of them if one that others call has moved."""
         if self._is_over:
-            for task in due:
-                self._supervised[task].restart_at = None
-            return
+            for one in self._supervised.values():
+                if one.exit_code == 0:
+                    one.restart_at = None
         nodes = self._nodes()
         moved = [task for task in self._called if nodes[task] != self._supervised[task].node]
         if moved and not all(nodes.values()):
             return  # Ray looks for cores
         if moved:
             names = ", ".join(f"{name} {index}" for name, index in moved)
+            addresses = self._addresses(nodes)
             self._events.append(f"{names} moved to another node: all roles start again")
-            self._cancel(_PAUSE_SECONDS)
-            self._start_all(nodes)
+            self._cancel(_MOVE_SECONDS)
+            self._start_all(nodes, addresses)
             return
         for task in due:
-            if nodes[task]:
+            if self._supervised[task].restart_at is not None and nodes[task]:
                 self._start(task, nodes[task])
 
     def _cancel(self, timeout_seconds: float) -> None:

@@ -4,11 +4,10 @@
     .venv/bin/python tests/roles/two_machines.py aql --latency_ms=50 --away_seconds=120
 
 The learner, or parameter server, and the evaluator are on the first machine, the replay on the
-second; acting processes are on both in turn. Roles are started one by one, as docs/clusters.md
-says. Rates of the learner are compared with those of the same roles on the loopback, in turns, at
-no latency and at --latency_ms. Then no packet arrives for --away_seconds. Ends with exit code 1 if
-a role ends or learning does not go on. No test: takes minutes, and needs root, `ip` and
-/dev/net/tun.
+second, an acting process on each. Roles are started one by one, as docs/clusters.md says. Rates of
+the learner are compared with those of the same roles on the loopback, in turns, at no latency and
+at --latency_ms. Then no packet arrives for --away_seconds. Ends with exit code 1 if a role ends or
+learning does not go on. No test: takes minutes, and needs root, `ip` and /dev/net/tun.
 """
 
 import argparse
@@ -24,7 +23,6 @@ import tempfile
 import time
 
 from network_link import NetworkLink
-from soak_faults import has_replay
 from soaks import SOAKS, layout_of
 from watched_run import WatchedRun
 
@@ -34,7 +32,7 @@ from common.reporting.command_line import Parser, check_writable
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PORT = 7001
-_START_SECONDS = 300.0
+_START_SECONDS = 1200.0
 _SETTLE_SECONDS = 10.0
 """After a change, before a rate is measured."""
 _STOPPED_CODE = 128 + signal.SIGTERM
@@ -53,10 +51,7 @@ class RolesByHand:
     def __init__(self, name: str, link: NetworkLink, folder: pathlib.Path, is_apart: bool):
         soak, self._layout, self._link = SOAKS[name], layout_of(SOAKS[name]), link
         acting = self._layout.acting_role
-        jobs = {role.name: 1 for role in self._layout.roles if role.name != "replay"}
-        jobs |= {"replay": 1} if has_replay(self._layout) else {}
-        if acting is not self._layout.keeper:
-            jobs[acting.name] = soak.actor_processes
+        jobs = {role.name: 1 for role in self._layout.roles} | {acting.name: len(link.hosts)}
         self._tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
         self._sides = (
             {
@@ -74,8 +69,9 @@ class RolesByHand:
         self.run = WatchedRun(folder / "run")
         self._command = [
             *(sys.executable, "-m", soak.module, f"--flagfile={_ROOT / soak.flagfile}"),
-            *(f"--workdir={self.run.workdir}", "--evaluation_seconds=30"),
+            *(f"--workdir={self.run.workdir}", "--evaluation_seconds=120"),
         ]
+        self._command += [f"--{self._layout.acting_flag}={len(link.hosts)}"]
         self._variables = {
             **os.environ,
             TOKEN_VARIABLE: secrets.token_hex(16),
