@@ -132,12 +132,10 @@ class UsageError(UserError):
 
 
 def check() -> None:
-    """Raises UsageError if a flag that every run needs is missing, or is no finite number."""
-    for name in _REQUIRED:
+    """Raises UsageError if a flag that the run needs is missing, or is no finite number."""
+    for name in (*_REQUIRED, RAY_ADDRESS.name) if ROLE.value == "ray" else _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
-    if ROLE.value == "ray" and not RAY_ADDRESS.value:
-        raise UsageError(f"--{RAY_ADDRESS.name} is missing: {RAY_ADDRESS.help}")
     if ROLE.value == "local" and RAY_ADDRESS.value:
         raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
     for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
