@@ -86,6 +86,7 @@ setuptools.setup(
     extras_require={
         "minatar": ["minatar==1.0.15"],  # GPL-3
         "peers": ["cpprb==11.0.0"],
+        "ray": ["ray>=2.60"],  # 240 MB; of --role=ray
         "test": [
             "pytest",
             "pytest-timeout",

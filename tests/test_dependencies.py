@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
-OPTIONAL = {"av", "cpprb", "reverb"}
-"""From `make video` and `make peers`."""
+OPTIONAL = {"av", "cpprb", "reverb", "ray"}
+"""From `make video` and `make peers`, and the extra `ray`."""
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 

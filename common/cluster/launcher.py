@@ -17,6 +17,7 @@ import signal
 import subprocess
 import threading
 import time
+from typing import Protocol
 
 from common.cluster.errors import ClusterError
 from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
@@ -82,6 +83,25 @@ class ProcessState:
     restarts: int
     pid: int | None
     pause_seconds: float | None = None
+
+
+class Cluster(Protocol):
+    """The supervised processes of a run, on this machine or others."""
+
+    def start(self) -> None:
+        """Starts every process; raises ClusterError if one cannot be started."""
+
+    def stop(self, timeout_seconds: float = 30.0) -> None:
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
+
+    def states(self) -> dict[tuple[str, int], ProcessState]:
+        """Returns the state of each process by (name, index)."""
+
+    def failure(self) -> str | None:
+        """Returns the failure that ends the run, None without one."""
+
+    def take_events(self) -> list[str]:
+        """Returns a line for each death followed by a restart since the last call."""
 
 
 class LocalCluster:
@@ -331,7 +351,7 @@ class LocalCluster:
         """Returns how a process ended, and the error line at the end of its log ("" if none)."""
         process, code = one.process, one.exit_code
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        last = _tail(self.log_path(process.name, process.index)).rpartition("\n")[2]
+        last = log_end(self.log_path(process.name, process.index)).rpartition("\n")[2]
         said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
         return f"{process.name} {process.index} ended with {how}", said
 
@@ -342,7 +362,7 @@ class LocalCluster:
             how += f" after {one.restarts} restarts without becoming ready; given up"
         elif said:
             return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
-        return f"{how}; {path} ends with:\n{_tail(path)}"
+        return f"{how}; {path} ends with:\n{log_end(path)}"
 
     def _end_all(self) -> None:
         started = [one for one in self._supervised.values() if one.popen is not None]
@@ -454,7 +474,8 @@ def _has_followers(group: int) -> bool:
     return False
 
 
-def _tail(path: pathlib.Path) -> str:
+def log_end(path: pathlib.Path) -> str:
+    """Returns the last lines of a log, or a line that says why it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - _FAILURE_BYTES))

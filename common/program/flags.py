@@ -27,7 +27,14 @@ ROLE = flags.DEFINE_string(
     "local",
     "local starts all roles as processes of this machine. A single role, such as learner, takes "
     "the addresses from TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or "
-    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step.",
+    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step. ray "
+    "starts all roles on the Ray cluster at --ray_address.",
+)
+RAY_ADDRESS = flags.DEFINE_string(
+    "ray_address",
+    None,
+    "With --role=ray, host:port of the head of a running Ray cluster, as `ray start --head` prints "
+    "it.",
 )
 SEED = flags.DEFINE_integer(
     "seed",
@@ -110,6 +117,7 @@ _RECORDED_ELSEWHERE = (
     ENVIRONMENT,
     WORKDIR,
     ROLE,
+    RAY_ADDRESS,
     SEED,
     MAX_MINUTES,
     MAX_ACTOR_STEPS,
@@ -124,10 +132,12 @@ class UsageError(UserError):
 
 
 def check() -> None:
-    """Raises UsageError if a flag that every run needs is missing, or is no finite number."""
-    for name in _REQUIRED:
+    """Raises UsageError if a flag that the run needs is missing, or is no finite number."""
+    for name in (*_REQUIRED, RAY_ADDRESS.name) if ROLE.value == "ray" else _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
+    if ROLE.value == "local" and RAY_ADDRESS.value:
+        raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
     for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")

@@ -1,4 +1,4 @@
-"""A run on this machine: its processes, its progress line and its result."""
+"""A run that this process starts: its processes, its progress line and its result."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import sys
 import time
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, ProcessState
+from common.cluster.launcher import Cluster, ProcessState
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.program import available
@@ -32,7 +32,7 @@ _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_in
 
 
 class LocalRun:
-    """Local run: starts processes, shows their progress, stops them and prints the result."""
+    """A run whose processes this one starts: it shows progress, stops them, prints the result."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LocalRun:
         self._actor_steps, self._acted_at = 0, self._seen_at
         self._written_at, self._saved_at = 0.0, self._seen_at
 
-    def run(self, cluster: LocalCluster) -> None:
+    def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
 
         Args:
@@ -84,7 +84,7 @@ class LocalRun:
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
 
-    def _run(self, cluster: LocalCluster) -> None:
+    def _run(self, cluster: Cluster) -> None:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
         failure = None
@@ -110,7 +110,7 @@ class LocalRun:
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)
 
-    def _wait(self, cluster: LocalCluster, progress: ProgressLine, opened: int) -> str | None:
+    def _wait(self, cluster: Cluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
         last = [role.name for role in self._layout.roles if role.outlives_keeper]
         finished_at = None
@@ -134,7 +134,7 @@ class LocalRun:
                 return None
         return None
 
-    def _to_save(self, cluster: LocalCluster) -> str:
+    def _to_save(self, cluster: Cluster) -> str:
         """Returns what the role that keeps the run does before it ends."""
         keeper = self._layout.keeper.name
         state = cluster.states()[keeper, 0]

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import sys
+from typing import Any
 
 from absl import app, flags, logging
 
@@ -16,7 +17,7 @@ from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import GIVE_UP_CODE, LocalCluster, Process
+from common.cluster.launcher import GIVE_UP_CODE, Cluster, LocalCluster, Process
 from common.cluster.layout import FlagValues
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
@@ -111,18 +112,13 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
 
 def _run_local(run: ProgramRun) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
-    from common.program.local import LocalRun
-
     stop = StopRequest().install()
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
     memories = run.layout.num_memories(run.values)
     _, replay_bytes = run.inspect_environment(memories * hasattr(run.config, "replay_capacity"))
-    cores = processes.usable_cores()
-    values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
-    counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
-    run.layout.check(counts)
+    values, counts = _with_defaults(run, processes.usable_cores())
     directory.open(run.record)
     with directory.hold():
         line, saves_replay = resources.check(
@@ -133,25 +129,72 @@ def _run_local(run: ProgramRun) -> None:
         )
         print(line, file=sys.stderr, flush=True)
         values["checkpoint_replay"] = saves_replay
-        local_run = LocalRun(
-            directory,
-            run.layout,
-            flags_lib.limits(),
-            memories * getattr(run.config, "min_replay_size", 0),
-            flags_lib.CHECKPOINT_SECONDS.value,
-            run.title,
-            stop,
-        )
         token = token_lib.load_or_create()
         with temporary_directory(directory) as temporary:
             topology = Topology.local(run.layout.roles, counts, temporary)
             variables = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
-            found = _processes(run, values, topology, variables)
+            found = _processes(run, values, topology, variables, "--ignore_resources")
             used = [run.agent.agent_class, *(role.run for role in run.layout.roles)]
             preload = ["tensorflow", *(name.partition(":")[0] for name in used)]
             cluster = LocalCluster(found, directory.logs, preload=preload if found[1:] else ())
-            local_run.run(cluster)
+            _supervise(run, cluster, stop)
     sys.exit(stop.exit_code)
+
+
+def _run_ray(run: ProgramRun) -> None:
+    """Starts every role of the layout on a Ray cluster, and stays with them."""
+    from common.program import ray_cluster
+
+    directory = run.directory
+    if directory.config_json.exists() and _is_finished(run):
+        return
+    run.inspect_environment(0)
+    ray = ray_cluster.connect(flags_lib.RAY_ADDRESS.value)
+    stop = StopRequest().install()  # instead of Ray's own handler of SIGTERM
+    nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    values, counts = _with_defaults(run, max(nodes))
+    cores = ray_cluster.cores_of(run.layout, values, counts, max(nodes))
+    ray_cluster.check_cores(cores, nodes, run.layout.flags)
+    directory.open(run.record)
+    with directory.hold():
+        variables = {token_lib.TOKEN_VARIABLE: token_lib.load_or_create()}
+        cluster = ray_cluster.RayCluster(
+            ray,
+            run.layout,
+            cores,
+            lambda topology: _processes(run, values, topology, variables),
+            directory.logs,
+        )
+        _supervise(run, cluster, stop)
+    sys.exit(stop.exit_code)
+
+
+def _with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """Returns values of the layout's flags where all roles are started, and tasks by role.
+
+    Args:
+      run: of the program.
+      cores: of the machine.
+    """
+    values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
+    counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
+    run.layout.check(counts)
+    return values, counts
+
+
+def _supervise(run: ProgramRun, cluster: Cluster, stop: StopRequest) -> None:
+    """Runs the processes of a cluster until the run is over or stopped."""
+    from common.program.local import LocalRun
+
+    LocalRun(
+        run.directory,
+        run.layout,
+        flags_lib.limits(),
+        run.layout.num_memories(run.values) * getattr(run.config, "min_replay_size", 0),
+        flags_lib.CHECKPOINT_SECONDS.value,
+        run.title,
+        stop,
+    ).run(cluster)
 
 
 def _is_finished(run: ProgramRun) -> bool:
@@ -167,15 +210,20 @@ def _is_finished(run: ProgramRun) -> bool:
 
 
 def _processes(
-    run: ProgramRun, values: FlagValues, topology: Topology, variables: Mapping[str, str]
+    run: ProgramRun,
+    values: FlagValues,
+    topology: Topology,
+    variables: Mapping[str, str],
+    *more: str,
 ) -> list[Process]:
-    """Returns the processes of a local run, each with its command line and environment variables.
+    """Returns the processes of a run, each with its command line and environment variables.
 
     Args:
       run: of the program.
       values: of the layout's flags.
       topology: of the run.
       variables: that all processes get.
+      *more: flags that all processes get.
     """
     found = []
     resolved = [f"--{name}={value}" for name, value in values.items() if value is not None]
@@ -183,7 +231,7 @@ def _processes(
         for index in range(len(addresses)):
             command = [
                 *(sys.executable, "-m", run.agent.module, *sys.argv[1:], *resolved),
-                *(f"--role={job}", f"--workdir={run.directory.path}", "--ignore_resources"),
+                *(f"--role={job}", f"--workdir={run.directory.path}", *more),
             ]
             environment = {
                 **variables,
@@ -205,4 +253,8 @@ def _run_slurm(run: ProgramRun) -> None:
     os.execv(sys.executable, command)
 
 
-_ROLES: dict[str, Callable[[ProgramRun], None]] = {"local": _run_local, "slurm": _run_slurm}
+_ROLES: dict[str, Callable[[ProgramRun], None]] = {
+    "local": _run_local,
+    "slurm": _run_slurm,
+    "ray": _run_ray,
+}

@@ -42,6 +42,7 @@ def topology(layout: Layout, values: FlagValues) -> Topology:
     job_number = _number("SLURM_JOB_ID")
     port = _FIRST_PORT + _PORTS * (job_number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
     local = _number("SLURM_LOCALID")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf  # takes seconds, so mistakes are reported first
 
     try:

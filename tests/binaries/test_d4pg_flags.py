@@ -106,9 +106,11 @@ def assert_refused(result, *words):
         ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
         (
             [CARTPOLE, "--role=leaner"],
-            ["--role=leaner", "use one of local, slurm, learner, replay, actor, evaluator"],
+            ["--role=leaner", "use one of local, slurm, ray, learner, replay, actor, evaluator"],
         ),
         ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
+        ([CARTPOLE, "--role=ray"], ["--ray_address is missing", "ray start --head"]),
+        ([CARTPOLE, "--ray_address=10.0.0.1:6379"], ["--ray_address", "add --role=ray"]),
         (
             [CARTPOLE, "--setting=ddpg", "--role=actor"],
             ["--role=actor", "one process", "learner, evaluator"],

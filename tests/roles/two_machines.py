@@ -1,0 +1,238 @@
+"""Trains on two machines, which are network namespaces with addresses of their own.
+
+    .venv/bin/python tests/roles/two_machines.py d4pg
+    .venv/bin/python tests/roles/two_machines.py aql --latency_ms=50 --away_seconds=120
+
+The learner, or parameter server, and the evaluator are on the first machine, the replay on the
+second, an acting process on each. Roles are started one by one, as docs/clusters.md says. Rates of
+the learner are compared with those of the same roles on the loopback, in turns, at no latency and
+at --latency_ms. Then no packet arrives for --away_seconds. Ends with exit code 1 if a role ends or
+learning does not go on. No test: takes minutes, and needs root, `ip` and /dev/net/tun.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import secrets
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from network_link import NetworkLink
+from soaks import SOAKS, layout_of
+from watched_run import WatchedRun
+
+from common.cluster.token import TOKEN_VARIABLE
+from common.cluster.topology import BIND_HOST_VARIABLE, Topology
+from common.reporting.command_line import Parser, check_writable
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PORT = 7001
+_START_SECONDS = 1200.0
+_SETTLE_SECONDS = 10.0
+"""After a change, before a rate is measured."""
+_STOPPED_CODE = 128 + signal.SIGTERM
+
+
+class RolesByHand:
+    """The roles of a run, each with its TF_CONFIG, on one machine or on two.
+
+    Args:
+      name: of the soak whose program and flags they have.
+      link: between the machines.
+      folder: gets the run and the logs.
+      is_apart: whether the roles are on both machines.
+    """
+
+    def __init__(self, name: str, link: NetworkLink, folder: pathlib.Path, is_apart: bool):
+        soak, self._layout, self._link = SOAKS[name], layout_of(SOAKS[name]), link
+        acting = self._layout.acting_role
+        jobs = {role.name: 1 for role in self._layout.roles} | {acting.name: len(link.hosts)}
+        self._tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
+        self._sides = (
+            {
+                task: "ab"[task[0] == "replay" or acting.name == task[0] and task[1] % 2]
+                for task in self._tasks
+            }
+            if is_apart
+            else dict.fromkeys(self._tasks, "a")
+        )
+        cluster: dict[str, tuple[str, ...]] = {}
+        for port, (job, index) in enumerate(self._tasks, _PORT):
+            host = link.hosts[self._sides[job, index]] if is_apart else "127.0.0.1"
+            cluster[job] = (*cluster.get(job, ()), f"{host}:{port}")
+        self._topology = Topology(self._layout.roles, cluster, self._layout.keeper.name, 0)
+        self.run = WatchedRun(folder / "run")
+        self._command = [
+            *(sys.executable, "-m", soak.module, f"--flagfile={_ROOT / soak.flagfile}"),
+            *(f"--workdir={self.run.workdir}", "--evaluation_seconds=120"),
+        ]
+        self._command += [f"--{self._layout.acting_flag}={len(link.hosts)}"]
+        self._variables = {
+            **os.environ,
+            TOKEN_VARIABLE: secrets.token_hex(16),
+            BIND_HOST_VARIABLE: "0.0.0.0",
+        }
+        self._programs: dict[str, subprocess.Popen] = {}
+
+    def start(self) -> None:
+        """Starts all roles and returns when the learner has made updates."""
+        before = self.run.learner("learner_steps")
+        for job, index in self._tasks:
+            with open(self.run.workdir.with_name(f"{job}-{index}.log"), "ab") as log:
+                self._programs[f"{job}-{index}"] = subprocess.Popen(
+                    [*self._link.command(self._sides[job, index]), *self._command, f"--role={job}"],
+                    cwd=_ROOT,
+                    env=self._variables | {"TF_CONFIG": self._topology.to_tf_config(job, index)},
+                    stdout=log,
+                    stderr=log,
+                )
+        self._wait(lambda: self.run.learner("learner_steps") > before, "first updates")
+
+    def rate(self, seconds: float) -> float:
+        """Returns the learner's updates a second, over so many seconds."""
+        self._sleep(_SETTLE_SECONDS)
+        columns = "learner_steps", "wall_seconds"
+        before = [self.run.learner(column) for column in columns]
+        self._sleep(seconds)
+        steps, wall = (self.run.learner(column) - old for column, old in zip(columns, before))
+        return steps / wall
+
+    def go_on(self) -> float:
+        """Returns the seconds until the learner makes updates again."""
+        before, began = self.run.learner("learner_steps"), time.monotonic()
+        self._wait(lambda: self.run.learner("learner_steps") > before, "updates again")
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """Stops all roles in order; AssertionError if one did not end as it should."""
+        for program in self._programs.values():
+            program.terminate()
+        codes = {name: program.wait(120) for name, program in self._programs.items()}
+        self._programs = {}
+        assert set(codes.values()) == {_STOPPED_CODE}, f"exit codes: {codes}{self.run.logs()}"
+
+    def kill(self) -> None:
+        """Ends what is left."""
+        for program in self._programs.values():
+            program.kill()
+            program.wait()
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            self._check()
+            time.sleep(min(0.2, remaining))
+
+    def _wait(self, condition, what: str) -> None:
+        def is_so() -> bool:
+            self._check()
+            return condition()
+
+        self.run.wait_for(is_so, _START_SECONDS, what, poll_seconds=0.2)
+
+    def _check(self) -> None:
+        ended = {name: program.poll() for name, program in self._programs.items()}
+        ended = {name: code for name, code in ended.items() if code is not None}
+        assert not ended, f"roles have ended: {ended}{self.run.logs()}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = Parser(prog="python tests/roles/two_machines.py", description=__doc__)
+    parser.add_argument(
+        "agent", choices=[name for name in SOAKS if layout_of(SOAKS[name]).acting_flag]
+    )
+    numbers = {
+        "latency_ms": (20.0, "there and back"),
+        "away_seconds": (60.0, "without a packet"),
+        "seconds": (30.0, "of each measurement of a rate"),
+        "rounds": (2, "of measurements, of which the medians count"),
+    }
+    for name, (default, text) in numbers.items():
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, help=f"{text}, default {default:g}"
+        )
+    parser.add_argument(
+        "--workdir", type=pathlib.Path, help="gets the runs; a temporary directory by default"
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="gets what came out")
+    arguments = parser.parse_args()
+    if arguments.json is not None:
+        check_writable("--json", arguments.json)
+    return arguments
+
+
+def main() -> None:
+    """Runs, measures, prints and writes the JSON file."""
+    arguments = _arguments()
+    folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="machines_"))).absolute()
+    link, latency = NetworkLink(), f"latency_{arguments.latency_ms:g}_ms"
+    rates: dict[str, list[float]] = {"loopback": [], "link": [], latency: []}
+    megabytes = []
+    runs = []
+    for name in ("loopback", "link"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        runs.append(RolesByHand(arguments.agent, link, folder / name, name == "link"))
+    together, apart = runs
+    with link.laid():
+        try:
+            for number in range(arguments.rounds):
+                together.start()
+                rates["loopback"].append(together.rate(arguments.seconds))
+                together.stop()
+                link.latency_seconds = 0.0
+                apart.start()
+                before, began = link.num_bytes, time.monotonic()
+                rates["link"].append(apart.rate(arguments.seconds))
+                megabytes.append((link.num_bytes - before) / 1e6 / (time.monotonic() - began))
+                link.latency_seconds = arguments.latency_ms / 1000
+                rates[latency].append(apart.rate(arguments.seconds))
+                if number + 1 < arguments.rounds:
+                    apart.stop()
+            print(rates, megabytes, flush=True)
+            link.is_up = False
+            standing = apart.rate(arguments.away_seconds - _SETTLE_SECONDS)
+            link.is_up = True
+            back = apart.go_on()
+            after = apart.rate(arguments.seconds)
+            apart.stop()
+            apart.run.check_files()
+        finally:
+            for one in runs:
+                one.kill()
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    rows = [
+        (name, rate, "updates/s", "loopback" if name != "loopback" else None, medians["loopback"])
+        for name, rate in medians.items()
+    ]
+    rows += [
+        ("traffic", statistics.median(megabytes), "MB/s", None, None),
+        ("while_away", standing, "updates/s", None, None),
+        (f"goes_on_after_{arguments.away_seconds:g}_s_away", back, "s", None, None),
+        ("after_away", after, "updates/s", f"before, {latency}", medians[latency]),
+    ]
+    record = [
+        {
+            "name": f"two_machines/{arguments.agent}_{name}",
+            "value": value,
+            "unit": unit,
+            "peer": peer,
+            "peer_value": peer and peer_value,
+            "ratio": peer and value / peer_value,
+        }
+        for name, value, unit, peer, peer_value in rows
+    ]
+    for row in record:
+        of = f", {row['ratio']:.2f} of {row['peer']}" if row["peer"] else ""
+        print(f"{row['name']}: {row['value']:.4g} {row['unit']}{of}")
+    print(f"runs and logs are in {folder}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
