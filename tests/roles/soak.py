@@ -37,9 +37,10 @@ from soak_faults import (
     plan,
 )
 from soaks import SOAKS, Soak, layout_of
-from watched_run import WatchedRun
+from watched_run import TOKEN, WatchedRun
 
 from common.cluster.layout import Layout
+from common.cluster.token import TOKEN_VARIABLE
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
@@ -179,7 +180,7 @@ def _attack(
     if has_replay(layout):
         command.append(f"--replay_shards={soak.replay_shards}")
     with tempfile.TemporaryDirectory(prefix="soak_tmp_") as tmp:
-        variables = {**os.environ, "TMPDIR": tmp}
+        variables = {**os.environ, "TMPDIR": tmp, TOKEN_VARIABLE: TOKEN}
         faults = Faults(
             run,
             lambda: subprocess.Popen(command, cwd=_ROOT, env=variables),
