@@ -30,6 +30,7 @@ autoapi_options = ["members", "show-inheritance", "show-module-summary"]
 autoapi_add_toctree_entry = False
 autoapi_keep_files = False
 napoleon_use_ivar = True  # an attribute in a docstring and in the class is one
+napoleon_use_rtype = False  # the first of several values is no type
 default_role = "code"  # `name` in a docstring
 suppress_warnings = ["autoapi.python_import_resolution"]  # of packages that are not there
 

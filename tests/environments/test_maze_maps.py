@@ -2,11 +2,23 @@
 
 import re
 import struct
+import sys
 
 import numpy as np
 import pytest
 
-from common.environments import maze_maps
+from common.environments import UnusableEnvironmentError, maze_maps
+
+pytest.importorskip("labmaze", reason="has no wheel for Python 3.13")
+
+
+def test_without_labmaze_there_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "labmaze", None)
+    with pytest.raises(
+        UnusableEnvironmentError, match="labmaze.*use Python 3.11 or 3.12"
+    ) as caught:
+        maze_maps.random_maze(11, np.random.default_rng(0))
+    assert "\n" not in str(caught.value)
 
 
 def reachable(layout):

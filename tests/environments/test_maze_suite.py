@@ -19,7 +19,8 @@ from common.environments import UnusableEnvironmentError, doom_engine, maze_maps
 from common.environments.lab_actions import MAXIMUM, STRUCTURED
 
 is_installed = pytest.mark.skipif(
-    importlib.util.find_spec("vizdoom") is None, reason="needs the extra maze: make maze"
+    not (importlib.util.find_spec("vizdoom") and importlib.util.find_spec("labmaze")),
+    reason="needs the extra maze: make maze",
 )
 NOTHING = np.zeros(7, np.int32)
 NAMES = ("look_right", "look_up", "strafe_right", "forward", "fire", "jump", "crouch")
