@@ -1,13 +1,10 @@
 """The service of environments that a learner in another process steps."""
 
 from collections.abc import Callable
-import contextlib
-import queue
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
-import dm_env
 from dm_env import specs
 import numpy as np
 import tensorflow as tf
@@ -17,30 +14,16 @@ from common.cluster import rpc
 from common.cluster.processes import Patience, StopRequest
 from common.environments.batch import EnvironmentBatch
 
-_WAIT_SECONDS = 0.2
-"""Time between looks at whether to end, of a thread that waits."""
-
-
-class _Call(NamedTuple):
-    """A caller's wish; without actions it asks for a session.
-
-    Attributes:
-      session: that it is about.
-      actions: [K, ...] or None.
-      reply: gets the timestep and the seconds that it took; None if there is no such session.
-    """
-
-    session: int
-    actions: np.ndarray | None
-    reply: queue.SimpleQueue
+_WAIT_SECONDS = 0.5
+"""Time after which a call is answered without the timestep that it waits for."""
 
 
 class EnvironmentService:
     """K environments for a `RemoteBatch`, made and stepped by the thread that calls `serve`.
 
-    The caller names a session: a number for which the environments are made anew. A process that
-    has been restarted, or whose last reply was lost, does not know the caller's session, so no
-    episode goes on with a step missing.
+    The caller names a session, a number for which the environments are made anew, and numbers its
+    steps from 0, at which episodes start. So a step whose reply was lost may be asked for again,
+    and a process that was restarted, and knows no session, goes on with no episode.
     """
 
     def __init__(
@@ -61,17 +44,24 @@ class EnvironmentService:
           make: makes the environments of a session.
         """
         self._make = make
-        self._session: int | None = None
-        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._finished, self._ended = threading.Event(), threading.Event()
+        self._changed = threading.Condition()
+        self._session = self._wanted = -1
+        self._number = -1  # of the session's latest step
+        self._actions: np.ndarray | None = None  # of that step, until it is done
+        self._columns: tuple | None = None  # of its reply
+        self._finished = self._ended = False
         k = num_environments
-        observation = [np.zeros((k, *leaf.shape), leaf.dtype) for leaf in tree.flatten(observation_spec)]
-        zeros = (np.zeros(k, np.int32), *np.zeros((2, k), np.float32), *observation)
-        self._no_reply = (np.bool_(False), np.float32(0), *zeros)
-        session = rpc.Count("session")
+        observation = [
+            np.zeros((k, *leaf.shape), leaf.dtype) for leaf in tree.flatten(observation_spec)
+        ]
+        self._nothing = (
+            *(np.float32(0), np.zeros(k, np.int32), *np.zeros((2, k), np.float32)),
+            *observation,
+        )
+        session, number = rpc.Count("session"), rpc.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
         server.register("environments_begin", self._begin, [session])
-        server.register("environments_step", self._step, [session, actions])
+        server.register("environments_step", self._step, [session, number, actions])
         server.register("environments_finish", self._finish, [])
 
     def serve(self, stop: StopRequest) -> None:
@@ -82,66 +72,72 @@ class EnvironmentService:
           UnusableEnvironmentError: see `common.environments.watched.WatchedBatch`.
         """
         patience = Patience("no learner has stepped these environments")
-        environments, is_new = None, True
+        environments: EnvironmentBatch | None = None
         try:
-            while not (stop.requested or self._finished.is_set()):
-                try:
-                    call = self._calls.get(timeout=_WAIT_SECONDS)
-                except queue.Empty:
+            while not (stop.requested or self._finished):
+                with self._changed:
+                    is_asked = self._changed.wait_for(self._is_asked, _WAIT_SECONDS)
+                    wanted, number, actions = self._wanted, self._number, self._actions
+                if not is_asked:
                     patience.check()
                     continue
                 patience.renew()
-                if call.actions is None:
-                    if call.session != self._session:
-                        if environments is not None:
-                            environments.close()
-                        environments, is_new = self._make(call.session), True
-                        self._session = call.session
-                elif environments is None or call.session != self._session:
-                    call.reply.put(None)
-                else:
-                    begin = time.monotonic()
-                    timestep = environments.reset() if is_new else environments.step(call.actions)
-                    is_new = False
-                    call.reply.put((timestep, time.monotonic() - begin))
+                if wanted != self._session:
+                    if environments is not None:
+                        environments.close()
+                    environments = self._make(wanted)
+                    with self._changed:
+                        self._session, self._number = wanted, -1
+                        self._actions = self._columns = None
+                    continue
+                assert environments is not None
+                begin = time.monotonic()
+                timestep = environments.step(actions) if number else environments.reset()
+                seconds = np.float32(time.monotonic() - begin)
+                with self._changed:
+                    self._columns = (seconds, *timestep[:3], *tree.flatten(timestep.observation))
+                    self._actions = None
+                    self._changed.notify_all()
         finally:
-            self._ended.set()
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _is_asked(self) -> bool:
+        return self._wanted != self._session or self._actions is not None
 
     def _begin(self, session):
         return tf.numpy_function(self._begin_now, [session], tf.bool)
 
     def _begin_now(self, session) -> np.bool_:
         """Returns whether a session has begun; if not, asks for it."""
-        if session == self._session:
-            return np.bool_(True)
-        self._calls.put(_Call(int(session), None, queue.SimpleQueue()))
-        return np.bool_(False)
+        with self._changed:
+            self._wanted = int(session)
+            self._changed.notify_all()
+            return np.bool_(self._session == session)
 
-    def _step(self, session, actions):
-        dtypes = [tf.as_dtype(column.dtype) for column in self._no_reply]
-        return tf.numpy_function(self._step_now, [session, actions], dtypes)
+    def _step(self, session, number, actions):
+        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
+        return tf.numpy_function(self._step_now, [session, number, actions], dtypes)
 
-    def _step_now(self, session, actions) -> tuple:
-        """Returns whether there is such a session, the seconds of the step, and the timestep."""
-        call = _Call(int(session), actions, queue.SimpleQueue())
-        self._calls.put(call)
-        while not self._ended.is_set():
-            with contextlib.suppress(queue.Empty):
-                reply = call.reply.get(timeout=_WAIT_SECONDS)
-                if reply is None:
-                    break
-                timestep, seconds = reply
-                return (np.bool_(True), np.float32(seconds), *_columns(timestep))
-        return self._no_reply
+    def _step_now(self, session, number, actions) -> tuple:
+        """Returns whether there is such a session, whether its step is done, and the timestep."""
+        with self._changed:
+            if session != self._session:
+                return (np.False_, np.False_, *self._nothing)
+            if number == self._number + 1:
+                self._number, self._actions, self._columns = int(number), actions, None
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._columns or self._ended, _WAIT_SECONDS)
+            return (
+                np.True_,
+                np.bool_(self._columns is not None),
+                *(self._columns or self._nothing),
+            )
 
     def _finish(self):
         return tf.numpy_function(self._finish_now, [], tf.bool)
 
     def _finish_now(self) -> np.bool_:
-        self._finished.set()
-        return np.bool_(True)
-
-
-def _columns(timestep: dm_env.TimeStep) -> tuple[np.ndarray, ...]:
-    step_type, reward, discount, observation = timestep
-    return (step_type, reward, discount, *tree.flatten(observation))
+        self._finished = True
+        return np.True_

@@ -1,7 +1,9 @@
 """A batch of environments that other processes step."""
 
 from collections.abc import Sequence
+import contextlib
 import threading
+import time
 from typing import Any
 
 from absl import logging
@@ -10,14 +12,14 @@ from dm_env import specs
 import numpy as np
 import tree
 
-from common.cluster import rpc
+from common.cluster import probe, rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.environments.batch import ABSENT
 from common.environments.watched import STALL_SECONDS
 
 _STEP_SECONDS = 2 * STALL_SECONDS
-"""Timeout of a step: a worker whose environment hangs ends itself before that."""
+"""Longest step: a worker whose environment hangs ends itself before that."""
 _POLL_SECONDS = 0.1
 """Time between requests to a worker that is not ready."""
 _REPORT_SECONDS = 60
@@ -112,10 +114,12 @@ class RemoteBatch:
             lambda leaf: np.zeros((k, *leaf.shape), leaf.dtype), self._observation_spec
         )
         leaves = (step_type, reward, discount, *tree.flatten(observation))
-        asked = [(worker, worker.ask(actions)) for worker in self._workers if worker.is_ready]
+        asked = [worker for worker in self._workers if worker.is_ready]
+        for worker in asked:
+            worker.ask(actions)
         seconds = []
-        for worker, future in asked:
-            columns = worker.reply(future)
+        for worker in asked:
+            columns = worker.reply()
             if columns is None:
                 worker.begin()
                 continue
@@ -161,6 +165,7 @@ class _Worker:
         self._next_session = np.int64(session)
         self._is_ready = False
         self._error: Exception | None = None
+        self._future: rpc.Future | None = None
         self._actors = f"actors {rows.start} to {rows[-1]} at {client.address}"
 
     @property
@@ -172,29 +177,46 @@ class _Worker:
 
     def begin(self) -> None:
         """Asks for a new session, in a thread."""
-        self._is_ready = False
+        self._is_ready, self._number = False, np.int64(0)
         self._session, self._next_session = self._next_session, self._next_session + 1
         threading.Thread(target=self._begin, name="begin", daemon=True).start()
 
-    def ask(self, actions: np.ndarray) -> rpc.Future | None:
-        """Starts a step with the worker's rows of actions [K, ...]; None: it does not answer."""
-        own = actions[self.rows.start : self.rows.stop]
-        try:
-            return self._client.call_async("environments_step", [self._session, own], _STEP_SECONDS)
-        except ServiceUnavailableError as error:
-            return self._lost(error)
+    def ask(self, actions: np.ndarray) -> None:
+        """Starts a step with the worker's rows of actions [K, ...]."""
+        self._actions = actions[self.rows.start : self.rows.stop]
+        self._asked_at = time.monotonic()
+        with contextlib.suppress(ServiceUnavailableError):  # `reply` tries again
+            self._future = self._call()
 
-    def reply(self, future: rpc.Future | None) -> list[np.ndarray] | None:
+    def reply(self) -> list[np.ndarray] | None:
         """Returns the seconds of the step and its timestep's arrays; None: they are lost."""
-        if future is None:
-            return None
-        try:
-            is_there, *columns = future.result()
-        except ServiceUnavailableError as error:
-            return self._lost(error)
-        if not is_there:
-            return self._lost("it has been restarted")
-        return [column.numpy() for column in columns]
+        why: object = "this process was asked to stop"
+        while True:
+            try:
+                future, self._future = self._future or self._call(), None
+                is_there, is_done, *columns = future.result()
+            except ServiceUnavailableError as error:
+                # A call to a process that is gone waits for its timeout, as does one to a busy one.
+                is_late = time.monotonic() - self._asked_at > _STEP_SECONDS
+                if is_late or probe.is_gone(self._client.address):
+                    why = error
+                    break
+            else:
+                if not is_there:
+                    why = "their process has been restarted"
+                    break
+                if is_done:
+                    self._number += 1
+                    return [column.numpy() for column in columns]
+            if self._stop.requested:
+                break
+        logging.warning("environments of %s are gone with their episodes: %s", self._actors, why)
+        return None
+
+    def _call(self) -> rpc.Future:
+        """Asks for the step; asked for again, it is the same one."""
+        arguments = [self._session, self._number, self._actions]
+        return self._client.call_async("environments_step", arguments)
 
     def finish(self) -> None:
         """Tells the worker that the run is over, if it answers."""
@@ -202,9 +224,6 @@ class _Worker:
             self._client.call("environments_finish")
         except ServiceUnavailableError as error:
             logging.warning("%s were not told that the run is over: %s", self._actors, error)
-
-    def _lost(self, why: object) -> None:
-        logging.warning("environments of %s are gone with their episodes: %s", self._actors, why)
 
     def _begin(self) -> None:
         try:

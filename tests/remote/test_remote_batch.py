@@ -89,7 +89,9 @@ def workers():
 def remote(workers, stop=None, run=None):
     """The batch of these workers, of a learner's first start."""
     credentials = Credentials(TOKEN, "learner", run)
-    clients = [rpc.Client(worker.server.address, credentials) for worker in workers]
+    clients = [
+        rpc.Client(worker.server.address, credentials, timeout_seconds=5.0) for worker in workers
+    ]
     rows = [worker.rows for worker in workers]
     return RemoteBatch(clients, rows, 0, OBSERVATION, ACTION, stop or StopRequest())
 
@@ -195,7 +197,7 @@ def test_the_loop_neither_counts_nor_stores_what_is_lost(workers):
 
 
 def test_a_batch_without_a_worker_waits_and_gives_up(monkeypatch, workers):
-    monkeypatch.setattr(Patience, "default_seconds", 1.0)
+    monkeypatch.setattr(Patience, "default_seconds", 10.0)
     batch = remote(workers)
     batch.reset()
     for worker in workers:
