@@ -118,8 +118,8 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
     print("  ".join([" " * 12, *(f"{scale.name:>12}" for scale in paper.scales)]))
     notes = []
     for experiment in paper.experiments:
-        if obstacle := paper.obstacle(experiment):
-            print(f"{experiment.name:12}  {experiment.title}: {obstacle}")
+        if experiment.unavailable:
+            print(f"{experiment.name:12}  {experiment.title}: {experiment.unavailable}")
             continue
         plans = [make_plan(paper, experiment, scale, roots) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
@@ -132,17 +132,16 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
 
 def _check(paper: Paper, experiment: Experiment) -> None:
     """Ends the program if an experiment cannot be run."""
-    if obstacle := paper.obstacle(experiment):
-        fail(f"{obstacle} ({experiment.name} of {paper.title})")
+    if experiment.unavailable:
+        fail(f"{experiment.unavailable} ({experiment.name} of {paper.title})")
 
 
 def _show(plan: Plan, say: Callable[[str], None]) -> None:
     """Says what will be done."""
     experiment, scale = plan.experiment, plan.scale
     say(f"{experiment.name} of {plan.paper.title}: {experiment.title}")
-    for note in (experiment.note, plan.missing):
-        if note:
-            say(f"  note: {note}")
+    if experiment.note:
+        say(f"  note: {experiment.note}")
     say(f"scale {scale.name}: {scale.title}")
     for change in dict.fromkeys(change for run in plan.runs for change in run.changes):
         everywhere = all(change in run.changes for run in plan.runs)

@@ -71,8 +71,8 @@ def _one(paper: Paper, kept: KeptRuns, name: str, scale: str | None) -> tuple[Ex
 def _how_to_make(paper: Paper, experiment: Experiment, scale: str | None, kept: KeptRuns) -> str:
     where = f"at the scale {scale} in {kept.root}" if scale else f"in {kept.root}"
     problem = f"there are no runs of {paper.title} {experiment.name} {where}"
-    if obstacle := paper.obstacle(experiment):
-        return f"{problem}: {obstacle}"
+    if experiment.unavailable:
+        return f"{problem}: {experiment.unavailable}"
     listed = scale in [one.name for one in paper.scales]
     command = as_it_runs(
         f"python -m binaries.experiment --paper={paper.name} {experiment.flag} "

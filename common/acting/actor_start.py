@@ -1,6 +1,7 @@
 """Environments, seeds and CSV records of the actors in a process."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,14 @@ def make_environments(
     """
     seeds = [actor_seed(seed, actor, start) for actor in actors]
     return environments.make_batch(environment_name, seeds, frames=num_frames)
+
+
+def environment_specs(environment_name: str, seed: int, num_frames: int | None) -> tuple[Any, Any]:
+    """Returns the observation spec and the action spec of an environment."""
+    environment = environments.make(environment_name, seed, frames=num_frames)
+    found = environment.observation_spec(), environment.action_spec()
+    environment.close()
+    return found
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:

@@ -6,6 +6,7 @@ import dm_env
 import numpy as np
 import tree
 
+from common.environments.batch import ABSENT
 from common.environments.environment_errors import UnusableEnvironmentError
 from common.types import Episode, Episodes, Nest, StoredState
 
@@ -19,6 +20,8 @@ _NUMBERS = ("value", "advantage")
 
 class EpisodeAdder:
     """Collector of the episodes of K environments, each of which is stored when it has ended.
+
+    Rows that are ABSENT are neither counted nor stored, nor is the episode that they cut off.
 
     Call both methods once for each timestep, with the policy's output for its observation:
 
@@ -45,7 +48,7 @@ class EpisodeAdder:
         finished = []
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]
-            if step_type == _FIRST:
+            if step_type in (_FIRST, ABSENT):
                 running = self._running[index] = _Running()
             else:
                 running.rewards.append(timestep.reward[index])
@@ -53,7 +56,7 @@ class EpisodeAdder:
                 no_action = np.zeros_like(running.states[-1].action)
                 running.append(int(index), timestep.observation, no_action, extras)
                 finished.append(running.episode(index, timestep.discount[index] == 0))
-        return Episodes(int(np.count_nonzero(timestep.step_type != _LAST)), tuple(finished))
+        return Episodes(int(np.count_nonzero(_goes_on(timestep))), tuple(finished))
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
@@ -68,13 +71,18 @@ class EpisodeAdder:
         Raises:
           UnusableEnvironmentError: an episode is longer than the memory.
         """
-        for index in np.flatnonzero(timestep.step_type != _LAST):
+        for index in np.flatnonzero(_goes_on(timestep)):
             if len(self._running[index].states) == self._max_steps:
                 raise UnusableEnvironmentError(
                     f"--environment has an episode of more than {self._max_steps} steps, which the "
                     "memory holds: raise --config.replay_capacity, or let episodes end earlier"
                 )
             self._running[index].append(int(index), timestep.observation, action[index], extras)
+
+
+def _goes_on(timestep: dm_env.TimeStep) -> np.ndarray:
+    """Returns whether an action follows in each row, bool [K]."""
+    return (timestep.step_type != _LAST) & (timestep.step_type != ABSENT)
 
 
 class _Running:

@@ -85,11 +85,9 @@ class ActingLoop:
         self._count(self._timestep)
 
     def _count(self, timestep: dm_env.TimeStep) -> None:
-        moved = timestep.step_type != _FIRST
+        moved = timestep.step_type > _FIRST  # no action led to a FIRST or an ABSENT row
         self._steps += int(np.count_nonzero(moved))
-        self._lengths += moved
-        self._returns += timestep.reward
+        self._lengths = np.where(moved, self._lengths + 1, 0)
+        self._returns = np.where(moved, self._returns + timestep.reward, 0.0)
         for index in np.flatnonzero(timestep.step_type == _LAST):
             self._on_episode(int(index), float(self._returns[index]), int(self._lengths[index]))
-            self._returns[index] = 0
-            self._lengths[index] = 0

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 import dataclasses
+from types import MappingProxyType
 from typing import Any
 
-from common.cluster.layout import Layout, imported
+from common.cluster.layout import FlagValues, Layout, imported
 from common.config import Settings
 
 
@@ -22,7 +23,7 @@ class AgentDeclaration:
       num_actors: default of --num_actors, given the configuration and the setting.
       num_actors_help: of that flag.
       layouts: the first one, and one for configurations whose `single_process` is true if they can
-        have another.
+        have another; beside these, some that a flag chooses.
       require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
         environment, given the configuration and the environment's spec; without TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
@@ -51,9 +52,18 @@ class AgentDeclaration:
         """The module that runs the agent with `python -m`."""
         return self.program or f"binaries.{self.name}"
 
-    def layout(self, config: Any) -> Layout:
-        """Returns the layout that a configuration has."""
-        return self.layouts[-1 if getattr(config, "single_process", False) else 0]
+    def layout(self, config: Any, values: FlagValues = MappingProxyType({})) -> Layout:
+        """Returns the layout of a run.
+
+        Args:
+          config: its configuration.
+          values: of the flags that only some layouts have; None: a flag was not given.
+        """
+        chosen = [one for one in self.layouts if values.get(one.chosen_by) is not None]
+        others = [one for one in self.layouts if not one.chosen_by]
+        return (
+            chosen[0] if chosen else others[-1 if getattr(config, "single_process", False) else 0]
+        )
 
     def make_agent(self, **fields: Any) -> Any:
         """Builds the agent of the default setting but for these fields; imports TensorFlow."""

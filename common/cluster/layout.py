@@ -31,7 +31,8 @@ class Role(Job):
         `common.roles.run_context.RunContext`.
       local_tasks: number of tasks in a local run, given the values of the layout's flags.
       threads: threads of a task, given the values of the layout's flags and the usable cores.
-      acts: whether its tasks share the paper's actors.
+      acts: whether its tasks share the paper's actors. A keeper that acts beside another role that
+        does chooses the actions of all actors, whose environments the other role's tasks step.
       uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
       outlives_keeper: whether a local run waits for its tasks after the run is over.
       replay_share: replay memories that a task holds, given its topology and the number of the
@@ -66,6 +67,7 @@ class Layout:
       check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
         unknown number are missing from the mapping.
       num_memories: replay memories of the configured size in a run, given the flags' values.
+      chosen_by: name of a flag; runs that give it have this layout, others one without `chosen_by`.
       store: the job that serves the store to which actors add, "" if they keep it themselves.
       applies_gradients: whether the keeper gets gradients instead, which workers compute.
     """
@@ -77,6 +79,7 @@ class Layout:
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
     check: Callable[[Mapping[str, int]], None] = lambda tasks: None
     num_memories: Callable[[FlagValues], int] = lambda values: 1
+    chosen_by: str = ""
     store: str = ""
     applies_gradients: bool = False
 
@@ -93,7 +96,7 @@ class Layout:
     @property
     def acting_role(self) -> Role:
         """The role whose tasks share the paper's actors."""
-        return next(role for role in self.roles if role.acts)
+        return next(role for role in reversed(self.roles) if role.acts)
 
     def role(self, job: str, others: Sequence[str] = ()) -> Role:
         """Returns the role of a job.

@@ -10,6 +10,9 @@ import tree
 
 from common.environments.environment_errors import BrokenSpecError, kind_of
 
+ABSENT = -1
+"""The step type of a row whose environment is in another process and gone."""
+
 _FIRST = dm_env.StepType.FIRST
 
 
@@ -22,6 +25,10 @@ class EnvironmentBatch(Protocol):
 
     Each environment follows dm_env independently: the step after its LAST resets it, returns FIRST
     and ignores its row of the actions. So the last observation of each episode is always seen.
+
+    Where other processes step the environments, any timestep may be followed by `ABSENT`: the
+    process and the running episode are lost. Such a row has reward 0, discount 1 and an observation
+    of zeros, its action is ignored, and the next timestep is ABSENT again or FIRST.
     """
 
     @property

@@ -92,8 +92,8 @@ def _line(
         raise CampaignError(f"it does not have {len(COLUMNS)} cells")
     of = paper(cells["paper"])
     experiment, scale = of.experiment(cells["experiment"]), of.scale(cells["scale"])
-    if obstacle := of.obstacle(experiment.at(scale.name)):
-        raise CampaignError(obstacle)
+    if why := experiment.at(scale.name).unavailable:
+        raise CampaignError(why)
     if scale.is_compact and scale.name not in experiment.substitutes:
         raise CampaignError(
             f"{experiment.name} of {of.title} has no runs at the scale {scale.name}"

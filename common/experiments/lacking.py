@@ -6,7 +6,7 @@ import math
 
 from common.experiments.captions import capital
 from common.experiments.claims import Evidence
-from common.experiments.paper import Experiment, Paper, not_implemented
+from common.experiments.paper import Experiment, Paper
 from common.experiments.plan import minutes_left
 from common.experiments.scales import SMOKE
 from common.experiments.status import Progress
@@ -38,10 +38,10 @@ def lacking(paper: Paper, experiment: Experiment, evidence: Evidence, needs: Nee
     Returns:
       A sentence with the command, which names the settings and tasks that lack; "" if no run does.
     """
-    if obstacle := paper.obstacle(experiment):
-        return f"{capital(obstacle)}."
+    if experiment.unavailable:
+        return f"{capital(experiment.unavailable)}."
     names = [one.name for one in paper.scales if one.name != SMOKE]
-    found, missing = [], ""
+    found = []
     for scale in [evidence.scale] if evidence.scale in names else names:
         settings, tasks = needs(scale)
         there = {(run.setting, run.environment) for run in experiment.at(scale).runs}
@@ -52,17 +52,7 @@ def lacking(paper: Paper, experiment: Experiment, evidence: Evidence, needs: Nee
         }
         wanted = {(setting, task) for setting in settings for task in tasks}
         if wanted and wanted <= there | set(others):
-            agents = {
-                (run.setting, run.environment): run.agent
-                for one in (*paper.experiments, experiment)
-                for run in one.at(scale).runs
-            }
-            if absent := not_implemented(agents[one] for one in sorted(wanted)):
-                missing = missing or absent
-            else:
-                found.append((scale, wanted, there, others))
-    if not found and missing:
-        return f"{capital(missing)}."
+            found.append((scale, wanted, there, others))
     if not found:
         return "No scale that is listed has all of its settings and tasks."
     # A substitute is a scale made for this experiment.

@@ -6,7 +6,7 @@ The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
 """
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import enum
 import pathlib
@@ -64,16 +64,6 @@ class OverTasks(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class AbsentAgent:
-    """An agent that is not implemented, so its runs are left out."""
-
-    title: str
-
-
-AnyAgent = AgentDeclaration | AbsentAgent
-
-
-@dataclasses.dataclass(frozen=True)
 class Run:
     """A curve on one environment; with a scale and a seed it is a run directory.
 
@@ -88,7 +78,7 @@ class Run:
         for the comparison's sake: a scale leaves them alone.
     """
 
-    agent: AnyAgent
+    agent: AgentDeclaration
     setting: str
     environment: str
     flags: tuple[str, ...]
@@ -350,7 +340,7 @@ class Paper:
     name: str
     title: str
     citation: str
-    agents: tuple[AnyAgent, ...]
+    agents: tuple[AgentDeclaration, ...]
     experiments: tuple[Experiment, ...]
     scales: tuple[Scale, ...]
     looks: Mapping[str, Look]
@@ -378,19 +368,6 @@ class Paper:
     def label(self, setting: str) -> str:
         """Returns the setting's text in legends."""
         return self.looks[setting].label if setting in self.looks else setting
-
-    def obstacle(self, experiment: Experiment) -> str:
-        """Returns why no run of `experiment` can be made, or ""."""
-        used = [run.agent for run in experiment.runs] or self.agents
-        is_possible = any(isinstance(agent, AgentDeclaration) for agent in used)
-        missing = "" if is_possible else not_implemented(used)
-        return "; ".join(one for one in (missing, experiment.unavailable) if one)
-
-
-def not_implemented(agents: Iterable[AnyAgent]) -> str:
-    """Returns which of these agents are not there yet, or ""."""
-    missing = dict.fromkeys(agent.title for agent in agents if isinstance(agent, AbsentAgent))
-    return f"not yet implemented: {', '.join(missing)}" if missing else ""
 
 
 def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:

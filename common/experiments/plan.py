@@ -7,18 +7,9 @@ import operator
 import pathlib
 import sys
 
-from common.agents.declaration import AgentDeclaration
 from common.experiments import status
 from common.experiments.compact import CompactFolder
-from common.experiments.paper import (
-    Experiment,
-    Paper,
-    Run,
-    UnknownError,
-    not_implemented,
-    run_folder,
-    run_path,
-)
+from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_folder, run_path
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
@@ -132,7 +123,6 @@ class Plan:
       scale: with the budget that it has for the experiment.
       runs: in order.
       speeds: by which minutes are estimated.
-      missing: the agents whose runs are left out since they are not implemented yet, or "".
     """
 
     paper: Paper
@@ -140,7 +130,6 @@ class Plan:
     scale: Scale
     runs: tuple[PlannedRun, ...]
     speeds: Speeds
-    missing: str = ""
 
     def of(self, *states: State) -> tuple[PlannedRun, ...]:
         """Returns the runs that are in one of these states."""
@@ -184,8 +173,7 @@ def make_plan(
       num_seeds: seeds are 0 to num_seeds - 1; None: as many as the experiment has at the scale.
 
     Raises:
-      UnknownError: the experiment has no such task or setting, and the message lists all; or none
-        of the runs is implemented yet.
+      UnknownError: the experiment has no such task or setting, and the message lists all.
     """
     scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
@@ -195,17 +183,13 @@ def make_plan(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
     )
-    missing = not_implemented(run.agent for run in runs)
-    runs = [run for run in runs if isinstance(run.agent, AgentDeclaration)]
-    if missing and not runs:
-        raise UnknownError(f"{missing} ({experiment.name} of {paper.title})")
     speeds = Speeds([root / paper.name / scale.name for root in roots])
     planned = (
         _plan_run(paper, experiment, scale, roots, speeds, run, seed)
         for seed in range(num_seeds)
         for run in runs
     )
-    return Plan(paper, experiment, scale, tuple(planned), speeds, missing)
+    return Plan(paper, experiment, scale, tuple(planned), speeds)
 
 
 def _plan_run(

@@ -92,9 +92,8 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
     for values in itertools.product(*varied.values()):
         chosen = dict(zip(varied, values))
         for run in experiment.runs:
-            if isinstance(run.agent, AgentDeclaration):
-                _check(run, chosen)
-                runs.append(_varied(run, chosen))
+            _check(run, chosen)
+            runs.append(_varied(run, chosen))
     names = [name.removeprefix(_PREFIX) for name in varied]
     return Experiment(
         f"sweep {' '.join(names)}",

@@ -153,7 +153,7 @@ def _note(
     runs: Sequence[KeptRun],
 ) -> str:
     tasks = {run.environment for run in selection.runs_of(experiment, runs)}
-    words = paper.obstacle(experiment)
+    words = experiment.unavailable
     if not words and cells and scale is not None:
         rows = sorted({row for row, _ in cells})
         listed = f", in these rows: {', '.join(rows)}" if len(rows) <= captions.LISTED else ""

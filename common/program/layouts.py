@@ -248,6 +248,26 @@ ONE_PROCESS = Layout(
 With --evaluation_steps it evaluates in turns, too.
 """
 
+CENTRAL = dataclasses.replace(
+    ONE_PROCESS,
+    name="a learner that acts, and actors that step its environments",
+    roles=(
+        dataclasses.replace(ONE_PROCESS.keeper, calls=("actor",)),
+        dataclasses.replace(
+            LEARNER_AND_ACTORS.role("actor"), run="common.roles.environments:run", is_called=True
+        ),
+        *ONE_PROCESS.roles[1:],
+    ),
+    flags=("actor_processes", *ONE_PROCESS.flags),
+    acting_flag="actor_processes",
+    chosen_by="actor_processes",
+    local_values=_share_cores,
+)
+"""The same with environments in other processes, where they are slow (ReF-ER, section 5.4).
+
+The learner's process chooses each action, so that the actions have the newest parameters.
+"""
+
 ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(
     ONE_PROCESS,
     roles=(

@@ -86,11 +86,11 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
         num_actors = agent.num_actors(config, setting)
     if not 1 <= num_actors <= MAX_ACTORS:
         raise UsageError(f"--{agent.num_actors_flag} must be in [1, {MAX_ACTORS}], is {num_actors}")
-    layout = agent.layout(config)
+    of_layouts = [flag.name for flag in flags.FLAGS.get_flags_for_module(layouts.__name__)]
+    layout = agent.layout(config, {name: flags.FLAGS[name].value for name in of_layouts})
     if flags_lib.ROLE.value not in _ROLES:
         layout.role(flags_lib.ROLE.value, others=tuple(_ROLES))
-    others = [flag.name for flag in flags.FLAGS.get_flags_for_module(layouts.__name__)]
-    for name in {*others} - {*layout.flags}:
+    for name in {*of_layouts} - {*layout.flags}:
         if flags.FLAGS[name].present:
             raise UsageError(
                 f"--{name} has no meaning in this setting's layout, {layout.name}: leave it out"

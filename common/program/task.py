@@ -57,8 +57,10 @@ def run_task(run: ProgramRun) -> NoReturn:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ.update(processes.thread_environment(threads))  # before NumPy
     actors = range(0)
-    if role.acts:
+    if role is acting:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
+    elif role.acts:
+        actors = range(run.num_actors)
     spec, replay_bytes = run.inspect_environment(role.replay_share(topology, len(actors)))
     saves_replay = False
     if replay_bytes:

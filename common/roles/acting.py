@@ -9,10 +9,13 @@ import time
 from typing import Protocol
 
 from common.acting import actor_start
+from common.cluster.processes import StopRequest
+from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.remote_step import RemoteStep
 from common.remote.outbox import Delivery, Writer
+from common.remote.remote_batch import RemoteBatch
 from common.replay.local_replay import LocalReplay
 from common.replay.rate_limiter import RateLimiter
 from common.replay.store import Counters, Store
@@ -63,11 +66,7 @@ class Acting:
         self._context = context
         agent, actors = context.agent, context.actors
         self.start = actor_start.record_start(context.directory, actors)
-        self._environments = context.watch(
-            actor_start.make_environments(
-                context.environment, actors, context.seed, self.start, agent.num_frames
-            )
-        )
+        self._environments = _make_environments(context, self.start)
         self.spec = EnvironmentSpec.of(self._environments)
         self.policy = agent.make_actor(self.spec, actors, context.num_actors, self.seed)
         self.num_steps = self.timesteps = 0
@@ -144,6 +143,30 @@ class Acting:
         self._is_between = False
         self._loop.step()
         self.timesteps += 1
+
+    def close(self) -> None:
+        """Frees the environments, of a run that is over."""
+        self._environments.close()
+
+
+def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
+    """Returns the environments of this process's actors; other processes may step them."""
+    agent, layout, topology = context.agent, context.layout, context.topology
+    workers = layout.acting_role.name
+    if workers == topology.job:
+        return context.watch(
+            actor_start.make_environments(
+                context.environment, context.actors, context.seed, start, agent.num_frames
+            )
+        )
+    addresses = topology.addresses(workers)
+    rows = [
+        layout.actors_of(index, len(addresses), context.num_actors)
+        for index in range(len(addresses))
+    ]
+    specs = actor_start.environment_specs(context.environment, context.seed, agent.num_frames)
+    clients = [context.client(address) for address in addresses]
+    return RemoteBatch(clients, rows, start, *specs, context.stop)
 
 
 class LocalActing(Acting):
@@ -259,7 +282,12 @@ class ActingBeside:
     """
 
     def __init__(
-        self, limiter: RateLimiter, num_samples: int, num_copies: int, actors: LocalActing
+        self,
+        limiter: RateLimiter,
+        num_samples: int,
+        num_copies: int,
+        actors: LocalActing,
+        stop: StopRequest,
     ):
         """Starts the thread of the actors.
 
@@ -268,7 +296,9 @@ class ActingBeside:
           num_samples: items that a call draws.
           num_copies: items per actor step.
           actors: the actors.
+          stop: ends a wait for actors whose environments are in processes that are gone.
         """
+        self._stop = stop
         self._limiter = limiter
         self._num_samples = num_samples
         self._num_copies = num_copies
@@ -291,5 +321,5 @@ class ActingBeside:
         is_due = next_call_is_due(
             self._limiter, self._num_samples, self._num_copies, self._actors, counters
         )
-        while not is_due():
+        while not (is_due() or self._stop.requested):
             self._actors.step()

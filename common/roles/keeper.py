@@ -237,7 +237,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
         _load(context, bookkeeping, actors.replay or store)
         if agent.data.acts_beside:
             trainer.beside = ActingBeside(
-                limiter, trainer.num_samples, agent.data.num_copies, actors
+                limiter, trainer.num_samples, agent.data.num_copies, actors, context.stop
             )
         if period:
             evaluator = _OwnEvaluator(context, bookkeeping, period)
@@ -248,6 +248,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
         store.counters,
         act,
         begin=begin,
+        end=lambda finished: actors.close() if finished else None,
         evaluate=(lambda finished: evaluator.run_if_due(finished)) if period else lambda _: None,
         options={"poll_seconds": 0.0}
         | ({"publish_period": period, "quiet_seconds": 0.0} if period else {}),

@@ -205,7 +205,8 @@ CLAIMS = (
         "section 5.4, figure 6",
         "figure 6",
         MainEffects(
-            each([("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer")])
+            each([("vracer_refer", name) for name in ("acer_lr1e-05", "ddpg_er", "ddpg_refer")]),
+            at=_at_small(EffectPart("", mean_of([("vracer_refer", "ddpg_refer")]))),
         ),
     ),
     Claim(

@@ -3,25 +3,14 @@
 from collections.abc import Iterable, Mapping
 import dataclasses
 
-from common.experiments.paper import (
-    AbsentAgent,
-    AnyAgent,
-    Band,
-    Experiment,
-    Paper,
-    Part,
-    Returns,
-    Run,
-    Substitute,
-)
+from common.agents.declaration import AgentDeclaration
+from common.experiments.paper import Band, Experiment, Paper, Part, Returns, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 from reproductions.refer.declaration import AGENT
 from reproductions.refer.ppo.declaration import AGENT as PPO
-
-_FLOW_CONTROL = AbsentAgent("flow control")
 
 TASKS = tuple(
     f"gym:{task}-v4"
@@ -56,7 +45,9 @@ SMALL_TASKS = tuple(
 SENSITIVITY_TASKS = tuple(
     f"gym:{task}-v4" for task in ("Humanoid", "Ant", "Walker2d", "HalfCheetah")
 )
-FLOW = ("flow:cylinder",)
+FLOW = "flow:cylinder"
+SMALL_FLOW = "flow:cylinder_16"
+"""Figure 6: D/32, and D/16, where an action takes a tenth of the time."""
 
 _REPLAYS = {"er": "ER", "per": "PER", "refer": "ReF-ER", "refer1": "ReF-ER-1", "refer2": "ReF-ER-2"}
 _RULES = ("refer", "refer1", "refer2")
@@ -95,6 +86,7 @@ _OWN = {
 _OWN_SMALL = _OWN | {"N": "32768", "lr": "0.001"}
 _EVALUATED = {"returns": Returns.EVALUATOR, "band": Band.UNSTATED}
 """At the scale small runs are judged by their evaluations."""
+_SLOW_FLOW = "a core makes 3 actions/s at D/32, and 28 at D/16: use the scale small"
 _NO_ANNEALING = "200,000 steps anneal next to nothing: use the scale workstation"
 
 
@@ -110,17 +102,15 @@ def with_value(symbol: str, value: str, is_small: bool = False) -> str:
     return "vracer_refer" if value == own else f"vracer_refer_{symbol}{value}"
 
 
-def _runs(
-    settings: Iterable[str], environments: Iterable[str], agent: AnyAgent | None = None
-) -> tuple[Run, ...]:
+def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
     return tuple(
-        Run(agent or _agent(setting), setting, environment, (f"--setting={setting}",))
+        Run(_agent(setting), setting, environment, (f"--setting={setting}",))
         for setting in settings
         for environment in environments
     )
 
 
-def _agent(setting: str) -> AnyAgent:
+def _agent(setting: str) -> AgentDeclaration:
     return PPO if setting == "ppo" else AGENT
 
 
@@ -182,6 +172,38 @@ def _small_sensitivity() -> Substitute:
     return Substitute(found["runs"], seeds=5, overrides=_EVALUATED | {"parts": found["parts"]})
 
 
+def _flow_runs(
+    settings: Iterable[str], environment: str = FLOW, flags: tuple[str, ...] = ()
+) -> tuple[Run, ...]:
+    """Returns the runs of flow control, with 24 environments and, but for ACER, LSTM layers."""
+    return tuple(
+        Run(
+            AGENT,
+            setting,
+            environment,
+            (
+                f"--setting={setting}",
+                *(("--config.recurrent=true",) if not setting.startswith("acer") else ()),
+                "--num_actors=24",
+                *flags,
+            ),
+        )
+        for setting in settings
+    )
+
+
+def _small_flow(scale: str) -> Substitute:
+    """Returns figure 6 at the scale small or smoke."""
+    flags = () if scale == "smoke" else ("--config.min_replay_size=2048", "--evaluation_steps=3000")
+    return Substitute(
+        _flow_runs(("vracer_refer", "ddpg_refer"), SMALL_FLOW, flags),
+        "D/16, and of the four settings those with ReF-ER: half an hour of a core a run",
+        Budget(actor_steps=20_000) if scale == "small" else None,
+        seeds=3,
+        overrides=_EVALUATED,
+    )
+
+
 _DDPG = tuple(f"ddpg_{replay}" for replay in _REPLAYS)
 _NAF = tuple(f"naf_{replay}" for replay in _REPLAYS)
 _POLICY_GRADIENTS = ("ppo", "acer_lr0.0001", "acer_lr1e-05", *(f"vracer_{rule}" for rule in _RULES))
@@ -241,13 +263,18 @@ EXPERIMENTS = (
     Experiment(
         "figure 6",
         "flow control: V-RACER, ACER and DDPG",
-        runs=_runs(["vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer"], FLOW, _FLOW_CONTROL),
+        runs=_flow_runs(("vracer_refer", "acer_lr1e-05", "ddpg_er", "ddpg_refer")),
+        substitutes={
+            **dict.fromkeys(("workstation", "two_cores"), Substitute.none(_SLOW_FLOW)),
+            **{scale: _small_flow(scale) for scale in ("small", "smoke")},
+        },
         **{
             **_COMMON,
             "seeds": 3,
             "band": Band.UNSTATED,
             "states_budget": False,
-            "note": "10M steps are ours: the text has none; the authors' solver is not public",
+            "note": "10M steps are ours: the text has none; the authors' solver is not public; "
+            "ACER has no LSTM layers here",
         },
     ),
     Experiment(
@@ -384,7 +411,7 @@ PAPER = Paper(
     name="refer",
     title="ReF-ER",
     citation="Novati and Koumoutsakos 2019",
-    agents=(AGENT, PPO, _FLOW_CONTROL),
+    agents=(AGENT, PPO),
     experiments=EXPERIMENTS,
     scales=SCALES,
     looks=_looks(),

@@ -15,6 +15,14 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
         ([CHEETAH, "--setting=vracer_refr"], ["did you mean vracer_refer"]),
         ([CHEETAH, "--role=actor"], ["--role=actor", "one process", "learner, evaluator"]),
         ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
+        (
+            [CHEETAH, "--actor_processes=3", "--num_actors=2"],
+            ["--actor_processes must be at most --num_actors (2), is 3"],
+        ),
+        (
+            [CHEETAH, "--actor_processes=1", "--role=replay"],
+            ["--role=replay", "actors that step its environments", "learner, actor, evaluator"],
+        ),
         ([CHEETAH, "--config.steps_per_update=0"], ["--config.steps_per_update", "above 0"]),
         ([CHEETAH, "--config.penalty_c=0"], ["--config.penalty_c", "above 0"]),
         ([CHEETAH, "--config.penalty_d=1"], ["--config.penalty_d", "(0, 1)", "is 1"]),

@@ -18,6 +18,7 @@ _PRELOADED = [
     "sonnet",
     "dm_env",
     "common.roles.actor",
+    "common.roles.environments",
     "common.roles.evaluator",
     "common.roles.keeper",
     "common.roles.replay",

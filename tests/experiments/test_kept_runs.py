@@ -3,12 +3,13 @@
 from planted_curves import plant_run
 import pytest
 
-from common.experiments.paper import AbsentAgent, Experiment, Returns, Run
+from common.experiments.paper import Experiment, Returns, Run
 from common.experiments.runs import KeptRuns
 from common.experiments.selection import runs_of
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectoryError
 from common.reporting.user_error import UserError
+from reproductions.d4pg.declaration import AGENT as D4PG
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
 
@@ -122,7 +123,7 @@ def test_a_run_of_another_setting_is_an_error(tmp_path):
     path.parents[1].rename(path.parents[1].with_name("curve"))
 
     def curve(setting):
-        run = Run(AbsentAgent(""), "curve", TASK, (f"--setting={setting}", "--num_actors=8"))
+        run = Run(D4PG, "curve", TASK, (f"--setting={setting}", "--num_actors=8"))
         return runs_of(Experiment("figure 1", "", (run,)), read(tmp_path))
 
     assert len(curve(SETTING)) == 1  # a curve may have another name than its setting

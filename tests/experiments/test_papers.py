@@ -8,7 +8,7 @@ import pytest
 
 from common import environments
 from common.experiments import scales
-from common.experiments.paper import RESULTS, AbsentAgent, UnknownError, run_path
+from common.experiments.paper import RESULTS, UnknownError, run_path
 from common.experiments.plan import make_plan
 from common.experiments.scales import Change, Scale
 from common.figures import palette
@@ -24,10 +24,6 @@ from reproductions.d4pg.declaration import AGENT as D4PG
 
 PAPERS = reproductions.papers()
 EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]
-
-
-def is_implemented(run):
-    return not isinstance(run.agent, AbsentAgent)
 
 
 def test_all_five_papers_are_there_with_their_figures_and_tables():
@@ -73,9 +69,8 @@ def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeyp
     for scale in paper.scales:
         for experiment in (one.at(scale.name) for one in paper.experiments):
             is_figure = experiment.name.startswith("figure")
-            possible = [run for run in experiment.runs if is_implemented(run)]
             seen = {}
-            for run in possible if not paper.obstacle(experiment) else ():
+            for run in experiment.runs if not experiment.unavailable else ():
                 changes = [one.flag for one in scale.changes_of(run.agent, run.choices)]
                 key = configured(run.agent, (*run.flags, *changes)), run.environment, run.budget
                 same = seen.setdefault(key, run.setting) if is_figure else run.setting
@@ -206,25 +201,25 @@ def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
     apex = reproductions.paper("apex")
     for number in (3, 4, 5, 6, 14):
         figure = apex.experiment(f"figure {number}")
-        assert "use the scale small" in apex.obstacle(figure.at("two_cores"))
+        assert "use the scale small" in figure.at("two_cores").unavailable
         small = figure.at("small")
-        assert apex.obstacle(small) == "" and small.runs and small.x == "learner_steps"
+        assert small.unavailable == "" and small.runs and small.x == "learner_steps"
 
 
 def test_what_cannot_be_run_says_why():
     paper = reproductions.paper("d4pg")
-    assert paper.obstacle(paper.experiment("figure 2")) == ""
-    assert paper.obstacle(paper.experiment("figure 3")) == ""
-    assert paper.obstacle(paper.experiment("figure 5")) == ""
-    assert "two_cores" in paper.obstacle(paper.experiment("figure 6").at("small"))
+    assert paper.experiment("figure 2").unavailable == ""
+    assert paper.experiment("figure 3").unavailable == ""
+    assert paper.experiment("figure 5").unavailable == ""
+    assert "two_cores" in paper.experiment("figure 6").at("small").unavailable
     aql = reproductions.paper("aql")
     figure = aql.experiment("figure 3")
     if importlib.util.find_spec("deepmind_lab") is None:
-        assert "deepmind_lab is not installed" in aql.obstacle(figure.at("paper"))
-    assert aql.obstacle(figure.at("workstation")) == aql.obstacle(figure.at("small")) == ""
-    assert aql.obstacle(aql.experiment("figure 1")) == ""
-    refer = reproductions.paper("refer")
-    assert refer.obstacle(refer.experiment("figure 6")) == "not yet implemented: flow control"
+        assert "deepmind_lab is not installed" in figure.at("paper").unavailable
+    assert figure.at("workstation").unavailable == figure.at("small").unavailable == ""
+    assert aql.experiment("figure 1").unavailable == ""
+    flow = reproductions.paper("refer").experiment("figure 6")
+    assert "use the scale small" in flow.at("two_cores").unavailable
 
 
 def test_impala_replays_nothing_at_any_scale():
@@ -239,9 +234,8 @@ def test_impala_replays_nothing_at_any_scale():
 def test_aqls_settings_are_those_of_its_agent():
     aql = reproductions.paper("aql")
     for run in (run for one in aql.experiments for run in one.every_run):
-        if is_implemented(run):
-            config = aql_settings.configuration(run.agent_setting)
-            assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
+        config = aql_settings.configuration(run.agent_setting)
+        assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 
 def test_an_unknown_name_lists_those_there_are():

@@ -7,10 +7,12 @@ from common.cluster.layout import LayoutError
 from common.cluster.topology import Topology
 from common.program.layouts import (
     ACTORS_WITH_REPLAY,
+    CENTRAL,
     DISTRIBUTED,
     ONE_PROCESS,
     ONE_PROCESS_WITH_REPLAYS,
 )
+import reproductions
 
 FLAGS = {
     "actor_processes": None,
@@ -67,6 +69,25 @@ def test_a_run_whose_actors_keep_replays(actors, cores, given, processes, thread
     tasks, learner_threads = local(ACTORS_WITH_REPLAY, actors, cores, **given)
     assert tasks == {"learner": 1, "actor": processes, "evaluator": 1}
     assert learner_threads == threads
+
+
+def test_a_learner_that_acts_in_environments_elsewhere():
+    tasks, learner_threads = local(CENTRAL, 24, 8, actor_processes=3)
+    assert tasks == {"learner": 1, "actor": 3, "evaluator": 1} and learner_threads == 5
+    assert CENTRAL.acting_role.name == "actor" and CENTRAL.keeper.acts
+    assert CENTRAL.actors_of(2, 3, 24) == range(16, 24)
+    assert ONE_PROCESS.acting_role is ONE_PROCESS.keeper
+
+
+def test_a_flag_chooses_a_layout():
+    agent = reproductions.AGENTS["refer"]
+    config = agent.settings.configuration(agent.settings.default)
+    assert agent.layout(config) is ONE_PROCESS
+    assert agent.layout(config, {"actor_processes": None, "replay": "process"}) is ONE_PROCESS
+    assert agent.layout(config, {"actor_processes": 1}) is CENTRAL
+    agent = reproductions.AGENTS["apex_dqn"]
+    config = agent.settings.configuration(agent.settings.default)
+    assert agent.layout(config, {"actor_processes": 2}) is DISTRIBUTED
 
 
 def test_replays_are_counted_where_their_actors_are():
