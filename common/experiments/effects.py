@@ -96,7 +96,7 @@ class Effect:
 
     @property
     def confidence(self) -> float:
-        """That of a verdict: 99, 98 and 98 % at the three looks, which together err in 5 %."""
+        """The confidence of a verdict: 99, 98, 98 % at the three looks, which together err in 5 %."""
         return 0.99 if self.seeds < SECOND_LOOK else 0.98
 
     @property
