@@ -96,7 +96,7 @@ class Effect:
 
     @property
     def confidence(self) -> float:
-        """The confidence of a verdict: 99, 98, 98 % at the three looks, which together err in 5 %."""
+        """The confidence of a verdict; the errors of the three looks sum to 5 %."""
         return 0.99 if self.seeds < SECOND_LOOK else 0.98
 
     @property
