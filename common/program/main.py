@@ -149,7 +149,9 @@ def _run_ray(run: ProgramRun) -> None:
     if directory.config_json.exists() and _is_finished(run):
         return
     run.inspect_environment(0)
-    ray = ray_cluster.connect(flags_lib.RAY_ADDRESS.value)
+    address = flags_lib.RAY_ADDRESS.value
+    assert address  # checked by flags
+    ray = ray_cluster.connect(address)
     stop = StopRequest().install()  # instead of Ray's own handler of SIGTERM
     nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     values, counts = _with_defaults(run, max(nodes))

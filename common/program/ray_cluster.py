@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 import time
 from typing import Any
@@ -175,6 +176,7 @@ class RayCluster:
         self._log_directory = log_directory
         self._supervised = {task: _Supervised() for task in cores}
         self._processes: dict[Task, Process] = {}
+        self._dead_nodes: set[str] = set()  # Ray's tables know of a death only seconds later
         self._is_over = False
         self._failure: str | None = None
         self._events: list[str] = []
@@ -257,7 +259,7 @@ class RayCluster:
         from ray.util import placement_group_table
 
         nodes = placement_group_table(self._group)["bundles_to_node_id"]
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]} - self._dead_nodes
         found = {task: nodes.get(number, "") for task, number in self._bundles.items()}
         return {task: node if node in alive else "" for task, node in found.items()}
 
@@ -311,6 +313,8 @@ class RayCluster:
             code = self._ray.get(one.reference)
             how = f"ended with exit code {code}"
         except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.NodeDiedError):
+                self._dead_nodes.add(one.node)
             how = f"was lost with its node or worker ({type(error).__name__})"
         one.reference, one.exit_code = None, code
         if code == 0 and (self._is_over or name == keeper):
@@ -371,6 +375,8 @@ class RayCluster:
 
 def _run(command: list[str], environment: dict[str, str], folder: str, log: str) -> int:
     """Runs a role on the node where this is called; returns its exit code, as `Popen` does."""
+    # `ray.cancel` interrupts; a Ray that a script started in the background would ignore that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(log, "ab") as file:
         process = subprocess.Popen(
             command,
@@ -385,6 +391,6 @@ def _run(command: list[str], environment: dict[str, str], folder: str, log: str)
     try:
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:  # of `ray.cancel`
+    except KeyboardInterrupt:
         process.terminate()
     return process.wait()
