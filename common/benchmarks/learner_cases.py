@@ -23,6 +23,7 @@ from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import started_role
 from common.cluster import rpc
 from common.cluster import token as token_lib
+from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -442,7 +443,9 @@ class _Pairs:
         self.act = ignore.step
         limiter = agent.rate_limiter(in_turns=True)
         self._trainer = agent.make_trainer(self._learner, self.memory, spec, 0, limiter)
-        self._trainer.beside = ActingBeside(limiter, self._trainer.num_samples, 1, self)
+        self._trainer.beside = ActingBeside(
+            limiter, self._trainer.num_samples, 1, self, StopRequest()
+        )
         self.pair()
         loop = UpdateLoop(
             self._learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile

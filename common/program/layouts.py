@@ -263,7 +263,7 @@ CENTRAL = dataclasses.replace(
     chosen_by="actor_processes",
     local_values=_share_cores,
 )
-"""The same with environments in other processes, where they are slow (ReF-ER, section 5.4).
+"""`ONE_PROCESS` with environments in other processes, if they are slow (ReF-ER, section 5.4).
 
 The learner's process chooses each action, so that the actions have the newest parameters.
 """
@@ -278,4 +278,4 @@ ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(
     ),
     num_memories=lambda values: values["num_actors"],
 )
-"""The same with a replay for each actor."""
+"""`ONE_PROCESS` with a replay for each actor."""

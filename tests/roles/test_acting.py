@@ -9,6 +9,7 @@ import pytest
 from run_contexts import make_context
 from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 
+from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -229,7 +230,7 @@ LIMITER = RateLimiter(20, 4.0, 12.0)
 @pytest.mark.parametrize("num_copies, steps", [(1, 3), (2, 2)])
 def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
     actors = Steps()
-    beside = ActingBeside(LIMITER, 12, num_copies, actors)
+    beside = ActingBeside(LIMITER, 12, num_copies, actors, StopRequest())
     for call in range(1, 3):
         before = actors.num_steps
         with beside(Counters(100, 20 + num_copies * before, 12 * (call - 1))):
@@ -248,7 +249,15 @@ def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
 
 def test_a_call_that_is_due_at_once_has_no_acting_beside_it():
     actors = Steps()
-    with ActingBeside(LIMITER, 12, 1, actors)(Counters(100, 100, 0)):
+    with ActingBeside(LIMITER, 12, 1, actors, StopRequest())(Counters(100, 100, 0)):
+        pass
+    assert actors.log == ["pull", "insert"]
+
+
+def test_a_stop_ends_the_acting_of_actors_that_make_no_step():
+    actors, stop = Steps(), StopRequest()
+    stop.request()
+    with ActingBeside(LIMITER, 12, 1, actors, stop)(Counters(100, 20, 0)):
         pass
     assert actors.log == ["pull", "insert"]
 
@@ -256,6 +265,6 @@ def test_a_call_that_is_due_at_once_has_no_acting_beside_it():
 def test_an_error_of_the_actors_ends_the_call():
     actors = Steps(error=ValueError("a simulator broke"))
     with pytest.raises(ValueError, match="a simulator broke"):
-        with ActingBeside(LIMITER, 12, 1, actors)(Counters(100, 20, 0)):
+        with ActingBeside(LIMITER, 12, 1, actors, StopRequest())(Counters(100, 20, 0)):
             actors.log.append("update")
     assert actors.log == ["pull", "update"]
