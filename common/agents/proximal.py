@@ -333,6 +333,7 @@ class ProximalAgent(Agent):
         del store
         config = self.config
         assert isinstance(learner, RolloutLearner)
+        num_updates = self.updates_per_call
         return RolloutUpdates(
-            learner, config.horizon, config.batch_size, config.num_epochs, seed, self.jit_compile
+            learner, config.horizon, config.batch_size, num_updates, seed, self.jit_compile
         )

@@ -208,6 +208,8 @@ def episodes(
         "by_rank": {**most, "sampling": "rank"},
         "naf": {**most, "agent": "naf"},
         "ddpg": {**most, "agent": "ddpg", "batch_size": 128},
+        "recurrent": {**most, "recurrent": True},
+        "ddpg_recurrent": {**most, "agent": "ddpg", "batch_size": 128, "recurrent": True},
     }
     for name, config in configs.items():
         pairs = _Pairs(bench, capacity, config)

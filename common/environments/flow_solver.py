@@ -122,23 +122,21 @@ class Solver:
         return self._state.u.numpy(), self._state.v.numpy()
 
     def place(self, poses: np.ndarray, rows: np.ndarray) -> None:
-        """Places ellipses, which move as the fluid in their places does.
+        """Places ellipses at rest, and the fluid in their places with them.
+
+        The fluid around them follows with the first step, whose pressure also gives the ellipses a
+        part of its motion.
 
         Args:
           poses: [R, 3], x, y and angle in radians.
           rows: [R], indices of their flows.
         """
-        fitted = self._fitted(
-            self._state._replace(bodies=_scattered(self._state.bodies, poses, rows))
-        )
-        self._state = self._state._replace(
-            bodies=tf.constant(
-                np.where(
-                    np.isin(np.arange(len(fitted)), rows)[:, None], fitted, self._state.bodies
-                ),
-                tf.float32,
-            )
-        )
+        u, v, bodies = (np.array(one) for one in self._state)
+        bodies[rows] = np.pad(poses, ((0, 0), (0, 3)))
+        (in_u, *_), (in_v, *_) = self._inside(tf.constant(bodies[rows]), tf.ones(len(rows)))
+        u[rows, 1:-1] *= 1 - in_u.numpy()
+        v[rows, :, 1:-1] *= 1 - in_v.numpy()
+        self._state = _State(*map(tf.constant, (u, v, bodies)))
 
     def bodies(self) -> np.ndarray:
         """Returns x, y, angle and their velocities of each ellipse, float32 [K, 6]."""
@@ -177,14 +175,6 @@ class Solver:
     def divergence(self) -> np.ndarray:
         """Returns div u in the cells, float32 [K, nx, ny]."""
         return self._divergence(self._state.u, self._state.v).numpy()
-
-    def _fitted(self, state: _State) -> tf.Tensor:
-        """Returns the bodies with the velocities of the fluid in their places."""
-        inside = self._inside(state.bodies, tf.ones(len(state.u)))
-        motion, _ = self._rigid(
-            state.u[:, 1:-1], state.v[:, :, 1:-1], inside, tf.zeros((len(state.u), 3))
-        )
-        return tf.concat([state.bodies[:, :3], motion], 1)
 
     def _integrate(self, state: _State, times: tf.Tensor, wrench: tf.Tensor):
         """Returns the state after `times` [K] and the impulse on the fixed body, [K, 2]."""
@@ -400,9 +390,3 @@ def _interpolated(grid: np.ndarray, points: np.ndarray, spacing: float) -> np.nd
     below = (1 - right) * grid[rows, i, j] + right * grid[rows, i + 1, j]
     above = (1 - right) * grid[rows, i, j + 1] + right * grid[rows, i + 1, j + 1]
     return (1 - up) * below + up * above
-
-
-def _scattered(bodies: tf.Tensor, poses: np.ndarray, rows: np.ndarray) -> tf.Tensor:
-    placed = bodies.numpy()
-    placed[rows, :3] = poses
-    return tf.constant(placed)

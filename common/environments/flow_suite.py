@@ -13,8 +13,9 @@ not clipped. Reward: -|action|^2. An ellipse whose centre has left the box gets 
 the episode ends; after 400 actions it ends by its time, with discount 1.
 
 Not in the paper: the half disc 1.8 D from the inlet with its round side ahead, the box, the starts
-and the units of actions, which are those of the authors' files; the ellipse starts with the motion
-of the fluid in its place. An episode begins from a saved wake at a random phase.
+and the units of actions, which are those of the authors' files. There the ellipse starts with the
+half disc's velocity, and so does the fluid in its place, so that it is at rest here. An episode
+begins from a saved wake at a random phase; there it begins in fluid at rest.
 
 This module imports TensorFlow only to make flows.
 """

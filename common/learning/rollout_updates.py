@@ -44,7 +44,7 @@ class RolloutUpdates:
         learner: RolloutLearner,
         horizon: int,
         batch_size: int,
-        num_epochs: int,
+        num_updates: int,
         seed: int,
         jit_compile: bool,
     ):
@@ -54,13 +54,13 @@ class RolloutUpdates:
           learner: makes the updates.
           horizon: steps of a rollout.
           batch_size: steps of an update, by which the horizon can be divided.
-          num_epochs: passes over a rollout.
+          num_updates: of a rollout, in whole epochs.
           seed: of the orders, not negative.
           jit_compile: whether XLA compiles a call.
         """
         self._learner = learner
-        self._batch_size, self._num_epochs, self._seed = batch_size, num_epochs, seed
-        self.num_updates = num_epochs * horizon // batch_size
+        self._batch_size, self._seed = batch_size, seed
+        self.num_updates = num_updates
         self.num_samples = horizon
         self._call = tf.function(self._update, jit_compile=jit_compile)
 
@@ -78,7 +78,8 @@ class RolloutUpdates:
         learner = self._learner
         steps = learner.begin(samples.steps)
         seed = tf.stack([tf.constant(self._seed, tf.int64), learner.steps.read_value()])
-        random = tf.random.stateless_uniform([self._num_epochs, self.num_samples], seed)
+        num_epochs = self.num_updates * self._batch_size // self.num_samples
+        random = tf.random.stateless_uniform([num_epochs, self.num_samples], seed)
         rows = tf.reshape(tf.argsort(random), [-1])
 
         def update(batch: Batch) -> tuple[Nest, Metrics]:

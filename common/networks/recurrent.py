@@ -83,8 +83,8 @@ class Window(NamedTuple):
 
     Attributes:
       inputs: [B, T, F] float32.
-      begins: [B] int32, below T: the place of the first input of each sequence; those in front of
-        it count as absent.
+      begins: [B] int32, at most T: the place of the first input of each sequence; those in front of
+        it count as absent, all of them at T.
     """
 
     inputs: tf.Tensor
@@ -123,16 +123,33 @@ class LSTMNetwork(snt.Module):
         self(Window(tf.zeros([1, 1, input_size]), tf.zeros([1], tf.int32)))
 
     def __call__(self, window: Window) -> tf.Tensor:
-        """Returns the outputs at the last inputs, [B, output_size] float32.
+        """Returns the outputs at the last inputs, [B, output_size] float32; begins are below T.
 
         The state before the first input of a sequence is zeros.
         """
+        before = self.states(Window(window.inputs[:, :-1], window.begins))
+        return self.at(window.inputs[:, -1], before)
+
+    def states(self, window: Window) -> list[LSTMState]:
+        """Returns the states of the layers after a window, zeros where its sequence is empty."""
         hidden = tf.transpose(window.inputs, [1, 0, 2])
-        is_first = tf.range(hidden.shape[0])[:, tf.newaxis] == window.begins
-        for lstm in self.lstms:
-            state = lstm.initial_state(tf.shape(window.begins)[0])
-            hidden, _ = lstm.unroll(hidden, is_first, state)
-        outputs = hidden[-1]
+        length = hidden.shape[0]
+        states = [lstm.initial_state(tf.shape(window.begins)[0]) for lstm in self.lstms]
+        if not length:
+            return states
+        is_first = tf.range(length)[:, tf.newaxis] <= window.begins
+        is_there = tf.cast(window.begins < length, tf.float32)[:, tf.newaxis]
+        for layer, lstm in enumerate(self.lstms):
+            hidden, state = lstm.unroll(hidden, is_first, states[layer])
+            states[layer] = LSTMState(is_there * state.hidden, is_there * state.cell)
+        return states
+
+    def at(self, inputs: tf.Tensor, before: Sequence[LSTMState]) -> tf.Tensor:
+        """Returns the outputs at inputs [B, F] after the states before them, [B, output_size]."""
+        hidden, goes_on = inputs[tf.newaxis], tf.zeros([1, tf.shape(inputs)[0]], tf.bool)
+        for lstm, state in zip(self.lstms, before, strict=True):
+            hidden, _ = lstm.unroll(hidden, goes_on, state)
+        outputs = hidden[0]
         for layer in self.layers:
             outputs = layer(outputs)
         return outputs

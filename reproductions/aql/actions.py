@@ -24,7 +24,6 @@ class ActionSpace:
       offsets: index of each sub-action's first entry in an encoding.
       encoded_size: S.
       num_actions: product of the choices; infinity if a sub-action is continuous.
-      strides: float32 [D] of a finite space: an action's number is its product with them.
     """
 
     def __init__(self, choices: Sequence[int], elements: Sequence[np.ndarray] = ()):
@@ -48,9 +47,6 @@ class ActionSpace:
         self.offsets = tuple(int(i) for i in np.cumsum((0, *self.widths[:-1])))
         self.num_actions = math.prod(self.choices) if min(self.choices) else math.inf
         counts = np.array(self.choices)
-        self.strides = np.array(
-            [math.prod(self.choices[d + 1 :]) for d in range(self.size)], np.float32
-        )
         self._is_continuous = counts == 0
         self._counts = counts.astype(np.float32)
         # The value of an index is linspace(-1, 1, K)[index], 0 if there is one only.
@@ -134,8 +130,15 @@ class ActionSpace:
         every = np.unravel_index(np.arange(self.num_actions), self.choices)
         return np.stack(every, axis=-1).astype(np.float32)
 
-    def flat_index(self, actions: np.ndarray) -> np.ndarray:
-        """Returns the numbers of actions of a finite space: [..., D] -> int64 [...]."""
-        return np.ravel_multi_index(
-            tuple(np.moveaxis(actions.astype(np.int64), -1, 0)), self.choices
-        )
+    def flat_index(self, actions: Any) -> Any:
+        """Returns numbers of a finite space's actions: [..., D] -> the same kind, int64 [...]."""
+        if isinstance(actions, np.ndarray):
+            actions = actions.astype(np.int64)
+        else:
+            import tensorflow as tf
+
+            actions = tf.cast(actions, tf.int64)
+        number = actions[..., 0]
+        for d, choices in enumerate(self.choices[1:], start=1):
+            number = number * choices + actions[..., d]
+        return number

@@ -40,8 +40,7 @@ class FlatPolicy(snt.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns log pi(a | s) and the entropy in nats: [B, H], [B, D] -> [B] each."""
         log_p = tf.nn.log_softmax(features @ self.weights + self.bias)
-        number = tf.cast(actions @ self.space.strides[:, np.newaxis], tf.int32)
-        log_prob = tf.gather(log_p, number, axis=1, batch_dims=1)[:, 0]
+        log_prob = tf.gather(log_p, self.space.flat_index(actions), axis=1, batch_dims=1)
         return log_prob, -tf.reduce_sum(tf.exp(log_p) * log_p, axis=1)
 
 

@@ -122,11 +122,12 @@ def _small(
     return {"small": Substitute(runs, note, seeds=5, overrides=_EVALUATED)}
 
 
-def _small_without_acer(environments: Iterable[str]) -> dict[str, Substitute]:
-    """Returns the runs of figures 4 and 5 at the scale small."""
+def _without_acer(environments: Iterable[str]) -> dict[str, Substitute]:
+    """Returns the runs of figures 4 and 5 at the scales of minutes; `environments` are small's."""
     settings = [name for name in _POLICY_GRADIENTS if not name.startswith("acer")]
     note = "ACER is left out: an update costs a hundred of V-RACER's, so a run would take hours"
-    return _small(settings, environments, note)
+    two_cores = Substitute(_runs(settings, TASKS), note)
+    return {"two_cores": two_cores, **_small(settings, environments, note)}
 
 
 def _sensitivity(
@@ -250,14 +251,14 @@ EXPERIMENTS = (
         "figure 4",
         "Gym: PPO, ACER and V-RACER with ReF-ER and each of its rules",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
-        substitutes=_small_without_acer(SMALL_TASKS[:4]),
+        substitutes=_without_acer(SMALL_TASKS[:4]),
         **_COMMON,
     ),
     Experiment(
         "figure 5",
         "Gym: divergence of their policies from what they replay",
         runs=_runs(_POLICY_GRADIENTS, TASKS),
-        substitutes=_small_without_acer(SMALL_TASKS[:4]),
+        substitutes=_without_acer(SMALL_TASKS[:4]),
         **_OF_DIVERGENCE,
     ),
     Experiment(

@@ -396,25 +396,24 @@ class DdpgLearner(TwoRatesLearner):
         steps, view = batch.steps, self.view(batch.steps)
         action, behaviour_mean = view.states.action, view.states.extras["mean"]
         observation, next_observation = view.observation, view.next_observation
-        next_action = view.next_action(target.policy(next_observation))
-        bootstrap = target.critic(next_observation, next_action)
-        y = steps.rewards + steps.discounts * bootstrap
+        bootstrap = target.critic.of(next_observation, view.next_actions_before)
+        y = steps.rewards + steps.discounts * bootstrap(target.policy(next_observation))
         rule_1 = (self.c_max(), config.clipping)
         weights = self.weights(batch)
+        with tf.GradientTape() as critic_tape:
+            value_of = online.critic.of(observation, view.actions_before)
+            q = value_of(action)
         with tf.GradientTape() as policy_tape:
             mean = online.policy(observation)
             rho = ddpg.importance_weight(
                 action, mean, behaviour_mean, config.sigma, self._log_bound
             )
-            value, dqda = policy_gradients.value_and_action_gradient(
-                mean, lambda action: online.critic(observation, view.action(action))
-            )
+            value, dqda = policy_gradients.value_and_action_gradient(mean, value_of)
             losses = ddpg.policy_loss(
                 mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
             )
             policy_loss = tf.reduce_mean(weights * losses)
-        with tf.GradientTape() as critic_tape:
-            q = online.critic(observation, view.action(action))
+        with critic_tape:
             critic_loss = tf.reduce_mean(weights * ddpg.critic_loss(q, y, rho, *rule_1))
             decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
             critic_loss += config.critic_decay * decay

@@ -4,6 +4,8 @@ They take standardised observations [B, D], recurrent ones a `Window` of them. A
 canonical units, without bounds for all but DDPG.
 """
 
+from collections.abc import Callable
+import functools
 from typing import NamedTuple
 
 import sonnet as snt
@@ -125,17 +127,24 @@ class ValueOfAction(snt.Module):
         super().__init__()
         self.mlp = _make_layers(config, observation_size + action_size, 1)
 
-    def __call__(self, observation: tf.Tensor | Window, action: tf.Tensor) -> tf.Tensor:
-        """Returns values [B].
+    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """Returns values [B] of actions [B, A] at standardised observations [B, D]."""
+        return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
+
+    def of(
+        self, observation: tf.Tensor | Window, before: tf.Tensor | None
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Returns the function from actions [B, A] to their values [B].
 
         Args:
-          observation: standardised, [B, D] or a window.
-          action: [B, A], or [B, T, A] at all observations of a window.
+          observation: standardised, [B, D], or windows of T.
+          before: [B, T - 1, A], the actions before, which all values share; None without windows.
         """
-        if isinstance(observation, Window):
-            inputs = tf.concat([observation.inputs, action], axis=-1)
-            return self.mlp(Window(inputs, observation.begins))[:, 0]
-        return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
+        if not isinstance(observation, Window):
+            return functools.partial(self, observation)
+        earlier, last = observation.inputs[:, :-1], observation.inputs[:, -1]
+        states = self.mlp.states(Window(tf.concat([earlier, before], axis=-1), observation.begins))
+        return lambda action: self.mlp.at(tf.concat([last, action], axis=-1), states)[:, 0]
 
 
 def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:

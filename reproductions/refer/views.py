@@ -12,7 +12,11 @@ class StateView:
 
     Attributes:
       states: columns of [B, ...] at the steps.
+      actions_before: None; those of a window.
+      next_actions_before: likewise.
     """
+
+    actions_before = next_actions_before = None
 
     def __init__(self, steps: EpisodeBatch, standardizer: Standardizer):
         self._next_states = steps.next_states
@@ -29,22 +33,19 @@ class StateView:
         """The input at the states after the steps, [B, D]."""
         return self._standardizer(self._next_states.observation)
 
-    def action(self, last: tf.Tensor) -> tf.Tensor:
-        """Returns a critic's second input for actions [B, A] at the steps: the same."""
-        return last
-
-    next_action = action
-
 
 class WindowView:
     """Steps for recurrent networks, which begin with a state of zeros before a window of each.
 
     Attributes:
       states: columns of [B, ...] at the steps.
+      actions_before: [B, H, A], in the windows before the steps.
+      next_actions_before: [B, H + 1, A], before the states after the steps.
     """
 
     def __init__(self, steps: HistoryBatch, standardizer: Standardizer):
-        self._windows = steps.states
+        self.actions_before = steps.states.action[:, :-2]
+        self.next_actions_before = steps.states.action[:, :-1]
         self._observation = standardizer(steps.states.observation)  # [B, H + 2, D]
         self._begins = self._observation.shape[1] - 2 - steps.lengths
         self.states = tf.nest.map_structure(lambda column: column[:, -2], steps.states)
@@ -58,14 +59,6 @@ class WindowView:
     def next_observation(self) -> Window:
         """The input at the states after the steps."""
         return Window(self._observation, self._begins)
-
-    def action(self, last: tf.Tensor) -> tf.Tensor:
-        """Returns a critic's second input for actions [B, A] at the steps, after those before."""
-        return tf.concat([self._windows.action[:, :-2], last[:, tf.newaxis]], axis=1)
-
-    def next_action(self, last: tf.Tensor) -> tf.Tensor:
-        """Returns the same for actions at the states after the steps."""
-        return tf.concat([self._windows.action[:, :-1], last[:, tf.newaxis]], axis=1)
 
 
 View = StateView | WindowView

@@ -107,7 +107,9 @@ class Recorder(RolloutLearner):
 
 
 def make_trainer(data, store, learner, seed=0):
-    updates = RolloutUpdates(learner, HORIZON, BATCH, EPOCHS, seed, jit_compile=False)
+    updates = RolloutUpdates(
+        learner, HORIZON, BATCH, EPOCHS * HORIZON // BATCH, seed, jit_compile=False
+    )
     return Trainer(store, updates, learner.steps, data.rate_limiter(0, None))
 
 

@@ -105,12 +105,19 @@ def test_a_cylinder_stops_the_fluid_inside_and_is_dragged_along():
     assert np.abs(u[0, 9:11, 11:13]).max() < 0.1 and u.max() > 1.2
 
 
-def test_an_ellipse_left_alone_drifts_downstream_as_the_fluid_does():
-    solver = Solver((64, 32), 1 / 16, 0.01, 1.0, ellipse=(0.5, 0.1))
-    solver.set_velocity(np.ones((1, 65, 32)), np.zeros((1, 64, 33)))
-    solver.place(np.array([[1.0, 1.0, 0.4]]), np.array([0]))
-    solver.advance(1.0)
-    np.testing.assert_allclose(solver.bodies()[0], [2, 1, 0.4, 1, 0, 0], atol=1e-3)
+def test_an_ellipse_at_rest_is_taken_along_by_the_flow():
+    """Potential flow: at once by its added mass's share, pi b^2 along its major axis or pi a^2."""
+    a, b = 0.5, 0.1
+    solver = Solver((128, 128), 1 / 32, 1e-4, 1.0, ellipse=(a, b))
+    solver.set_velocity(np.ones((2, 129, 128)), np.zeros((2, 128, 129)))
+    solver.place(np.array([[2.0, 2.0, 0.0], [2.0, 2.0, np.pi / 2]]), np.arange(2))
+    assert not solver.bodies()[:, 3:].any()
+    assert np.all(np.abs(solver.velocity()[0][:, 64, 63:65]) < 1e-3)  # the fluid in their places
+    solver.advance(0.01)
+    first = solver.bodies()[:, 3]
+    np.testing.assert_allclose(first, [b / (a + b), a / (a + b)], atol=0.08)
+    solver.advance(0.5)
+    assert np.all(solver.bodies()[:, 3] > first) and np.all(solver.bodies()[:, 3] < 1)
 
 
 def test_a_push_gives_an_ellipse_and_its_added_mass_their_momentum():

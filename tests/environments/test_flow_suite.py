@@ -45,6 +45,7 @@ def test_specs_and_starts(batch):
         assert np.all(timestep.discount == 1)
         starts.extend(timestep.observation)
     x, y, angle = np.transpose(starts)[:3]
+    assert not np.array(starts)[:, 3:6].any()  # at rest in the half disc's frame
     assert np.all(np.abs(x - 2) <= 0.5) and np.all(np.abs(y) <= 0.5)
     assert np.all(np.abs(angle) <= np.pi / 4) and np.ptp(angle) > 0.7
 

@@ -105,6 +105,29 @@ def test_a_network_begins_with_zeros_at_each_windows_beginning():
     np.testing.assert_allclose(changed[1:], outputs[1:], rtol=1e-5, atol=1e-6)
 
 
+def test_states_and_the_step_after_them_are_one_unroll():
+    network, inputs, begins = make_network(), normal(B, T, F), tf.constant([0, 3, T - 1])
+
+    def unrolled():
+        outputs, is_first = tf.transpose(inputs, [1, 0, 2]), tf.range(T)[:, tf.newaxis] == begins
+        for lstm in network.lstms:
+            outputs, _ = lstm.unroll(outputs, is_first, lstm.initial_state(B))
+        return network.layers[0](outputs[-1])
+
+    results = []
+    for outputs_of in (unrolled, lambda: network(Window(inputs, begins))):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = outputs_of()
+            loss = tf.reduce_sum(tf.square(outputs))
+        results.append([outputs, *tape.gradient(loss, [inputs, *network.trainable_variables])])
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    for state in network.states(Window(inputs, tf.constant([0, 3, T]))):
+        assert np.all(state.hidden[:2] != 0) and not np.any(state.hidden[2])
+        assert np.all(state.cell[:2] != 0) and not np.any(state.cell[2])
+
+
 def test_a_network_has_gradients_through_its_window_alone():
     network, inputs = make_network(), normal(B, T, F)
     with tf.GradientTape() as tape:

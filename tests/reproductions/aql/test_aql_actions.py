@@ -71,6 +71,7 @@ def test_a_finite_space_is_enumerated():
     assert space.num_actions == 6 and every.shape == (6, 3)
     np.testing.assert_array_equal(space.flat_index(every), np.arange(6))
     np.testing.assert_array_equal(space.flat_index(np.array([[2, 0, 1]], np.float32)), [5])
+    np.testing.assert_array_equal(space.flat_index(tf.constant(every)), np.arange(6))
     assert ActionSpace((5,) * 21).num_actions == 5**21
     assert HYBRID.num_actions == math.inf
 

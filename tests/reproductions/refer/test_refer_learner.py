@@ -10,6 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.learning.update_loop import UpdateLoop
+from common.networks.recurrent import Window
 from common.types import Batch, StoredState
 from common.values import quadratic
 from reproductions.refer import advantages, ddpg, naf, vracer
@@ -347,11 +348,24 @@ def test_a_recurrent_critic_sees_the_actions_before():
     _, learner = make_learner("ddpg_refer", **RECURRENT)
     steps = make_windows().steps
     view = learner.view(steps)
-    actions, following = view.action(view.states.action), view.next_action(tf.ones([B, A]))
-    np.testing.assert_array_equal(actions, steps.states.action[:, :-1])
-    np.testing.assert_array_equal(following[:, :-1], steps.states.action[:, :-1])
-    np.testing.assert_array_equal(following[:, -1], np.ones([B, A]))
-    assert view.observation.inputs.shape[1] == HISTORY + 1 == actions.shape[1]
+    critic, action = learner.networks.critic, view.states.action
+    for observation, before in (
+        (view.observation, steps.states.action[:, :-2]),
+        (view.next_observation, steps.states.action[:, :-1]),
+    ):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(action)
+            value_of = critic.of(observation, before)
+            actions = tf.concat([before, action[:, tf.newaxis]], axis=1)
+            inputs = tf.concat([observation.inputs, actions], axis=-1)
+            values = critic.mlp(Window(inputs, observation.begins))[:, 0], value_of(action)
+        np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
+        for source in (action, *critic.trainable_variables):
+            expected, found = (tape.gradient(value, source) for value in values)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        assert np.any(value_of(action) != critic.of(observation, 2 * before)(action))
+    np.testing.assert_array_equal(view.actions_before, steps.states.action[:, :-2])
+    np.testing.assert_array_equal(view.next_actions_before, steps.states.action[:, :-1])
 
 
 @pytest.mark.parametrize("agent", AGENTS)
