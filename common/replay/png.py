@@ -1,10 +1,9 @@
 """PNG files in memory: images are sent and stored compressed (Ape-X section 4.1).
 
 A stack of four grey frames is one image of four channels. Neighbouring channels are nearly equal
-and large areas are flat, so the rows are not filtered and ISA-L compresses at its level 1: on
-frames of Pong in a tenth of the time of `tf.io.encode_png`, which tries every filter. Any PNG
-reader can read the files. An op decodes those of any writer, if they have no more than 8 bits a
-channel and no interlacing.
+and large areas are flat, so the rows are not filtered, and ISA-L compresses them: faster than zlib
+at its fastest, and into fewer bytes. Any PNG reader can read the files. An op decodes them, and
+those of other writers with the same header; it checks every checksum.
 
 TensorFlow is imported only where it is needed: the launcher encodes images without it.
 """
@@ -49,7 +48,7 @@ def suffix() -> bytes:
 
 
 def max_bytes(shape: tuple[int, int, int]) -> int:
-    """Returns an upper bound of a file's size: zlib adds little even to noise."""
+    """Returns an upper bound of a file's size: compression adds little even to noise."""
     return round(1.125 * math.prod(shape)) + shape[0] + 128
 
 
@@ -70,7 +69,8 @@ def encode(images: np.ndarray) -> np.ndarray:
     pixels = rows[:, 1:].reshape(height, width, channels)
     begin, end = prefix((height, width, channels)), suffix()
     encoded = np.empty(count, object)
-    for index, pixels[...] in enumerate(images):
+    for index, image in enumerate(images):
+        pixels[...] = image
         data = isal_zlib.compress(rows, _COMPRESSION)
         encoded[index] = b"".join((begin, _chunk(b"IDAT", data), end))
     return encoded

@@ -61,7 +61,8 @@ class BitReader {
   // Makes 56 bits available. Returns false if more bits were taken than the
   // stream has.
   bool Fill() {
-    if (next_ > end_ + 8) return false;  // At most 7 of these are not taken yet.
+    // Of what was read, at most 7 bytes are not taken yet.
+    if (next_ > end_ + 8) return false;
     uint64_t word;
     std::memcpy(&word, next_, 8);
     bits_ |= word << count_;
@@ -207,7 +208,8 @@ uint32_t Adler32(const uint8_t* at, const uint8_t* end) {
         sums_of_sums += sums;
         sums += __builtin_convertvector(bytes, Sums);
       }
-      all_of_all += kRows * all + __builtin_convertvector(sums_of_sums, LongSums);
+      all_of_all += kRows * all;
+      all_of_all += __builtin_convertvector(sums_of_sums, LongSums);
       all += __builtin_convertvector(sums, LongSums);
     }
     sum_of_sums += blocks * kBlock * sum;
@@ -370,7 +372,7 @@ class Inflater {
       return;
     }
     const uint8_t* from = out - distance;
-    // What is copied repeats what it begins with: twice as far back is the same.
+    // What is copied repeats its beginning: twice as far back is the same.
     for (; distance < 16; distance *= 2) {
       for (size_t i = 0; i < distance; ++i) out[i] = from[i];
       out += distance;

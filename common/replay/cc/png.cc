@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kSlice = 8;
 using CrcTables = std::array<std::array<uint32_t, 256>, kSlice>;
 
-// Returns for each byte what it adds to a CRC, followed by 0 to 7 zeros.
+// Returns what each byte adds to a CRC if 0 to 7 bytes follow it.
 constexpr CrcTables MakeCrcTables() {
   CrcTables tables = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -53,7 +53,9 @@ uint32_t Crc(std::string_view bytes) {
 
 uint32_t BigEndian(const char* bytes) {
   uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  for (int i = 0; i < 4; ++i) {
+    value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  }
   return value;
 }
 

@@ -18,8 +18,8 @@ class PngDecoder {
   PngDecoder(std::string_view prefix, size_t height, size_t width,
              size_t channels);
 
-  // Writes [height, width, channels] to `pixels`. Returns null, or what is wrong
-  // with the file; `pixels` are garbage then.
+  // Writes [height, width, channels] to `pixels`. Returns null, or what is
+  // wrong with the file; `pixels` are garbage then.
   const char* Decode(std::string_view file, uint8_t* pixels);
 
  private:
