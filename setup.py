@@ -68,6 +68,7 @@ setuptools.setup(
         "dm-tree>=0.1.9",
         "dm_control==1.0.50",
         "gymnasium[mujoco]==1.4.0",
+        "isal>=1.7",
         'labmaze>=1.0.6; python_version < "3.13"',  # for mazes
         "matplotlib>=3.9",
         "ml_collections>=1.1",

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple, Protocol
 
 from absl import logging
@@ -19,7 +19,7 @@ from common.replay.store import Counters, Store
 from common.types import Batch, Metrics, Nest
 
 _MOST_DAMAGED = 3
-"""Draws in a row that cannot be decoded before a learner gives up."""
+"""Draws in a row with items that cannot be decoded before a learner gives up."""
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
 """Errors of a store that is gone for a while or still empty."""
 
@@ -130,8 +130,8 @@ class Trainer:
           is gone, or the actors have to add more first: wait a moment before the next call.
 
         Raises:
-          UndecodableReplayError: a drawn item cannot be decoded; where items are drawn once, of
-            three draws in a row.
+          UndecodableReplayError: a drawn item cannot be decoded; where items are drawn once, in
+            each of three draws in a row.
           DivergedError: an update is not finite.
         """
         begin = int(self._steps)
@@ -214,20 +214,35 @@ class Trainer:
             return None
         if self._decode is None:
             return _Draw(drawn, step)
+        decoded = self._decoded(drawn.steps, self._decode)
+        return None if decoded is None else _Draw(drawn._replace(steps=decoded), step)
+
+    def _decoded(self, steps: Nest, decode: Callable[[Nest], Nest]) -> Nest | None:
+        """Decodes drawn steps.
+
+        Where items are drawn once, others of the draw are repeated in the place of those that
+        cannot be decoded; returns None if none can.
+        """
         try:
-            decoded = self._decode(drawn.steps)
+            decoded = decode(steps)
         except tf.errors.InvalidArgumentError as error:
-            self._num_damaged += 1
-            if self._store.wire.consumes and self._num_damaged < _MOST_DAMAGED:
-                logging.warning("a draw is dropped, it cannot be decoded: %s", error.message)
-                return None  # it is not drawn again
+            reason = error.message.splitlines()[0]
+        else:
+            self._num_damaged = 0
+            return decoded
+        self._num_damaged += 1
+        if not self._store.wire.consumes or self._num_damaged == _MOST_DAMAGED:
             raise UndecodableReplayError(
-                f"the replay holds an item that cannot be decoded ({error.message.splitlines()[0]})"
-                ": start all roles with the same version of the program; the run continues from "
-                "its last checkpoint"
-            ) from None
-        self._num_damaged = 0
-        return _Draw(drawn._replace(steps=decoded), step)
+                f"the replay holds an item that cannot be decoded ({reason}): start all roles with "
+                "the same version of the program; the run continues from its last checkpoint"
+            )
+        logging.warning("left out of a draw: what cannot be decoded (%s)", reason)
+        size, whole = len(tf.nest.flatten(steps)[0]), []
+        for one in (slice(item, item + 1) for item in range(size)):
+            with suppress(tf.errors.InvalidArgumentError):
+                whole.append(decode(tf.nest.map_structure(lambda c, one=one: c[one], steps)))
+        repeated = (whole * size)[:size]
+        return tf.nest.map_structure(lambda *c: tf.concat(c, 0), *repeated) if whole else None
 
     def _write(self, token: tf.Tensor, outputs: Nest, trims: bool) -> None:
         if self._worker is None:

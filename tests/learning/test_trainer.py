@@ -505,10 +505,11 @@ def unrolls(*marks):
     return {"mark": np.tile(np.array(marks, np.float32)[:, None], (1, T))}
 
 
-def make_of_queue(store, prefetch=0):
+def make_of_queue(store, prefetch=0, decode=None):
     learner = Marks()
     updates = UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
-    return Trainer(store, updates, learner.steps, UNLIMITED, prefetch=prefetch), learner
+    trainer = Trainer(store, updates, learner.steps, UNLIMITED, prefetch=prefetch, decode=decode)
+    return trainer, learner
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -550,6 +551,28 @@ def test_a_queue_that_is_gone_is_waited_for(prefetch, serve):
     trainer.close()
     expected = [*range(CALL), *range(100, 100 + CALL)]
     np.testing.assert_array_equal(learner.seen.numpy().ravel(), expected)
+
+
+def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
+    def decode(steps):
+        tf.debugging.assert_non_negative(steps["mark"])
+        return {"mark": steps["mark"] + 100}
+
+    queue = UnrollQueue(SPECS, CALL)
+    trainer, learner = make_of_queue(queue, decode=decode)
+    whole = list(range(CALL))
+    marks = [0, 1, -1, 3, 4, -1, *whole[6:]]
+    replaced = [0, 1, 3, 4, *whole[6:], 0, 1]
+    for draw, learnt in ((marks, replaced), (whole, whole), (marks, replaced)):
+        assert queue.put(unrolls(*draw))
+        assert trainer.step() is not None
+        np.testing.assert_array_equal(learner.seen[-UPDATES:].numpy().ravel() - 100, learnt)
+    assert queue.put(unrolls(*[-1] * CALL))
+    assert trainer.step() is None  # nothing is left
+    assert queue.put(unrolls(*marks))  # the third draw in a row
+    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version"):
+        trainer.step()
+    trainer.close()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
