@@ -43,10 +43,6 @@ class NetworkLink:
         """Returns the beginning of a command that starts a program on a machine."""
         return ["ip", "netns", "exec", self._names[side]]
 
-    def pids(self, side: str) -> list[int]:
-        """Returns the processes that run on a machine."""
-        return [int(pid) for pid in _ip("netns", "pids", self._names[side]).split()]
-
     @contextlib.contextmanager
     def laid(self) -> Iterator[None]:
         """Makes the machines and the link, and removes them.
@@ -104,8 +100,7 @@ class NetworkLink:
                     self.num_bytes += os.write(file, packet)
 
 
-def _ip(*arguments: str) -> str:
+def _ip(*arguments: str) -> None:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout
