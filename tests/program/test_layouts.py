@@ -3,7 +3,7 @@
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.cluster.layout import LayoutError
+from common.cluster.layout import LayoutError, imported
 from common.cluster.topology import Topology
 from common.program.layouts import (
     ACTORS_WITH_REPLAY,
@@ -80,12 +80,12 @@ def test_a_learner_that_acts_in_environments_elsewhere():
 
 
 def test_a_flag_chooses_a_layout():
-    agent = reproductions.AGENTS["refer"]
+    agent = imported(reproductions.AGENTS["refer"])
     config = agent.settings.configuration(agent.settings.default)
     assert agent.layout(config) is ONE_PROCESS
     assert agent.layout(config, {"actor_processes": None, "replay": "process"}) is ONE_PROCESS
     assert agent.layout(config, {"actor_processes": 1}) is CENTRAL
-    agent = reproductions.AGENTS["apex_dqn"]
+    agent = imported(reproductions.AGENTS["apex_dqn"])
     config = agent.settings.configuration(agent.settings.default)
     assert agent.layout(config, {"actor_processes": 2}) is DISTRIBUTED
 
