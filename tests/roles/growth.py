@@ -15,7 +15,12 @@ _APART_SECONDS = 30.0
 so that both have as much of what these need for a moment."""
 _LEAST_MINUTES = 2.0
 """Of a role, to judge it by."""
-BOUNDS: Mapping[str, float] = {"rss_mb": 2.0, "private_mb": 2.0, "threads": 1.0, "descriptors": 1.0}
+BOUNDS: Mapping[str, float] = {
+    "rss_mb": 2.0,
+    "anonymous_mb": 2.0,
+    "threads": 1.0,
+    "descriptors": 1.0,
+}
 """Most growth a minute. The rarest work that repeats is an evaluation every 30 s and a checkpoint
 every 20 s: a thread, a descriptor or two megabytes that each leaves behind break the bound. 2 MB a
 minute are 3 GB in a day's run, where roles of undisturbed runs grow by up to 1.2 between two
@@ -33,10 +38,10 @@ def usage(pid: int) -> dict[str, float]:
     """
     process = pathlib.Path(f"/proc/{pid}")
     sizes = dict(re.findall(r"(\w+): +(\d+) kB", (process / "smaps_rollup").read_text()))
-    private = int(sizes["Private_Clean"]) + int(sizes["Private_Dirty"])
     return {
         "rss_mb": int(sizes["Rss"]) / 1024,
-        "private_mb": private / 1024,
+        # Its own and those that it shares with other forks, whose number changes.
+        "anonymous_mb": int(sizes["Anonymous"]) / 1024,
         "threads": len(os.listdir(process / "task")),
         "descriptors": len(os.listdir(process / "fd")),
     }

@@ -60,19 +60,23 @@ def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
         minute = now / 60
         # An actor that is restarted after five minutes, and fills its replay anew each time.
         pid, age = divmod(minute, 5)
-        actor = {"private_mb": min(age, 1) * 300, "rss_mb": 400, "threads": 9, "descriptors": 20}
-        leaking = {"private_mb": 3 * minute, "rss_mb": 2 * minute, "threads": 8 + 30 * (minute > 9)}
+        actor = {"anonymous_mb": min(age, 1) * 300, "rss_mb": 400, "threads": 9, "descriptors": 20}
+        leaking = {
+            "anonymous_mb": 3 * minute,
+            "rss_mb": 2 * minute,
+            "threads": 8 + 30 * (minute > 9),
+        }
         held |= {pid: actor, 7: {**leaking, "descriptors": 40 + int(1.5 * minute)}}
         growth.observe({"actor-1": pid, "learner-0": 7}, 1000 + now)
-    held[pid] = {**held[pid], "private_mb": 5000}
+    held[pid] = {**held[pid], "anonymous_mb": 5000}
     growth.observe({"actor-1": pid, "evaluator-0": 7}, 1600)  # the run is over
     table = growth.table()
     assert set(table) == {"actor", "learner"} and table["actor"]["lives"] == 2
     assert table["actor"]["minutes"] == pytest.approx(7, abs=0.3)
-    assert table["actor"]["private_mb"] == {"at_first": 125, "most": 300, "per_minute": 0}
+    assert table["actor"]["anonymous_mb"] == {"at_first": 125, "most": 300, "per_minute": 0}
     assert excesses({"actor": table["actor"]}) == []
     assert excesses(table) == [
-        "private_mb of the learner grows by 3 a minute, above 2",
+        "anonymous_mb of the learner grows by 3 a minute, above 2",
         "descriptors of the learner grows by 1.5 a minute, above 1",
     ]
     table["learner"]["threads"]["most"] = 8 + 33
@@ -89,8 +93,8 @@ def test_usage_is_that_of_a_process():
     for descriptor in descriptors:
         os.close(descriptor)
     assert after["descriptors"] == before["descriptors"] + 5
-    assert after["private_mb"] - before["private_mb"] == pytest.approx(50, abs=5)
-    assert after["rss_mb"] >= after["private_mb"] and after["threads"] >= 1
+    assert after["anonymous_mb"] - before["anonymous_mb"] == pytest.approx(50, abs=5)
+    assert after["rss_mb"] >= after["anonymous_mb"] and after["threads"] >= 1
     del kept
     with pytest.raises(OSError):
         usage(2**22 + 1)  # beyond the largest identifier
