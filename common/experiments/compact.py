@@ -4,7 +4,7 @@
       config.json     of every run, without the seed
       runs.csv        a row a run: how it went, and what made it
       evaluator.csv   the evaluations of all runs
-      curves.csv      what else figures show of them, thinned; absent if there is no such figure
+      learner.csv     their learners' rows, thinned, with the returns of training episodes
 
 `common.experiments.keep` replaces files whole, runs.csv last. Rows of a seed that is not in
 runs.csv are those of an interrupted copy and do not count.
@@ -22,7 +22,7 @@ from typing import Any
 import pandas
 
 from common.experiments import status
-from common.experiments.paper import EPISODE_RETURN, Returns
+from common.experiments.paper import Returns
 from common.experiments.status import IN_ORDER, Progress, State, Status
 from common.reporting import csv_rows, json_file
 from common.reporting.budget import Budget
@@ -48,9 +48,6 @@ RUNS = (
     "usable_cores",
 )
 """The columns of runs.csv; results/README.md explains each."""
-
-CURVES = ("seed", "quantity", *Progress._fields, "value")
-"""The columns of curves.csv."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +77,8 @@ class CompactFolder:
         self.path = path
         self.config_json = files.config_json
         self.evaluator_csv = files.evaluator_csv
+        self.learner_csv = files.learner_csv
         self.runs_csv = path / "runs.csv"
-        self.curves_csv = path / "curves.csv"
         self._numbers: dict[tuple, pandas.DataFrame] = {}
 
     def read_config(self, seed: int) -> dict[str, Any]:
@@ -107,7 +104,11 @@ class CompactFolder:
         return [rows[seed] for seed in sorted(rows)]
 
     def read_numbers(
-        self, path: pathlib.Path, names: Sequence[str], seed: int, **options: Mapping[str, str]
+        self,
+        path: pathlib.Path,
+        names: Sequence[str],
+        seed: int,
+        identity: Mapping[str, str] | None = None,
     ) -> pandas.DataFrame:
         """Returns columns of the rows of a seed; a file is read once.
 
@@ -115,11 +116,11 @@ class CompactFolder:
           path: of one of the folder's files.
           names: of the columns.
           seed: of the run.
-          options: `identity` and `where` of `csv_rows.read_numbers`, which raises.
+          identity: as of `csv_rows.read_numbers`, which raises.
         """
-        key = (path, *names, *(item for one in options.values() for item in one.items()))
+        key = (path, *names)
         if key not in self._numbers:
-            self._numbers[key] = csv_rows.read_numbers(path, ("seed", *names), **options)
+            self._numbers[key] = csv_rows.read_numbers(path, ("seed", *names), identity)
         rows = self._numbers[key]
         return rows.loc[rows["seed"] == seed, list(names)]
 
@@ -139,9 +140,9 @@ class CompactFolder:
         return Status(State.FINISHED, row.progress) if is_whole else Status(State.MISSING)
 
 
-def quantity_of(y: str, returns: Returns) -> str:
-    """Returns the name in curves.csv of a column of learner.csv, or of training episodes."""
-    return returns.name.lower() if y == EPISODE_RETURN else y
+def column_of(returns: Returns) -> str:
+    """Returns the column of a folder's learner.csv with the returns of training episodes."""
+    return returns.name.lower()
 
 
 def cells_of(seed: int, starts: list[dict[str, Any]], progress: Progress) -> dict[str, Any]:
@@ -176,11 +177,11 @@ def cells_of(seed: int, starts: list[dict[str, Any]], progress: Progress) -> dic
 
 
 def as_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns a whole CSV file; None is an empty cell."""
+    """Returns a whole CSV file; None, or no cell, is an empty one."""
     columns, text = list(columns), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([row[name] for name in columns] for row in rows)
+    writer.writerows([row.get(name) for name in columns] for row in rows)
     return text.getvalue()
 
 

@@ -1,6 +1,6 @@
 """Keeps finished runs where figures, tables and claims look."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import filecmp
 import json
 import pathlib
@@ -8,15 +8,16 @@ import shutil
 from typing import Any
 
 import numpy as np
+import pandas
 
-from common.experiments.compact import CURVES, RUNS, CompactFolder, as_csv, cells_of, quantity_of
-from common.experiments.paper import Paper, Returns, run_path
+from common.experiments.compact import RUNS, CompactFolder, as_csv, cells_of, column_of
+from common.experiments.paper import EPISODE_RETURN, Paper, Returns, run_path
 from common.experiments.plan import Plan, PlannedRun
 from common.experiments.runs import KeptRun
 from common.experiments.scales import EARLIER
-from common.experiments.status import Progress, State
+from common.experiments.status import State
 from common.reporting.columns import EVALUATOR
-from common.reporting.csv_rows import numbered_rows, read_numbers
+from common.reporting.csv_rows import numbered_rows, read_rows
 from common.reporting.differences import differences, listed
 from common.reporting.run_directory import (
     RunDirectory,
@@ -31,7 +32,7 @@ _FILES = (
     *("evaluation.json", "run.json"),
 )
 _POINTS = 20
-"""The number of points to which a curve is thinned: 1 kB."""
+"""The number of rows to which learner.csv is thinned: 3 kB."""
 _PATIENCE_SECONDS = 600.0
 """The time to wait for other processes that keep runs, which need a second for one."""
 
@@ -143,9 +144,10 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
     for cells in _rows(folder.runs_csv, RUNS):
         if cells["seed"] == str(seed):
             _check_is_same_run(planned, folder.path, cells, row)
+    learner = _learner_rows(paper, planned, config)
     merged = (
         (folder.evaluator_csv, EVALUATOR, _rows(files.evaluator_csv, EVALUATOR)),
-        (folder.curves_csv, CURVES, list(_curves(paper, planned, config))),
+        (folder.learner_csv, tuple(learner), learner.to_dict("records")),
         (folder.runs_csv, RUNS, [row]),
     )
     if not any(_merged(path, names, seed, rows) for path, names, rows in merged):
@@ -160,8 +162,17 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
 def _merged(
     path: pathlib.Path, names: Sequence[str], seed: int, new: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Returns a CSV file with other rows of a seed, "" if that changes nothing."""
-    rows = [cells for cells in _rows(path, names) if cells["seed"] != str(seed)]
+    """Returns a CSV file with other rows of a seed, "" if that changes nothing.
+
+    Args:
+      path: the file, which need not exist.
+      names: of the new rows' columns; those that are in the file as well stay.
+      seed: of the new rows.
+      new: the rows.
+    """
+    old = [cells for _, cells in numbered_rows(path)] if path.exists() else []
+    names = tuple(dict.fromkeys([*(old[0] if old else ()), *names]))
+    rows = [cells for cells in old if cells["seed"] != str(seed)]
     after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
     before = path.read_text(errors="replace") if path.exists() else as_csv(names, ())
     return "" if after == before else after
@@ -172,33 +183,19 @@ def _rows(path: pathlib.Path, names: Sequence[str]) -> list[dict[str, str]]:
     return [cells for _, cells in numbered_rows(path, names)] if path.exists() else []
 
 
-def _curves(
-    paper: Paper, planned: PlannedRun, config: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Yields the rows of curves.csv for what figures show of a run besides evaluations."""
+def _learner_rows(paper: Paper, planned: PlannedRun, config: Mapping[str, Any]) -> pandas.DataFrame:
+    """Returns the table of learner.csv, thinned, with the returns of training episodes, as text."""
     run, scale = planned.run, planned.scale.name
     kept = KeptRun(
         planned.directory, paper.name, scale, run.setting, run.environment, planned.seed, config, ()
     )
-    shown = {
-        (one.y, one.returns)
-        for experiment in paper.experiments
-        for one in experiment.at(scale).divided()
-        if (run.setting, run.environment) in {(it.setting, it.environment) for it in one.runs}
-        if not one.is_of_returns or one.returns is not Returns.EVALUATOR
-    }
-    clock = read_numbers(RunDirectory(planned.directory).learner_csv, Progress._fields).dropna()
-    for y, returns in sorted(shown):
-        curve = kept.points("wall_seconds", y, returns)
-        if not len(curve):
-            continue
-        stretch = np.ceil(np.linspace(0, _POINTS, len(curve) + 1)[1:])
-        thinned = curve.groupby(stretch).mean()
-        for seconds, value in thinned.itertuples(index=False):
-            at = (np.interp(seconds, clock["wall_seconds"], clock[x]) for x in Progress._fields)
-            yield {
-                "seed": planned.seed,
-                "quantity": quantity_of(y, returns),
-                **{x: f"{where:.1f}" for x, where in zip(Progress._fields, at)},
-                "value": f"{value:.6g}",
-            }
+    rows = read_rows(RunDirectory(planned.directory).learner_csv).astype(float)
+    stretch = np.ceil(np.linspace(0, _POINTS, len(rows) + 1)[1:])
+    thinned = rows.drop(columns="parameter_version").groupby(stretch).mean()
+    for returns in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS):
+        episodes = kept.points("wall_seconds", EPISODE_RETURN, returns)
+        row = np.searchsorted(rows["wall_seconds"], episodes["wall_seconds"])
+        ends = stretch[np.minimum(row, len(rows) - 1)]
+        thinned[column_of(returns)] = episodes[EPISODE_RETURN].groupby(ends).mean()
+    thinned = thinned.map("{:.6g}".format).replace("nan", "")
+    return thinned.assign(seed=str(planned.seed))[["seed", *thinned.columns]]

@@ -223,6 +223,7 @@ def _plan_run(
         f"--environment={run.environment}",
         f"--seed={seed}",
         *run.flags,
+        *scale.flags,
         *(change.flag for change in scale.changes_of(run.agent, run.choices)),
     )
     path = run_path(paper.name, scale.name, run.setting, run.environment, seed)

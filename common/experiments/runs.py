@@ -3,7 +3,7 @@
 The readers are strict: the first malformed file ends the program with one line that names it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import dataclasses
 import pathlib
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
-from common.experiments.compact import CompactFolder, CompactRow, quantity_of
+from common.experiments.compact import CompactFolder, CompactRow, column_of
 from common.experiments.effects import is_by_rule
 from common.experiments.paper import EPISODE_RETURN, Returns, run_path
 from common.experiments.status import IN_ORDER, Progress
@@ -99,8 +99,8 @@ class KeptRun:
 
     @property
     def _identity(self) -> dict[str, str]:
-        """The cells of every row of evaluator.csv by column, without the seed."""
-        names = ("paper", "setting", "environment")
+        """The cells of every row of evaluator.csv by column."""
+        names = ("paper", "setting", "environment", "seed")
         return {name: str(self.config.get(name)) for name in names}
 
     @property
@@ -129,13 +129,18 @@ class KeptRun:
         return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
 
     def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
-        identity = {**self._identity, "seed": str(self.seed)}
-        return read_numbers(RunDirectory(self.path).evaluator_csv, names, identity)
+        return self._numbers(RunDirectory(self.path).evaluator_csv, names, self._identity)
+
+    def _numbers(
+        self, path: pathlib.Path, names: tuple[str, ...], identity: Mapping[str, str] | None = None
+    ) -> pandas.DataFrame:
+        """Returns columns of one of its files; `identity` is that of `csv_rows.read_numbers`."""
+        return read_numbers(path, names, identity)
 
     def _learner(self, names: tuple[str, ...]) -> pandas.DataFrame:
         """Returns columns of learner.csv, and "environment_frames", which is no column of it."""
         read = tuple("actor_steps" if name == "environment_frames" else name for name in names)
-        frame = read_numbers(RunDirectory(self.path).learner_csv, tuple(dict.fromkeys(read)))
+        frame = self._numbers(RunDirectory(self.path).learner_csv, tuple(dict.fromkeys(read)))
         found = {name: frame[source] for name, source in zip(names, read)}
         if "environment_frames" in names:
             found["environment_frames"] *= frames_per_step(self.environment)
@@ -174,22 +179,14 @@ class CompactRun(KeptRun):
         """See base class; only the columns of `Progress` are kept."""
         return float(getattr(self.progress, column))
 
-    def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
-        """See base class; thinned, except evaluations."""
-        if y == EPISODE_RETURN and returns is Returns.EVALUATOR:
-            return super().points(x, y, returns)
-        read = "actor_steps" if x == "environment_frames" else x
-        where = {"quantity": quantity_of(y, returns)}
-        path = self.folder.curves_csv
-        frame = self.folder.read_numbers(path, (read, "value"), self.seed, where=where)
-        frame = frame.set_axis([x, y], axis=1)
-        if x == "environment_frames":
-            frame[x] *= frames_per_step(self.environment)
-        return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
+    def _numbers(
+        self, path: pathlib.Path, names: tuple[str, ...], identity: Mapping[str, str] | None = None
+    ) -> pandas.DataFrame:
+        shared = {name: cell for name, cell in (identity or {}).items() if name != "seed"}
+        return self.folder.read_numbers(path, names, self.seed, shared)
 
-    def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
-        path, identity = self.folder.evaluator_csv, self._identity
-        return self.folder.read_numbers(path, names, self.seed, identity=identity)
+    def _training_episodes(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
+        return self._learner((x, column_of(returns))).set_axis([x, y], axis=1)
 
 
 def frame(

@@ -49,6 +49,7 @@ class Scale:
       title: what it is meant for, a phrase.
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
+      flags: of every run, which the paper has so.
       tried_minutes: of a run that is limited in steps, for estimates until one is finished.
       is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
         with an evaluation of their final parameters.
@@ -58,6 +59,7 @@ class Scale:
     title: str
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
+    flags: tuple[str, ...] = ()
     tried_minutes: float | None = None
     is_compact: bool = False
 

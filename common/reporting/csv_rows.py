@@ -178,10 +178,7 @@ def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
 
 
 def read_numbers(
-    path: str | os.PathLike,
-    columns: Sequence[str],
-    identity: Mapping[str, str] | None = None,
-    where: Mapping[str, str] | None = None,
+    path: str | os.PathLike, columns: Sequence[str], identity: Mapping[str, str] | None = None
 ) -> "pandas.DataFrame":
     """Returns columns of a CSV file as float64; empty cells are NaN.
 
@@ -189,19 +186,15 @@ def read_numbers(
       path: the file; if it does not exist, it has no rows.
       columns: the names of the columns to read.
       identity: the text of other columns, which every row must have, by name.
-      where: the text of other columns, by name; rows with another text are left out.
 
     Raises:
       CsvError: as of `numbered_rows`, a cell is no number, or a row has another identity.
     """
     import pandas
 
-    identity, where, values = identity or {}, where or {}, []
-    needed = (*columns, *identity, *where)
-    rows = numbered_rows(path, needed) if Path(path).exists() else []
+    identity, values = identity or {}, []
+    rows = numbered_rows(path, (*columns, *identity)) if Path(path).exists() else []
     for number, cells in rows:
-        if any(cells[name] != wanted for name, wanted in where.items()):
-            continue
         for name, wanted in identity.items():
             if cells[name] != wanted:
                 raise CsvError(f"{path}:{number}: {name} is {cells[name]:.99}, not {wanted}")

@@ -1,6 +1,7 @@
 """The paper's figures and tables as lists of runs."""
 
 from collections.abc import Iterable
+import dataclasses
 
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
@@ -214,13 +215,16 @@ EXPERIMENTS = (
     ),
 )
 
+_EVALUATION = ("--final_episodes=200",)
+"""Section 4.1."""
 SCALES = (
-    PAPER_SCALE,
+    dataclasses.replace(PAPER_SCALE, flags=_EVALUATION),
     Scale(
         "workstation",
         "four hours a run, for some 16 cores",
         Budget(minutes=4 * 60),
         (Change("--evaluation_seconds=300", "an evaluation every 5 minutes instead of our 60 s"),),
+        _EVALUATION,
     ),
     Scale(
         "two_cores",

@@ -10,7 +10,7 @@ from common.experiments.paper import Experiment, Run, Substitute
 from common.reporting.command_line import exit_with
 import reproductions
 
-SETTINGS = ("good", "better", "steady", "slow", "mortal", "held", "broken", "shown")
+SETTINGS = ("good", "better", "steady", "slow", "mortal", "held", "broken")
 SMALL = dataclasses.replace(planted.SMALL, is_compact=True)
 _RUNS = tuple(
     Run(planted.AGENT, setting, task, (f"--setting={setting}",))
@@ -21,12 +21,6 @@ PAPER = dataclasses.replace(
     planted.paper(
         Experiment("figure 1", "", _RUNS, substitutes={"small": Substitute(_RUNS)}),
         Experiment("figure 2", "one that nobody has made small", _RUNS),
-        Experiment(
-            "figure 3",
-            "a column",
-            tuple(run for run in _RUNS if run.setting == "shown"),
-            y="learner_steps",
-        ),
     ),
     scales=(SMALL,),
 )

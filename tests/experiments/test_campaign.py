@@ -109,7 +109,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
     assert [path for path in notes.parents[1].iterdir()] == [notes.parent] and notes.exists()
     folder = one.folder("good")
     names = sorted(file.name for file in folder.iterdir())
-    assert names == ["config.json", "evaluator.csv", "runs.csv"]
+    assert names == ["config.json", "evaluator.csv", "learner.csv", "runs.csv"]
     table = one.table("good")
     assert list(table["seed"]) == [0, 1, 2] and set(table["outcome"]) == {"finished"}
     assert set(table["learner_steps"]) == {10} and set(table["usable_cores"]) == {1}
@@ -126,17 +126,14 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
 
 
 def test_a_run_is_small(tmp_path):
-    one = Campaign(tmp_path, f"good shown,{SHORT[0]},4,,")
+    one = Campaign(tmp_path, f"good,{SHORT[0]},4,,")
     assert one() == 0
-    for setting in ("good", "shown"):
-        size = sum(file.stat().st_size for file in one.folder(setting).iterdir())
-        assert size / 4 < 2500
+    assert sum(file.stat().st_size for file in one.folder("good").iterdir()) / 4 < 2500
 
 
-def test_a_column_that_a_figure_shows_is_kept(tmp_path):
-    one = Campaign(tmp_path, f"good shown,{SHORT[0]},2,,")
+def test_the_learners_rows_are_kept(tmp_path):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,")
     assert one() == 0
-    assert not (one.folder("good") / "curves.csv").exists()
     run = KeptRuns(one.kept).of("fake", "small")[-1]
     points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
     assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11)]
@@ -314,13 +311,13 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
     replace = keep.replace_file
     monkeypatch.setattr(execute, "_start", start)
     monkeypatch.setattr(keep, "replace_file", write)
-    one = Campaign(tmp_path, f"good better shown,{SHORT[0]},1,,")
+    one = Campaign(tmp_path, f"good better slow,{SHORT[0]},1,,")
     assert one() == 1
     err = capsys.readouterr().err
     words = "[Errno 28] No space left on device: 'seed_0.log'"
     assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
     assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
-    assert one.table("shown")["seed"].tolist() == [0]
+    assert one.table("slow")["seed"].tolist() == [0]
     assert one.directory("better").exists()
     monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))

@@ -148,13 +148,13 @@ def test_keeping_that_is_killed_loses_nothing(roots, monkeypatch, name):
     assert returns(roots) == {0: [0], 1: [1]}
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", range(5))
 def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
     for seed in (0, 1):
         plant_evaluated(roots, seed, value=seed)
     keep(plan_of(roots), roots[1])
     plant_evaluated(roots, 1, value=7, steps=20)
-    real, steps = keep_lib.replace_file, iter(range(4))
+    real, steps = keep_lib.replace_file, iter(range(5))
 
     def die(target, text):
         if next(steps) == step:
@@ -162,9 +162,9 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
         real(target, text)
 
     monkeypatch.setattr(keep_lib, "replace_file", die)
-    with pytest.raises(KeyboardInterrupt) if step < 3 else contextlib.nullcontext():
+    with pytest.raises(KeyboardInterrupt) if step < 4 else contextlib.nullcontext():
         keep(plan_of(roots), roots[1])
-    assert returns(roots) == ({0: [0], 1: [1]}, {0: [0]}, {0: [0]}, {0: [0], 1: [1, 7]})[step]
+    assert returns(roots) == [{0: [0], 1: [1]}, *3 * [{0: [0]}], {0: [0], 1: [1, 7]}][step]
     monkeypatch.undo()
     keep(plan_of(roots), roots[1])
     assert returns(roots) == {0: [0], 1: [1, 7]}

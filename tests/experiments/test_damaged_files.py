@@ -177,7 +177,7 @@ def test_the_result_of_a_run_whose_evaluations_are_damaged(planted):
     assert result.of(run, "title", finished=True).startswith("finished: evaluator return 2.5 +- ")
 
 
-@pytest.mark.parametrize("name", ["config.json", "runs.csv", "evaluator.csv", "curves.csv"])
+@pytest.mark.parametrize("name", ["config.json", "runs.csv", "evaluator.csv", "learner.csv"])
 def test_compact_runs(tmp_path, name):
     folder = tmp_path / "apex/small/dqn/atari-pong"
     folder.mkdir(parents=True)
@@ -190,9 +190,9 @@ def test_compact_runs(tmp_path, name):
     rows = [{**shared, "seed": seed, "episode_return_mean": 2.5} for seed in (0, 0, 1, 1)]
     text = as_csv(columns.EVALUATOR, [dict.fromkeys(columns.EVALUATOR, 7) | row for row in rows])
     (folder / "evaluator.csv").write_text(text)
-    rows = [dict.fromkeys(keep_lib.CURVES, 7) | {"seed": seed} for seed in (0, 1)]
-    rows = [row | {"quantity": "actor_steps_per_second"} for row in rows]
-    (folder / "curves.csv").write_text(as_csv(keep_lib.CURVES, rows))
+    names = ("seed", *columns.LEARNER, "greediest_actor", "all_actors")
+    rows = [dict.fromkeys(names, 7) | {"seed": seed} for seed in (0, 1)]
+    (folder / "learner.csv").write_text(as_csv(names, rows))
     assert len(read_kept(tmp_path, "apex", "small")) == 2
     names = named(folder / name)
     for damage in damage_of(folder / name):

@@ -9,6 +9,7 @@ import pytest
 from common import environments
 from common.experiments import scales
 from common.experiments.paper import RESULTS, AbsentAgent, UnknownError, run_path
+from common.experiments.plan import make_plan
 from common.experiments.scales import Change, Scale
 from common.figures import palette
 from common.program.setting_flags import define_config
@@ -291,6 +292,16 @@ def test_a_runs_own_flags_win_over_its_scales():
 def test_the_papers_own_scale_changes_nothing(paper):
     own = paper.scale("paper")
     assert own is paper.scales[0] and own.changes == () and own.budget is None
+
+
+def test_reactors_scores_are_means_of_as_many_episodes_as_in_the_paper(tmp_path):
+    paper = reproductions.paper("reactor")
+    for scale, is_due in (("paper", True), ("workstation", True), ("smoke", False)):
+        plan = make_plan(
+            paper, paper.experiment("table 5"), paper.scale(scale), [tmp_path], num_seeds=1
+        )
+        has_flag = {"--final_episodes=200" in run.command for run in plan.runs}
+        assert has_flag == {is_due}
 
 
 def test_d4pgs_settings_are_those_of_its_agent():
