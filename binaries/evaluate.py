@@ -27,7 +27,6 @@ import sys
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
-from common.reporting import video
 from common.reporting.command_line import (
     Parser,
     check_writable,
@@ -117,6 +116,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     if not 0 <= arguments.seed < 2**31:
         fail(f"--seed must be in [0, 2^31), is {arguments.seed}")
     if arguments.video is not None:
+        from common.reporting import video
+
         suffix = arguments.video.suffix.lower()
         if suffix not in video.WRITERS:
             fail(f"--video={arguments.video} must end in {' or '.join(video.WRITERS)}")
@@ -185,6 +186,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.learning import stored_policy
+    from common.reporting import video
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)

@@ -8,7 +8,6 @@ import shutil
 from typing import Any
 
 import numpy as np
-import pandas
 
 from common.experiments.compact import RUNS, CompactFolder, as_csv, cells_of, column_of
 from common.experiments.paper import EPISODE_RETURN, Paper, Returns, run_path
@@ -144,10 +143,9 @@ def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
     for cells in _rows(folder.runs_csv, RUNS):
         if cells["seed"] == str(seed):
             _check_is_same_run(planned, folder.path, cells, row)
-    learner = _learner_rows(paper, planned, config)
     merged = (
         (folder.evaluator_csv, EVALUATOR, _rows(files.evaluator_csv, EVALUATOR)),
-        (folder.learner_csv, tuple(learner), learner.to_dict("records")),
+        (folder.learner_csv, ("seed",), _learner_rows(paper, planned, config)),
         (folder.runs_csv, RUNS, [row]),
     )
     if not any(_merged(path, names, seed, rows) for path, names, rows in merged):
@@ -166,15 +164,18 @@ def _merged(
 
     Args:
       path: the file, which need not exist.
-      names: of the new rows' columns; those that are in the file as well stay.
+      names: of the columns that the file must have; it may have more, as may the new rows.
       seed: of the new rows.
       new: the rows.
+
+    Raises:
+      CsvError: the file is malformed, or lacks one of the columns.
     """
-    old = [cells for _, cells in numbered_rows(path)] if path.exists() else []
-    names = tuple(dict.fromkeys([*(old[0] if old else ()), *names]))
+    old = _rows(path, names)
+    columns = dict.fromkeys(name for row in (*old[:1], names, *new[:1]) for name in row)
     rows = [cells for cells in old if cells["seed"] != str(seed)]
-    after = as_csv(names, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
-    before = path.read_text(errors="replace") if path.exists() else as_csv(names, ())
+    after = as_csv(columns, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
+    before = path.read_text(errors="replace") if path.exists() else as_csv(columns, ())
     return "" if after == before else after
 
 
@@ -183,8 +184,10 @@ def _rows(path: pathlib.Path, names: Sequence[str]) -> list[dict[str, str]]:
     return [cells for _, cells in numbered_rows(path, names)] if path.exists() else []
 
 
-def _learner_rows(paper: Paper, planned: PlannedRun, config: Mapping[str, Any]) -> pandas.DataFrame:
-    """Returns the table of learner.csv, thinned, with the returns of training episodes, as text."""
+def _learner_rows(
+    paper: Paper, planned: PlannedRun, config: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the rows of learner.csv, thinned, with the returns of training episodes, as text."""
     run, scale = planned.run, planned.scale.name
     kept = KeptRun(
         planned.directory, paper.name, scale, run.setting, run.environment, planned.seed, config, ()
@@ -198,4 +201,4 @@ def _learner_rows(paper: Paper, planned: PlannedRun, config: Mapping[str, Any]) 
         ends = stretch[np.minimum(row, len(rows) - 1)]
         thinned[column_of(returns)] = episodes[EPISODE_RETURN].groupby(ends).mean()
     thinned = thinned.map("{:.6g}".format).replace("nan", "")
-    return thinned.assign(seed=str(planned.seed))[["seed", *thinned.columns]]
+    return thinned.assign(seed=str(planned.seed)).to_dict("records")

@@ -19,7 +19,7 @@ from common.experiments.runs import KeptRuns, frame
 from common.experiments.status import State
 from common.reporting import columns, run_directory
 from common.reporting.budget import Budget
-from common.reporting.csv_rows import CsvRows
+from common.reporting.csv_rows import CsvError, CsvRows
 from common.reporting.run_directory import RunDirectoryError, RunInUseError
 from common.reporting.user_error import UserError
 
@@ -146,6 +146,18 @@ def test_keeping_that_is_killed_loses_nothing(roots, monkeypatch, name):
     monkeypatch.undo()
     keep(plan_of(roots), roots[1])
     assert returns(roots) == {0: [0], 1: [1]}
+
+
+@pytest.mark.parametrize("name", ["evaluator.csv", "learner.csv", "runs.csv"])
+def test_a_kept_file_without_its_columns_is_one_line(roots, name):
+    for seed in (0, 1):
+        plant_evaluated(roots, seed, value=seed)
+        if seed == 0:
+            keep(plan_of(roots), roots[1])
+            (folder(roots) / name).write_text("other\n1\n")
+    with pytest.raises(CsvError, match=f"{name}:1: the header has no column"):
+        keep(plan_of(roots), roots[1])
+    assert (folder(roots) / name).read_text() == "other\n1\n"
 
 
 @pytest.mark.parametrize("step", range(5))

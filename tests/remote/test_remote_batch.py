@@ -106,6 +106,15 @@ def step_until(batch, is_it, actions=None):
     return found
 
 
+def lose(workers, index):
+    """A batch that has begun episodes, one of whose workers then ends; returns its address, too."""
+    batch = remote(workers)
+    batch.reset()
+    batch.step(np.ones((3, 1), np.float32))
+    workers[index].close()
+    return batch, workers[index].server.address
+
+
 def test_a_remote_batch_is_like_one_here(workers):
     batch, here = remote(workers), BatchedEnvironment([Marked(row) for row in range(3)])
     assert batch.num_environments == 3
@@ -126,11 +135,7 @@ def test_a_remote_batch_is_like_one_here(workers):
 
 
 def test_a_lost_workers_rows_are_absent_until_it_is_back_with_new_episodes(workers):
-    batch = remote(workers)
-    batch.reset()
-    batch.step(np.ones((3, 1), np.float32))
-    address = workers[0].server.address
-    workers[0].close()
+    batch, address = lose(workers, 0)
     (timestep,) = step_until(batch, lambda timestep: True)
     assert timestep.step_type.tolist() == [ABSENT, ABSENT, MID]
     assert timestep.reward[:2].tolist() == [0, 0] and timestep.discount.tolist() == [1, 1, 1]
@@ -144,11 +149,7 @@ def test_a_lost_workers_rows_are_absent_until_it_is_back_with_new_episodes(worke
 
 
 def test_a_worker_that_was_restarted_between_two_steps_does_not_go_on_with_an_episode(workers):
-    batch = remote(workers)
-    batch.reset()
-    batch.step(np.ones((3, 1), np.float32))
-    address = workers[1].server.address
-    workers[1].close()
+    batch, address = lose(workers, 1)
     workers[1] = Worker(range(2, 3), address)
     timesteps = step_until(batch, lambda timestep: timestep.step_type[2] != ABSENT)
     assert timesteps[-1].step_type[2] == FIRST and timesteps[0].step_type[2] == ABSENT
