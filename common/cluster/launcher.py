@@ -158,7 +158,7 @@ class LocalCluster:
         self._failure: str | None = None
         self._events: list[str] = []
         self._lock = threading.Lock()
-        self._started = threading.Event()
+        self._started, self._ended = threading.Event(), threading.Event()
         self._stop_deadline: float | None = None
         self._guard: subprocess.Popen | None = None
         self._preload = preload
@@ -192,7 +192,7 @@ class LocalCluster:
         except OSError as error:
             raise ClusterError(f"sh cannot be started: {error}") from None
         self._thread.start()
-        self._started.wait()
+        _wait(self._started)
         failure = self.failure()
         if failure is not None and any(one.popen is None for one in self._supervised.values()):
             self.stop()
@@ -209,7 +209,7 @@ class LocalCluster:
         self._stop_deadline = min(deadline, self._stop_deadline or deadline)
         if self._template is not None and not self._started.is_set():
             self._template.kill()  # it may import for seconds more
-        self._thread.join()
+        _wait(self._ended)
 
     def states(self) -> dict[tuple[str, int], ProcessState]:
         """Returns the state of each process by (name, index)."""
@@ -387,6 +387,7 @@ class LocalCluster:
             self._template.close()
         assert self._guard is not None
         self._guard.communicate()
+        self._ended.set()
 
 
 class _Supervised:
@@ -463,6 +464,12 @@ class _Supervised:
             None if self.popen is None else self.popen.pid,
             None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic()),
         )
+
+
+def _wait(event: threading.Event) -> None:
+    """Waits for an event, in steps: a signal just before one long wait does not interrupt it."""
+    while not event.wait(_POLL_SECONDS):
+        pass
 
 
 def _has_followers(group: int) -> bool:

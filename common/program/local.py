@@ -82,6 +82,7 @@ class LocalRun:
         try:
             self._run(cluster)
         except KeyboardInterrupt as interrupt:
+            cluster.stop(0.0)  # it may have come while they ended in order
             raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
 
     def _run(self, cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 from launched import is_alive, wait_for
@@ -164,6 +165,27 @@ def test_pauses_grow_with_short_runs(tmp_path):
     ) as cluster:
         wait_for(lambda: cluster.states()["actor", 0].restarts >= 3)
         assert all(event.endswith(" 0.001 s") for event in cluster.take_events())
+
+
+def test_an_interrupt_that_does_not_wake_the_waiting_thread_ends_a_stop(tmp_path):
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    cluster = cluster_of(tmp_path, ("actor", DEAF))
+    cluster.start()
+    try:
+        wait_for(lambda: cluster.log_path("actor", 0).read_text() == "up\n")
+        # To another thread: the effect of one that comes just before the wait begins.
+        interrupt = threading.Timer(
+            0.3, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        )
+        interrupt.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            cluster.stop(60.0)
+        cluster.stop(0.0)
+        assert time.monotonic() - begin < 20 and not cluster.states()["actor", 0].running
+    finally:
+        cluster.stop(0.0)
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_a_stop_while_a_process_waits_for_its_restart(tmp_path):
