@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import return_free_memory
 from common.learning.applied_gradients import AppliedGradients
 from common.learning.checkpoint import Checkpoints
 from common.learning.counters import RunCounters, SavedCounters
@@ -148,6 +149,7 @@ class Bookkeeping:
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
             logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
+        return_free_memory()  # otherwise it grows slowly for hours
         if self.store_file is not None:
             self.store_file.begin_to_save()
 

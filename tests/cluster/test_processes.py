@@ -179,3 +179,23 @@ def test_patience_ends_only_without_answers(monkeypatch):
     now += 61.0
     with pytest.raises(ClusterError, match="no answer from the learner for 1 minutes"):
         patience.check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc is glibc's")
+def test_free_memory_between_objects_is_returned():
+    code = """
+import pathlib, re
+from common.cluster.processes import return_free_memory
+def held():
+    rollup = pathlib.Path("/proc/self/smaps_rollup").read_text()
+    return int(re.search(r"Anonymous: +(\\d+)", rollup)[1])
+blocks = [bytearray(b"x" * 50_000) for _ in range(2_000)]
+del blocks[::2]
+before = held()
+return_free_memory()
+print(before - held())
+"""
+    freed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    assert int(freed) > 30_000  # of 49,000 kB that are free
