@@ -10,7 +10,6 @@ from common.experiments.main_effects import (
     EffectPart,
     MainEffects,
     Over,
-    Pairs,
     claim_of,
     each,
     mean_of,
@@ -36,15 +35,6 @@ _RMSPROP = [(name, f"{name}_shared_rmsprop") for name in ("aql", "uniform_q", "q
 _LAB = ("aql", "exact_q", "impala")
 _TWICE = (math.log10(2), math.inf)
 """Bounds in powers of ten."""
-
-
-def _without_impala(pairs: Pairs) -> Pairs:
-    """Returns the pairs at the scale small, whose campaign has no runs of IMPALA."""
-    return [pair for pair in pairs if "impala" not in pair]
-
-
-def _at_small(parts: tuple[EffectPart, ...]) -> dict[str, dict[str, object]]:
-    return {"small": {"parts": parts}}
 
 
 def _a3c(evidence: Evidence) -> tuple[None, str]:
@@ -102,7 +92,7 @@ CLAIMS = (
         "Discretised AQL performs best on average.",
         "section 5.1, figure 1",
         "figure 1",
-        MainEffects(each(_BEST), at=_at_small(each(_without_impala(_BEST)))),
+        MainEffects(each(_BEST)),
     ),
     Claim(
         "learned_search",
@@ -163,7 +153,7 @@ CLAIMS = (
         "On low-dimensional tasks AQL is competitive with the other methods.",
         "section 6, figure 6",
         "figure 6",
-        MainEffects(each(_LOW, NOT_BEHIND), at=_at_small(each(_without_impala(_LOW), NOT_BEHIND))),
+        MainEffects(each(_LOW, NOT_BEHIND)),
     ),
     Claim(
         "independent",
@@ -239,14 +229,14 @@ CLAIMS = (
         "On low-dimensional tasks D3PG and IMPALA are the weakest.",
         "appendix A3, figure 6",
         "figure 6",
-        claim_of(_WEAK, at=_at_small((EffectPart("", mean_of(_without_impala(_WEAK))),))),
+        claim_of(_WEAK),
     ),
     Claim(
         "weak_medium",
         "On medium-dimensional tasks D3PG and IMPALA are worse than the others on average.",
         "appendix A3, figure 7",
         "figure 7",
-        claim_of(_WEAK, at=_at_small((EffectPart("", mean_of(_without_impala(_WEAK))),))),
+        claim_of(_WEAK),
     ),
     Claim(
         "high",
