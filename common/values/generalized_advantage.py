@@ -4,7 +4,7 @@ import numpy as np
 
 
 def estimate(
-    rewards: np.ndarray, values: np.ndarray, discounts: np.ndarray | float, lambda_: float
+    rewards: np.ndarray, values: np.ndarray, discount: np.ndarray | float, lambda_: float
 ) -> np.ndarray:
     """Returns the advantages of the actions of fragments (Schulman et al. 2016, eq 16).
 
@@ -16,14 +16,14 @@ def estimate(
     Args:
       rewards: [T, ...] floating, with which each step arrives.
       values: [T + 1, ...], V of each state.
-      discounts: scalar or [T, ...], d: gamma times the environment's discount, 0 at a true end.
+      discount: scalar or [T, ...], d: gamma times the environment's discount, 0 at a true end.
       lambda_: in [0, 1].
 
     Returns:
       [T, ...], in the dtype of `rewards`.
     """
-    errors = rewards + discounts * values[1:] - values[:-1]
-    traces = np.broadcast_to(np.asarray(lambda_ * discounts, rewards.dtype), rewards.shape)
+    errors = rewards + discount * values[1:] - values[:-1]
+    traces = np.broadcast_to(np.asarray(lambda_ * discount, rewards.dtype), rewards.shape)
     advantages = np.empty_like(rewards)
     following = np.zeros_like(rewards[0])
     for t in reversed(range(len(rewards))):

@@ -31,7 +31,7 @@ def penalized(
     divergence: tf.Tensor,
     coefficient: float | tf.Tensor,
     target: float | tf.Tensor,
-    hinge: float,
+    hinge: float = 1000.0,
 ) -> tf.Tensor:
     """Returns the loss with a penalty of the divergence (Heess et al. 2017), to be minimised.
 
@@ -44,7 +44,7 @@ def penalized(
         divergence of a batch: give the mean for it.
       coefficient: scalar, not negative.
       target: scalar, the wanted divergence.
-      hinge: weight of the squared excess.
+      hinge: weight of the squared excess; 1000 in Schulman's modular_rl.
 
     Returns:
       [B].
@@ -58,13 +58,14 @@ def next_coefficient(
     coefficient: float | tf.Tensor,
     divergence: float | tf.Tensor,
     target: float | tf.Tensor,
-    tolerance: float,
-    factor: float,
+    tolerance: float = 2.0,
+    factor: float = 1.5,
 ) -> tf.Tensor:
     """Returns the coefficient of the next rollout's penalty (PPO, section 4; Heess et al. 2017).
 
     It grows if the divergence is above its target times `tolerance`, and shrinks if it is below the
-    target divided by it. PPO has a tolerance of 1.5 and a factor of 2.
+    target divided by it. The defaults are an interval of 0.5 to 2 targets and modular_rl's factor;
+    PPO has a tolerance of 1.5 and a factor of 2.
 
     Args:
       coefficient: scalar, of the last rollout.
