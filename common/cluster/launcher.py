@@ -329,7 +329,7 @@ class Cluster:
         while time.monotonic() < min(deadline, self._stop_deadline) and any(
             one.poll() is None for one in started
         ):
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self._poll_seconds)
         deadline = time.monotonic() + _LEFTOVER_SECONDS
         for one in started:
             code = one.started.clear(max(0.0, deadline - time.monotonic()))
