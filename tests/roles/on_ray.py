@@ -4,8 +4,8 @@
 
 The flags are those of the soak. While the agent learns, an actor is killed with -9, then the Ray
 worker of another actor, then the whole second node, with the learner or the replay. Ends with exit
-code 1 if a role does not come back, learning does not go on from a checkpoint, the run does
-not reach its end, or its last return is no higher than the one before the last fault. No test: takes minutes, and needs Ray.
+code 1 if a role does not come back, learning does not go on, the run does not reach its end, or its
+last return is no higher than the one before the last fault. No test: takes minutes, and needs Ray.
 """
 
 import argparse
