@@ -1,15 +1,14 @@
-"""Supervisor of a local run: starts roles as processes, restarts those that end early, stops all.
+"""Supervisor of a run's processes: starts them, restarts those that end early, stops all.
 
-It forks them from a `Template` or uses plain `subprocess`: the library supervisor tried before
-reports status 0 for a program that dies in its first second, -1 for every death by a signal, and
-does not count restarts.
-This module does not import TensorFlow.
+A `LocalCluster` forks them from a `Template` or uses plain `subprocess`: the library supervisor
+tried before reports status 0 for a program that dies in its first second, -1 for every death by a
+signal, and does not count restarts. This module does not import TensorFlow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 import contextlib
+import copy
 import dataclasses
-import functools
 import math
 import os
 import pathlib
@@ -17,11 +16,11 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Protocol
+from typing import Any
 
 from common.cluster.errors import ClusterError
-from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
-from common.cluster.template import Forked, Template
+from common.cluster.local_process import LocalProcess, Process
+from common.cluster.template import Template
 
 GIVE_UP_CODE = 2
 """Exit code of a role whose error a restart cannot fix: a person has to act."""
@@ -44,75 +43,62 @@ _FAILURE_BYTES = 8192
 _ERROR = "error: "
 
 
-@dataclasses.dataclass(frozen=True)
-class Process:
-    """A process to start.
-
-    Attributes:
-      name: its role, for example `actor`.
-      index: its index among the processes of that role.
-      command: program and arguments, run without a shell.
-      environment: variables in addition to the launcher's own.
-      keeps_run: whether the run is over once this process has ended with exit code 0.
-    """
-
-    name: str
-    index: int
-    command: list[str]
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    keeps_run: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class ProcessState:
     """State of a supervised process.
 
     Attributes:
+      process: what is started.
+      started: its last start, a `LocalProcess` or another class with its methods; None before.
       running: whether it runs; False also while it waits for a restart.
+      is_done: whether it is not started again.
       has_been_ready: whether it has reported that it is ready, in this run of it or an earlier one.
       exit_code: its last exit code: minus the signal's number after a death by a signal, None if
         it has not ended yet.
       restarts: number of restarts.
-      pid: its process id, the last one if it does not run; None before the first start.
-      pause_seconds: time until the next restart; None if none is due.
+      short_runs: ends in a row before it had worked for some time as a ready process.
+      failed_starts: ends in a row before it was ready.
+      ready_at: time since which it is ready.
+      restart_at: time of the next restart; None if none is due.
     """
 
-    running: bool
-    has_been_ready: bool
-    exit_code: int | None
-    restarts: int
-    pid: int | None
-    pause_seconds: float | None = None
+    process: Process
+    started: Any = None
+    running: bool = False
+    is_done: bool = False
+    has_been_ready: bool = False
+    exit_code: int | None = None
+    restarts: int = 0
+    short_runs: int = 0
+    failed_starts: int = 0
+    ready_at: float = math.inf
+    restart_at: float | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id on this machine, the last one if it does not run; None if it has none."""
+        return None if self.started is None else self.started.pid
+
+    @property
+    def pause_seconds(self) -> float | None:
+        """Time until the next restart; None if none is due."""
+        return None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic())
+
+    def poll(self) -> int | None:
+        """Returns the exit code, None if the process runs; records that it is ready."""
+        code, is_ready = self.started.poll()
+        if is_ready and self.ready_at == math.inf:
+            self.ready_at, self.has_been_ready = time.monotonic(), True
+        return code
+
+    def end(self, code: int) -> None:
+        """Records the end of the process."""
+        self.exit_code, self.running = code, False
+        self.failed_starts = self.failed_starts + 1 if self.ready_at == math.inf else 0
 
 
-class Cluster(Protocol):
-    """The supervised processes of a run, on this machine or others."""
-
-    def start(self) -> None:
-        """Starts every process; raises ClusterError if one cannot be started."""
-
-    def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
-
-    def states(self) -> dict[tuple[str, int], ProcessState]:
-        """Returns the state of each process by (name, index)."""
-
-    def failure(self) -> str | None:
-        """Returns the failure that ends the run, None without one."""
-
-    def take_events(self) -> list[str]:
-        """Returns a line for each death followed by a restart since the last call."""
-
-
-class LocalCluster:
-    """Supervised processes of a local run, from `start` to `stop`; a context manager calls both.
-
-    Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
-    stops the processes in order. If the launcher dies for any reason, Linux kills them.
-
-    The processes that it starts itself end with it, however it ends: its group gets SIGTERM at
-    once, and SIGKILL before the restart or at the end of the run. If the launcher dies, a shell
-    that outlives it does the same. Those that have left the group, as daemons do, stay.
+class Cluster:
+    """Supervised processes of a run, from `start` to `stop`; a context manager calls both.
 
     A process that ends is restarted after a pause. The pause doubles, up to a minute, each time the
     process ends before it has been ready for `steady_seconds`. There are two exceptions: the
@@ -126,7 +112,12 @@ class LocalCluster:
     - if any process ends with FINAL_CODE.
 
     Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
+
+    A kind of cluster says how processes are started: in `_launch`, and in `_open`, `_restart` and
+    `_close` as far as it needs them. The supervising thread calls all of them.
     """
+
+    _poll_seconds = _POLL_SECONDS
 
     def __init__(
         self,
@@ -135,7 +126,6 @@ class LocalCluster:
         give_up_after: int = 5,
         steady_seconds: float = 10.0,
         pause_seconds: float = 0.5,
-        preload: Sequence[str] = (),
     ):
         """Prepares the processes.
 
@@ -146,27 +136,22 @@ class LocalCluster:
           steady_seconds: time as a ready process after which the pause is the shortest again. The
             process then did work, so kills from outside do not keep it away for longer and longer.
           pause_seconds: shortest pause before a restart.
-          preload: modules that the processes import, if they are forked from a `Template` where
-            that can be done; each command is then `python -m`. Empty: none is forked.
         """
         self._log_directory = pathlib.Path(log_directory)
         self._give_up_after = give_up_after
         self._steady_seconds = steady_seconds
         self._pause_seconds = pause_seconds
-        self._supervised = {(one.name, one.index): _Supervised(one) for one in processes}
-        self._is_over = False
+        self._supervised = {(one.name, one.index): ProcessState(one) for one in processes}
+        self._is_over = self._has_started = False
         self._failure: str | None = None
         self._events: list[str] = []
         self._lock = threading.Lock()
         self._started, self._ended = threading.Event(), threading.Event()
-        self._stop_deadline: float | None = None
-        self._guard: subprocess.Popen | None = None
-        self._preload = preload
-        self._template: Template | None = None
+        self._stop_deadline = math.inf
         # One thread starts all processes: the parent-death signal comes when that thread ends.
         self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
-    def __enter__(self) -> "LocalCluster":
+    def __enter__(self) -> "Cluster":
         self.start()
         return self
 
@@ -177,44 +162,28 @@ class LocalCluster:
         """Starts every process; call it once.
 
         Raises:
-          ClusterError: a command cannot be started. Processes that did start are stopped again.
+          ClusterError: a process cannot be started. Those that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
-        try:
-            self._guard = subprocess.Popen(
-                ["sh", "-c", _GUARD],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ClusterError(f"sh cannot be started: {error}") from None
         self._thread.start()
         _wait(self._started)
-        failure = self.failure()
-        if failure is not None and any(one.popen is None for one in self._supervised.values()):
+        if not self._has_started:
             self.stop()
-            raise ClusterError(failure)
+            raise ClusterError(self._failure)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone.
 
         Of several calls, the earliest deadline counts.
         """
-        if self._thread.ident is None:
-            return
-        deadline = time.monotonic() + timeout_seconds
-        self._stop_deadline = min(deadline, self._stop_deadline or deadline)
-        if self._template is not None and not self._started.is_set():
-            self._template.kill()  # it may import for seconds more
-        _wait(self._ended)
+        if self._thread.ident is not None:
+            self._stop_deadline = min(time.monotonic() + timeout_seconds, self._stop_deadline)
+            _wait(self._ended)
 
     def states(self) -> dict[tuple[str, int], ProcessState]:
         """Returns the state of each process by (name, index)."""
         with self._lock:
-            return {key: one.state() for key, one in self._supervised.items()}
+            return {key: copy.copy(one) for key, one in self._supervised.items()}
 
     def failure(self) -> str | None:
         """Returns the first failure with the end of that process's log, None without a failure."""
@@ -231,74 +200,63 @@ class LocalCluster:
         """Returns the path of a process's log."""
         return self._log_directory / f"{name}-{index}.log"
 
+    def _open(self) -> None:
+        """Prepares the starts; raises ClusterError if that cannot be done."""
+
+    def _launch(self, process: Process, log: pathlib.Path) -> Any:
+        """Starts a process and returns it; raises as `LocalProcess` does."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Returns what `_open` took, as far as it came."""
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stop_deadline < math.inf
+
     def _supervise(self) -> None:
-        if self._preload:
-            with contextlib.suppress(OSError):
-                self._template = Template(self._preload)
-        for one in self._supervised.values():
-            if self._failure is None and self._stop_deadline is None:
-                self._spawn(one)
-        self._started.set()
         try:
-            while self._stop_deadline is None:
+            self._open()
+            for one in self._supervised.values():
+                if self._failure is None and not self._is_stopping:
+                    self._spawn(one)
+            self._has_started = self._failure is None
+            self._started.set()
+            while not self._is_stopping:
                 for one in self._supervised.values():
                     self._attend(one)
-                time.sleep(_POLL_SECONDS)
+                time.sleep(self._poll_seconds)
         except Exception as error:
-            with self._lock:
-                self._failure = self._failure or f"the supervisor failed: {error!r}"
-            while self._stop_deadline is None:  # the end of this thread would kill the processes
+            is_known = isinstance(error, ClusterError)
+            self._fail(str(error) if is_known else f"the supervisor failed: {error!r}")
+            self._started.set()
+            while not self._is_stopping:  # the end of this thread would kill the processes
                 time.sleep(_POLL_SECONDS)
-        self._end_all()
-
-    def _tell_guard(self, groups: Iterable[int]) -> None:
-        """Names the groups that a death of the launcher has to end."""
-        assert self._guard is not None and self._guard.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody has killed it
-            self._guard.stdin.write(b"%s\n" % b" ".join(b"-%d" % group for group in groups))
-
-    def _spawn(self, one: "_Supervised") -> None:
-        one.clear()
-        process = one.process
-        reader, writer = os.pipe()
-        os.set_blocking(reader, False)
         try:
-            with open(self.log_path(process.name, process.index), "ab") as log:
-                started = self._start(process, log.fileno(), writer)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            os.close(reader)
-            with self._lock:
-                one.restart_at = None
-                self._failure = self._failure or (
-                    f"{process.name} {process.index} cannot be started: {error}"
-                )
-            return
+            self._end_all()
+            self._close()
         finally:
-            os.close(writer)
+            self._ended.set()
+
+    def _fail(self, failure: str) -> None:
         with self._lock:
-            one.begin(started, reader)
-        self._tell_guard(some.popen.pid for some in self._supervised.values() if some.popen)
+            self._failure = self._failure or failure
 
-    def _start(self, process: Process, log: int, ready: int) -> subprocess.Popen | Forked:
-        variables = {**os.environ, **process.environment}
-        if self._template is not None:
-            try:
-                return self._template.fork(process.command[2:], variables, log, ready)
-            except OSError:  # each process can import for itself, and says why if it cannot
-                self._template.close()
-                self._template = None
-        return subprocess.Popen(
-            process.command,
-            env=variables | {READY_VARIABLE: str(ready)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(ready,),
-            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
-        )
+    def _spawn(self, one: ProcessState) -> None:
+        if one.started is not None:
+            one.started.clear()
+        name, index = one.process.name, one.process.index
+        try:
+            started = self._launch(one.process, self.log_path(name, index))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            one.restart_at = None
+            self._fail(f"{name} {index} cannot be started: {error}")
+            return
+        with self._lock:
+            one.started, one.running = started, True
+            one.ready_at, one.restart_at = math.inf, None
 
-    def _attend(self, one: "_Supervised") -> None:
+    def _attend(self, one: ProcessState) -> None:
         """Records the end of a process, and restarts it once its pause is over."""
         now = time.monotonic()
         if one.restart_at is not None:
@@ -306,164 +264,152 @@ class LocalCluster:
                 with self._lock:
                     one.is_done, one.restart_at = True, None
             elif now >= one.restart_at:
-                with self._lock:
-                    one.restarts += 1
-                    if one.exit_code == 0:
-                        how, _ = self._end_of(one)
-                        self._events.append(f"{how} though the run goes on: restart")
-                self._spawn(one)
+                self._restart(one)
             return
-        if one.popen is None or one.is_done:
+        if not one.running or (code := one.poll()) is None:
             return
-        one.check_ready()
-        code = one.poll()
-        if code is None:
-            return
-        one.signal_group(signal.SIGTERM)
+        one.started.signal(signal.SIGTERM)
         with self._lock:
             one.end(code)
             if code == 0 and (one.process.keeps_run or self._is_over):
-                one.is_done = True
-                self._is_over = True
+                one.is_done = self._is_over = True
             elif self._gives_up(one):
                 one.is_done = True
                 self._failure = self._failure or self._describe(one)
             else:
-                is_steady = time.monotonic() - one.ready_at >= self._steady_seconds
+                is_steady = now - one.ready_at >= self._steady_seconds
                 one.short_runs = 0 if is_steady else one.short_runs + 1
                 pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
-                least = _GRACE_SECONDS if code == 0 else 0.0
-                pause = min(max(pause, least), _MAX_PAUSE_SECONDS)
+                pause = min(max(pause, 0.0 if code else _GRACE_SECONDS), _MAX_PAUSE_SECONDS)
                 one.restart_at = now + pause
                 if code:
                     how, said = self._end_of(one)
                     why = f" ({said})" if said else ""
                     self._events.append(f"{how}{why}: restart in {pause:.2g} s")
 
-    def _gives_up(self, one: "_Supervised") -> bool:
+    def _restart(self, one: ProcessState) -> None:
+        """Starts a process again."""
+        with self._lock:
+            one.restarts += 1
+            if one.exit_code == 0:
+                how, _ = self._end_of(one)
+                self._events.append(f"{how} though the run goes on: restart")
+        self._spawn(one)
+
+    def _gives_up(self, one: ProcessState) -> bool:
         if one.exit_code == FINAL_CODE:
             return True
         if one.has_been_ready and not one.process.keeps_run:
             return False
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
 
-    def _end_of(self, one: "_Supervised") -> tuple[str, str]:
+    def _end_of(self, one: ProcessState) -> tuple[str, str]:
         """Returns how a process ended, and the error line at the end of its log ("" if none)."""
         process, code = one.process, one.exit_code
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        last = log_end(self.log_path(process.name, process.index)).rpartition("\n")[2]
+        last = _log_end(self.log_path(process.name, process.index)).rpartition("\n")[2]
         said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
-        return f"{process.name} {process.index} ended with {how}", said
+        return f"{process.name} {process.index} {one.started.lost or f'ended with {how}'}", said
 
-    def _describe(self, one: "_Supervised") -> str:
+    def _describe(self, one: ProcessState) -> str:
         path = self.log_path(one.process.name, one.process.index)
         how, said = self._end_of(one)
         if one.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
             how += f" after {one.restarts} restarts without becoming ready; given up"
         elif said:
             return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
-        return f"{how}; {path} ends with:\n{log_end(path)}"
+        return f"{how}; {path} ends with:\n{_log_end(path)}"
 
-    def _end_all(self) -> None:
-        started = [one for one in self._supervised.values() if one.popen is not None]
+    def _end_all(self, seconds: float = math.inf) -> None:
+        """Ends all processes, with SIGKILL after so many seconds or at the deadline of `stop`."""
+        deadline = time.monotonic() + seconds
+        started = [one for one in self._supervised.values() if one.started is not None]
         for one in started:
-            one.signal_group(signal.SIGTERM)
-        while time.monotonic() < self._stop_deadline and any(one.poll() is None for one in started):
-            time.sleep(_POLL_SECONDS)
-        for one in started:
-            if one.poll() is None:
-                one.signal_group(signal.SIGKILL)
+            one.started.signal(signal.SIGTERM)
+        while time.monotonic() < min(deadline, self._stop_deadline) and any(
+            one.poll() is None for one in started
+        ):
+            time.sleep(self._poll_seconds)
         deadline = time.monotonic() + _LEFTOVER_SECONDS
-        while time.monotonic() < deadline and any(_has_followers(one.popen.pid) for one in started):
-            time.sleep(_POLL_SECONDS)
         for one in started:
-            code = one.clear()
+            code = one.started.clear(max(0.0, deadline - time.monotonic()))
             with self._lock:
-                if one.is_running:
+                if one.running:
                     one.end(code)
                 one.restart_at = None
-        self._tell_guard([])
+
+
+class LocalCluster(Cluster):
+    """A cluster of processes on this machine.
+
+    Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
+    stops the processes in order. If the launcher dies for any reason, Linux kills them.
+
+    The processes that it starts itself end with it, however it ends: its group gets SIGTERM at
+    once, and SIGKILL before the restart or at the end of the run. If the launcher dies, a shell
+    that outlives it does the same. Those that have left the group, as daemons do, stay.
+    """
+
+    def __init__(self, *arguments: Any, preload: Sequence[str] = (), **options: Any):
+        """Prepares the processes.
+
+        Args:
+          *arguments: of `Cluster`.
+          preload: modules that the processes import, if they are forked from a `Template` where
+            that can be done; each command is then `python -m`. Empty: none is forked.
+          **options: of `Cluster`.
+        """
+        super().__init__(*arguments, **options)
+        self._preload = preload
+        self._guard: subprocess.Popen | None = None
+        self._template: Template | None = None
+
+    def stop(self, timeout_seconds: float = 30.0) -> None:
+        """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
+        if self._template is not None and not self._started.is_set():
+            self._template.kill()  # it may import for seconds more
+        super().stop(timeout_seconds)
+
+    def _open(self) -> None:
+        try:
+            self._guard = subprocess.Popen(
+                ["sh", "-c", _GUARD],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ClusterError(f"sh cannot be started: {error}") from None
+        if self._preload:
+            with contextlib.suppress(OSError):
+                self._template = Template(self._preload)
+
+    def _launch(self, process: Process, log: pathlib.Path) -> LocalProcess:
+        if self._template is not None:
+            try:
+                return LocalProcess(process, log, template=self._template)
+            except OSError:  # each process can import for itself, and says why if it cannot
+                self._template.close()
+                self._template = None
+        return LocalProcess(process, log)
+
+    def _spawn(self, one: ProcessState) -> None:
+        super()._spawn(one)
+        self._tell_guard(some.pid for some in self._supervised.values() if some.started)
+
+    def _tell_guard(self, groups: Iterable[int]) -> None:
+        """Names the groups that a death of the launcher has to end."""
+        with contextlib.suppress(BrokenPipeError):  # somebody has killed it
+            self._guard.stdin.write(b"%s\n" % b" ".join(b"-%d" % group for group in groups))
+
+    def _close(self) -> None:
+        if self._guard is not None:
+            self._tell_guard([])
+            self._guard.communicate()
         if self._template is not None:
             self._template.close()
-        assert self._guard is not None
-        self._guard.communicate()
-        self._ended.set()
-
-
-class _Supervised:
-    """A process with the supervising thread's records of it."""
-
-    def __init__(self, process: Process):
-        self.process = process
-        self.popen: subprocess.Popen | Forked | None = None
-        self.exit_code: int | None = None
-        self.is_running = False
-        self.is_done = False
-        self.restarts = 0
-        self.short_runs = 0
-        self.failed_starts = 0
-        self.has_been_ready = False
-        self.ready_at = math.inf
-        self.restart_at: float | None = None
-        self._reader = -1
-
-    @property
-    def _is_ready(self) -> bool:
-        return self.ready_at < math.inf
-
-    def begin(self, popen: subprocess.Popen | Forked, reader: int) -> None:
-        """Records a start and takes over the pipe on which the process reports that it is ready."""
-        self.popen, self._reader, self.is_running = popen, reader, True
-        self.ready_at, self.restart_at = math.inf, None
-
-    def check_ready(self) -> None:
-        """Reads the pipe unless the process is known to be ready."""
-        if self._is_ready:
-            return
-        with contextlib.suppress(BlockingIOError):
-            if os.read(self._reader, 1):
-                self.ready_at, self.has_been_ready = time.monotonic(), True
-
-    def poll(self) -> int | None:
-        """Returns the exit code of the process, None if it runs.
-
-        One that has ended is not reaped before `clear`, so that no other group gets its number.
-        """
-        assert self.popen is not None
-        if self.popen.returncode is not None:
-            return self.popen.returncode
-        end = os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if end is None:
-            return None
-        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
-
-    def signal_group(self, number: int) -> None:
-        """Sends a signal to the process, if it runs, and to those that it has started."""
-        if self.popen is not None and self.popen.returncode is None:
-            os.killpg(self.popen.pid, number)
-
-    def clear(self) -> int | None:
-        """Kills what is left of the group and reaps the process, if it was ever started."""
-        self.signal_group(signal.SIGKILL)
-        return None if self.popen is None else self.popen.wait()
-
-    def end(self, code: int) -> None:
-        """Records the end of the process."""
-        self.check_ready()
-        os.close(self._reader)
-        self.exit_code, self.is_running = code, False
-        self.failed_starts = 0 if self._is_ready else self.failed_starts + 1
-
-    def state(self) -> ProcessState:
-        """Returns the public state."""
-        return ProcessState(
-            self.is_running,
-            self.has_been_ready,
-            self.exit_code,
-            self.restarts,
-            None if self.popen is None else self.popen.pid,
-            None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic()),
-        )
 
 
 def _wait(event: threading.Event) -> None:
@@ -472,16 +418,7 @@ def _wait(event: threading.Event) -> None:
         pass
 
 
-def _has_followers(group: int) -> bool:
-    """Returns whether a process group has members besides its leader."""
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(ProcessLookupError):
-            if name.isdigit() and int(name) != group and os.getpgid(int(name)) == group:
-                return True
-    return False
-
-
-def log_end(path: pathlib.Path) -> str:
+def _log_end(path: pathlib.Path) -> str:
     """Returns the last lines of a log, or a line that says why it cannot be read."""
     try:
         with open(path, "rb") as file:

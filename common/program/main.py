@@ -17,8 +17,9 @@ from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
 from common.cluster import token as token_lib
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import GIVE_UP_CODE, Cluster, LocalCluster, Process
+from common.cluster.launcher import GIVE_UP_CODE, Cluster, LocalCluster
 from common.cluster.layout import FlagValues
+from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config

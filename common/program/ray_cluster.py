@@ -2,28 +2,25 @@
 
     python -m binaries.d4pg --role=ray --ray_address=HOST:6379 --environment=... --workdir=...
 
-Ray places a bundle of cores for each task, and another one when its node dies. The roles run as
-processes of their own, and talk by TensorFlow's RPC at the addresses of the nodes. This module does
-not import TensorFlow.
+Ray places a bundle of cores for each task, and another one when its node dies. An actor of Ray in
+each bundle starts the role's process, as a local run does. The roles talk by TensorFlow's RPC at
+the addresses of the nodes. This module does not import TensorFlow.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
-import dataclasses
-import functools
 import os
 import pathlib
 import signal
-import subprocess
 import time
 from typing import Any
 
 from common.cluster import topology
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, Process, ProcessState, log_end
-from common.cluster.layout import FlagValues, Layout, Role
-from common.cluster.processes import set_parent_death_signal
+from common.cluster.launcher import Cluster, ProcessState
+from common.cluster.layout import FlagValues, Layout
+from common.cluster.local_process import LocalProcess, Process
 from common.cluster.topology import Topology
 
 Task = tuple[str, int]
@@ -32,15 +29,9 @@ Task = tuple[str, int]
 _ANSWER_SECONDS = 5.0
 _PLACE_SECONDS = 30.0
 """Longest wait for cores, which other users of the Ray cluster may have."""
-_POLL_SECONDS = 0.2
-_PAUSE_SECONDS = 5.0
+_PAUSE_SECONDS = 2.0
 _MOVE_SECONDS = 30.0
 """Time for roles to end, when all have to start again; a learner saves what it has learnt."""
-_GRACE_SECONDS = 20.0
-"""Shortest pause before a restart after exit code 0, since the run may just be ending."""
-_SHORT_SECONDS = 60.0
-_GIVE_UP_AFTER = 5
-"""Ends of a task in a row, each within `_SHORT_SECONDS` of its start, that end the run."""
 
 
 def connect(address: str) -> Any:
@@ -124,31 +115,58 @@ def make_topology(layout: Layout, addresses: Mapping[Task, str]) -> Topology:
     return Topology(layout.roles, cluster, layout.keeper.name, 0)
 
 
-@dataclasses.dataclass
-class _Supervised:
-    """A task with the records of its starts.
+class RemoteProcess:
+    """A `LocalProcess` in an actor of Ray, with the same methods.
 
     Attributes:
-      reference: Ray's, of what the task will have returned; None if it does not run.
-      node: on which it was started, by Ray's name.
-      exit_code: its last one.
-      restarts: number of restarts.
-      short_runs: ends in a row that came soon after their start.
-      started_at: time of its last start.
-      restart_at: time from which it may be started again.
+      pid: None: it is none of this machine's.
+      lost: how it was lost with its node or worker; "" otherwise.
     """
 
-    reference: Any = None
-    node: str = ""
-    exit_code: int | None = None
-    restarts: int = 0
-    short_runs: int = 0
-    started_at: float = 0.0
-    restart_at: float | None = None
+    pid = None
+    lost = ""
+
+    def __init__(self, ray: Any, actor: Any):
+        """Takes over an actor that has been asked for; Ray may have no place for it yet."""
+        self._ray = ray
+        self._actor = actor
+        self._answer = actor.poll.remote()
+        self._code: int | None = None
+        self._is_ready = False
+
+    def poll(self) -> tuple[int | None, bool]:
+        """Returns the exit code, None if the process runs, and whether it has been ready."""
+        if self._code is None and self._ray.wait([self._answer], timeout=0)[0]:
+            try:
+                self._code, self._is_ready = self._ray.get(self._answer)
+            except self._ray.exceptions.ActorUnavailableError:
+                pass  # the network; Ray says so when the actor has died
+            except self._ray.exceptions.RayError as error:
+                self._code = -signal.SIGKILL
+                self.lost = f"was lost with its node or worker ({type(error).__name__})"
+            self._answer = self._actor.poll.remote()
+        return self._code, self._is_ready
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process, and to those that it has started."""
+        self._actor.signal.remote(number)
+
+    def clear(self, seconds: float = 0.0) -> int:
+        """Kills the process and what is left of its group, and its actor; returns the exit code."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            answer = self._actor.clear.remote(seconds)
+            self._code = self._ray.get(answer, timeout=seconds + _ANSWER_SECONDS)
+        self._ray.kill(self._actor)
+        return -signal.SIGKILL if self._code is None else self._code
 
 
-class RayCluster:
-    """The tasks of a run, supervised by `failure`: call it often."""
+class RayCluster(Cluster):
+    """A cluster of processes on the nodes of a Ray cluster.
+
+    If a task that others call has moved to another node, all tasks start again.
+    """
+
+    _poll_seconds = 0.5
 
     def __init__(
         self,
@@ -167,230 +185,101 @@ class RayCluster:
           make_processes: returns a process for each task of a topology.
           log_directory: gets a log `ROLE-INDEX.log` for each task; on a shared file system.
         """
+        super().__init__((), log_directory, pause_seconds=_PAUSE_SECONDS)
         self._ray = ray
         self._layout = layout
-        self._cores = cores
         self._bundles = {task: number for number, task in enumerate(cores)}
         self._called = [task for task in cores if layout.role(task[0]).is_called]
         self._make_processes = make_processes
-        self._log_directory = log_directory
-        self._supervised = {task: _Supervised() for task in cores}
-        self._processes: dict[Task, Process] = {}
-        self._dead_nodes: set[str] = set()  # Ray's tables know of a death only seconds later
-        self._is_over = False
-        self._failure: str | None = None
-        self._events: list[str] = []
-
-    def start(self) -> None:
-        """Starts all tasks.
-
-        Raises:
-          ClusterError: there are not enough free cores.
-        """
-        from ray.util import placement_group, remove_placement_group
-
-        self._log_directory.mkdir(parents=True, exist_ok=True)
-        has_gpu = "GPU" in self._ray.cluster_resources()
+        has_gpu = "GPU" in ray.cluster_resources()
         self._resources = {
-            task: {"CPU": cores} | ({"GPU": 1} if has_gpu and self._role(task).uses_gpu else {})
-            for task, cores in self._cores.items()
+            task: {"CPU": number}
+            | ({"GPU": 1} if has_gpu and layout.role(task[0]).uses_gpu else {})
+            for task, number in cores.items()
         }
+        self._group: Any = None
+        self._places: Mapping[Task, str] = {}  # nodes at whose addresses tasks are called
+
+    def _open(self) -> None:
+        from ray.util import placement_group
+
         self._group = placement_group(list(self._resources.values()), strategy="SPREAD")
-        if not self._group.wait(_PLACE_SECONDS):
-            remove_placement_group(self._group)
-            raise ClusterError(
-                f"Ray found no place for {dict(self._resources)} within {_PLACE_SECONDS:g} s: "
-                "others use its cores, or no node has enough of them together, see `ray status`"
-            )
-        nodes = self._nodes()
-        self._start_all(nodes, self._addresses(nodes))
+        deadline = time.monotonic() + _PLACE_SECONDS
+        while not self._group.wait(1):
+            if time.monotonic() > deadline or self._is_stopping:
+                raise ClusterError(
+                    f"Ray found no place for {self._resources} within {_PLACE_SECONDS:g} s: "
+                    "others use its cores, or no node has enough of them together, see `ray status`"
+                )
+        self._place(self._nodes())
 
-    def states(self) -> dict[Task, ProcessState]:
-        """Returns the state of each task."""
-        now = time.monotonic()
-        return {
-            task: ProcessState(
-                running=one.reference is not None,
-                has_been_ready=bool(one.started_at),
-                exit_code=one.exit_code,
-                restarts=one.restarts,
-                pid=None,
-                pause_seconds=one.restart_at and max(0.0, one.restart_at - now),
-            )
-            for task, one in self._supervised.items()
-        }
+    def _launch(self, process: Process, log: pathlib.Path) -> RemoteProcess:
+        task = process.name, process.index
+        start = self._remote(task, LocalProcess, self._resources[task])
+        return RemoteProcess(self._ray, start.remote(process, str(log), os.getcwd()))
 
-    def failure(self) -> str | None:
-        """Restarts what has ended; returns what ends the run, None if nothing does."""
-        for task, one in self._supervised.items():
-            if one.reference is not None and self._ray.wait([one.reference], timeout=0)[0]:
-                self._end(task, one)
-        due = [
-            task
-            for task, one in self._supervised.items()
-            if one.restart_at is not None and time.monotonic() >= one.restart_at
-        ]
-        if self._failure is None and due:
-            with contextlib.suppress(self._ray.exceptions.RayError):  # a node died just now
-                self._restart(due)
-        return self._failure
+    def _restart(self, one: ProcessState) -> None:
+        """Starts a process where its cores are; all if one that others call has moved."""
+        with contextlib.suppress(self._ray.exceptions.RayError):  # a node died just now
+            nodes = self._nodes()
+            called = [task for task in self._called if not self._supervised[task].is_done]
+            moved = [task for task in called if nodes[task] != self._places[task]]
+            if not moved and nodes[one.process.name, one.process.index]:
+                super()._restart(one)
+            elif moved and all(nodes.values()):
+                self._place(nodes)
+                names = ", ".join(f"{name} {index}" for name, index in moved)
+                with self._lock:
+                    self._events.append(f"{names} moved to another node: all roles start again")
+                self._end_all(_MOVE_SECONDS)
+                for each in self._supervised.values():
+                    if not each.is_done and not self._is_stopping:
+                        super()._restart(each)
 
-    def take_events(self) -> list[str]:
-        """Returns a line for each end of a task, or move, since the last call."""
-        events, self._events = self._events, []
-        return events
-
-    def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Sends SIGTERM to every task, SIGKILL after the timeout, and leaves the cluster."""
+    def _close(self) -> None:
         from ray.util import remove_placement_group
 
-        if not self._ray.is_initialized():
-            return
-        self._cancel(timeout_seconds)
         with contextlib.suppress(self._ray.exceptions.RayError):
-            remove_placement_group(self._group)
+            if self._group is not None:
+                remove_placement_group(self._group)
         self._ray.shutdown()
-
-    def _role(self, task: Task) -> Role:
-        return self._layout.role(task[0])
 
     def _nodes(self) -> dict[Task, str]:
         """Returns the node of each task's bundle; "" while Ray looks for one."""
         from ray.util import placement_group_table
 
         nodes = placement_group_table(self._group)["bundles_to_node_id"]
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]} - self._dead_nodes
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         found = {task: nodes.get(number, "") for task, number in self._bundles.items()}
         return {task: node if node in alive else "" for task, node in found.items()}
 
-    def _addresses(self, nodes: Mapping[Task, str]) -> dict[Task, str]:
-        """Returns an address for each task on its node, at a port that is free there."""
+    def _place(self, nodes: Mapping[Task, str]) -> None:
+        """Gives each task an address on its node, at a port that is free there."""
         hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in self._ray.nodes()}
         ports = {}
         for node, number in Counter(nodes.values()).items():
             task = next(task for task in nodes if nodes[task] == node)
             find = self._remote(task, topology.free_ports, {"CPU": 0})  # its cores may be in use
             ports[node] = self._ray.get(find.remote(number))
-        return {
+        addresses = {
             task: f"[{hosts[node]}]:{ports[node].pop()}"
             if ":" in hosts[node]
             else f"{hosts[node]}:{ports[node].pop()}"
             for task, node in nodes.items()
         }
+        for process in self._make_processes(make_topology(self._layout, addresses)):
+            task = process.name, process.index
+            self._supervised.setdefault(task, ProcessState(process)).process = process
+        self._places = nodes
 
-    def _start_all(self, nodes: Mapping[Task, str], addresses: Mapping[Task, str]) -> None:
-        made = self._make_processes(make_topology(self._layout, addresses))
-        self._processes = {(one.name, one.index): one for one in made}
-        for task, node in nodes.items():
-            self._start(task, node)
-
-    def _start(self, task: Task, node: str) -> None:
-        one, process = self._supervised[task], self._processes[task]
-        one.restarts += one.started_at > 0
-        one.node, one.started_at, one.restart_at = node, time.monotonic(), None
-        one.reference = self._remote(task, _run, self._resources[task]).remote(
-            process.command, dict(process.environment), os.getcwd(), str(self._log(task))
-        )
-
-    def _remote(self, task: Task, function: Callable, resources: Mapping[str, int]) -> Any:
-        """Returns a function that Ray runs once, in the bundle of a task."""
+    def _remote(self, task: Task, what: Callable, resources: Mapping[str, int]) -> Any:
+        """Returns a function or class that Ray calls once, in the bundle of a task."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        return self._ray.remote(function).options(
+        return self._ray.remote(what).options(
             num_cpus=resources["CPU"],
             num_gpus=resources.get("GPU", 0),
-            max_retries=0,
             scheduling_strategy=PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=self._bundles[task]
             ),
         )
-
-    def _end(self, task: Task, one: _Supervised) -> None:
-        """Records the end of a task."""
-        (name, index), keeper = task, self._layout.keeper.name
-        code: int | None = None
-        try:
-            code = self._ray.get(one.reference)
-            how = f"ended with exit code {code}"
-        except self._ray.exceptions.RayError as error:
-            if isinstance(error, self._ray.exceptions.NodeDiedError):
-                self._dead_nodes.add(one.node)
-            how = f"was lost with its node or worker ({type(error).__name__})"
-        one.reference, one.exit_code = None, code
-        if code == 0 and (self._is_over or name == keeper):
-            self._is_over = True
-            return
-        is_short = time.monotonic() - one.started_at < _SHORT_SECONDS
-        one.short_runs = one.short_runs + 1 if is_short and code is not None else 0
-        gives_up = code == GIVE_UP_CODE and (is_short or name == keeper)
-        if gives_up or code == FINAL_CODE or one.short_runs >= _GIVE_UP_AFTER:
-            path = self._log(task)
-            self._failure = f"{name} {index} {how}; {path} ends with:\n{log_end(path)}"
-            return
-        pause = _PAUSE_SECONDS if code != 0 else _GRACE_SECONDS
-        one.restart_at = time.monotonic() + pause
-        if code != 0:
-            self._events.append(f"{name} {index} {how}: restart in {pause:g} s")
-
-    def _restart(self, due: Sequence[Task]) -> None:
-        """Starts tasks where their cores are; all of them if one that others call has moved."""
-        if self._is_over:
-            for one in self._supervised.values():
-                if one.exit_code == 0:
-                    one.restart_at = None
-        nodes = self._nodes()
-        moved = [task for task in self._called if nodes[task] != self._supervised[task].node]
-        if moved and not all(nodes.values()):
-            return  # Ray looks for cores
-        if moved:
-            names = ", ".join(f"{name} {index}" for name, index in moved)
-            addresses = self._addresses(nodes)
-            self._events.append(f"{names} moved to another node: all roles start again")
-            self._cancel(_MOVE_SECONDS)
-            self._start_all(nodes, addresses)
-            return
-        for task in due:
-            if self._supervised[task].restart_at is not None and nodes[task]:
-                self._start(task, nodes[task])
-
-    def _cancel(self, timeout_seconds: float) -> None:
-        """Ends all tasks."""
-        running = [one.reference for one in self._supervised.values() if one.reference is not None]
-        for one in self._supervised.values():
-            one.reference = one.restart_at = None
-        if timeout_seconds > 0:
-            for reference in running:
-                self._ray.cancel(reference)
-            _, running = (
-                self._ray.wait(running, num_returns=len(running), timeout=timeout_seconds)
-                if running
-                else ([], [])
-            )
-        for reference in running:
-            self._ray.cancel(reference, force=True)
-
-    def _log(self, task: Task) -> pathlib.Path:
-        return self._log_directory / f"{task[0]}-{task[1]}.log"
-
-
-def _run(command: list[str], environment: dict[str, str], folder: str, log: str) -> int:
-    """Runs a role on the node where this is called; returns its exit code, as `Popen` does."""
-    # `ray.cancel` interrupts; a Ray that a script started in the background would ignore that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with open(log, "ab") as file:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
-        )
-    try:
-        while process.poll() is None:
-            time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        process.terminate()
-    return process.wait()

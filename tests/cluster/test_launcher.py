@@ -14,7 +14,8 @@ import pytest
 
 from common.cluster import launcher
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, LocalCluster, Process
+from common.cluster.launcher import FINAL_CODE, GIVE_UP_CODE, LocalCluster
+from common.cluster.local_process import Process
 
 
 def python(code):
@@ -307,7 +308,8 @@ def test_killing_the_launcher_leaves_nothing(tmp_path):
     launched = subprocess.Popen(
         python(f"""
         import sys, time
-        from common.cluster.launcher import LocalCluster, Process
+        from common.cluster.launcher import LocalCluster
+        from common.cluster.local_process import Process
         deaf, sleep = {DEAF!r}, {SLEEP!r}
         starter = {python(STARTER.format(before="", after="time.sleep(600)"))!r}
         with LocalCluster([Process("learner", 0, deaf), Process("actor", 0, sleep),

@@ -10,7 +10,8 @@ import textwrap
 from launched import is_alive, wait_for
 import pytest
 
-from common.cluster.launcher import LocalCluster, Process
+from common.cluster.launcher import LocalCluster
+from common.cluster.local_process import Process
 from common.cluster.template import Template
 
 REPORT = """
@@ -126,7 +127,8 @@ def test_forks_and_template_die_with_the_launcher(folder):
         "launch",
         f"""
         import sys, time, preloaded
-        from common.cluster.launcher import LocalCluster, Process
+        from common.cluster.launcher import LocalCluster
+        from common.cluster.local_process import Process
 
         command = [sys.executable, "-m", "role"]
         processes = [Process("actor", index, command) for index in range(3)]

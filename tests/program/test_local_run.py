@@ -9,7 +9,8 @@ import time
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, Process
+from common.cluster.launcher import LocalCluster
+from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
 from common.program import layouts
 from common.program import local as local_run
@@ -207,7 +208,8 @@ def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, num
     code = f"""
 import sys
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster, Process
+from common.cluster.launcher import LocalCluster
+from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
 from common.program import layouts
 from common.program.local import LocalRun

@@ -1,17 +1,20 @@
-"""A run on a Ray cluster, as far as it needs no Ray; docs/clusters.md says how it was tried."""
+"""A run on a Ray cluster: as far as it needs no Ray, and on two nodes if Ray is installed."""
 
 import builtins
 import json
+import math
 import os
 import signal
 import socket
 import sys
-import threading
-import time
+import tempfile
 
+from launched import is_alive, wait_for
 import pytest
+from ray_node import two_nodes
 
 from common.cluster.errors import ClusterError
+from common.cluster.local_process import Process
 from common.cluster.topology import Topology
 from common.program import ray_cluster
 from common.program.layouts import DISTRIBUTED, WORKERS
@@ -85,36 +88,62 @@ def test_an_address_without_ray_is_one_line(monkeypatch):
         ray_cluster.connect("6379")
 
 
-def run(tmp_path, code):
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", code]
-    return ray_cluster._run(command, {"WORD": "hello"}, str(tmp_path), str(log)), log
+ROLE = """
+import json, os, signal, sys, time
+from common.cluster.processes import report_ready
+def stop(*_):
+    print("stopped", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+print(os.getpid(), json.loads(os.environ["TF_CONFIG"])["cluster"]["replay"][0], flush=True)
+report_ready()
+time.sleep(600)
+"""
+"""Prints its process id and the replay's address."""
 
 
-def test_a_role_runs_where_it_is_placed(tmp_path):
-    code, log = run(
-        tmp_path, "import os; print(os.environ['WORD'], os.getcwd(), flush=True); os._exit(3)"
-    )
-    assert (code, log.read_text()) == (3, f"hello {tmp_path}\n")
-    code, log = run(tmp_path, "import os; os.kill(os.getpid(), 9)")
-    assert code == -signal.SIGKILL
+def test_roles_on_two_nodes_of_which_one_dies(tmp_path):
+    """All roles are restarted as in a local run, and at new addresses once the replay has moved."""
+    pytest.importorskip("ray")
 
+    def processes(topology):
+        return [
+            Process(
+                *(name, index, [sys.executable, "-c", ROLE]),
+                {"TF_CONFIG": topology.to_tf_config(name, index)},
+                keeps_run=name == "learner",
+            )
+            for name, addresses in topology.cluster.items()
+            for index in range(len(addresses))
+        ]
 
-def test_a_cancelled_role_ends_in_order(tmp_path):
-    """Ray raises KeyboardInterrupt in the main thread, as `ray.cancel` says."""
-    log = tmp_path / "log"
+    def starts(name, index=0):
+        lines = cluster.log_path(name, index).read_text().splitlines()
+        return [line.split() for line in lines if line != "stopped"]
 
-    def cancel():
-        deadline = time.monotonic() + 30
-        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+    def all_ready(restarts):
+        states = cluster.states().values()
+        return all(one.ready_at < math.inf and one.restarts >= restarts for one in states)
 
-    threading.Thread(target=cancel).start()
-    code, _ = run(
-        tmp_path,
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        "print('there', flush=True); time.sleep(60)",
-    )
-    assert code == 143
+    with tempfile.TemporaryDirectory(prefix="ray_") as folder, two_nodes(folder, 8) as found:
+        address, nodes = found
+        ray = ray_cluster.connect(address)
+        cluster = ray_cluster.RayCluster(ray, DISTRIBUTED, CORES, processes, tmp_path)
+        with cluster:
+            wait_for(lambda: all_ready(0))
+            assert len({starts(name, index)[-1][1] for name, index in CORES}) == 1
+            os.kill(int(starts("actor", 1)[-1][0]), signal.SIGKILL)
+            wait_for(lambda: cluster.states()["actor", 1].restarts == 1 and all_ready(0))
+            assert cluster.take_events() == ["actor 1 ended with signal 9 (Killed): restart in 2 s"]
+            nodes[1].kill()
+            wait_for(lambda: all_ready(1), 120)
+            events = cluster.take_events()
+            assert events[-1].endswith("moved to another node: all roles start again"), events
+            assert any("was lost with its node or worker" in event for event in events)
+            for name, index in CORES:
+                assert starts(name, index)[-1][1].startswith("127.0.0.2:")
+            assert cluster.failure() is None
+        assert not any(one.running for one in cluster.states().values())
+    for name, index in CORES:
+        assert cluster.log_path(name, index).read_text().endswith("stopped\n")
+        assert not is_alive(int(starts(name, index)[-1][0]))
