@@ -51,8 +51,8 @@ class Scale:
       changes: what else differs from the paper. A run's own flags win over them.
       flags: of every run, which the paper has so.
       tried_minutes: of a run that is limited in steps, for estimates until one is finished.
-      is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
-        with an evaluation of their final parameters.
+      is_compact: its runs are many, so they are thinned when they are kept, and end with an
+        evaluation of their final parameters.
     """
 
     name: str

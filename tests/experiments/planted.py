@@ -69,6 +69,7 @@ def plant(
     }
     CsvRows(run.learner_csv, columns.LEARNER).append(row)
     CsvRows(run.evaluator_csv, columns.EVALUATOR)
+    CsvRows(run.acting_csv, columns.ACTING)
     if outcome is not None:
         run.close_run_record(outcome)
     return run

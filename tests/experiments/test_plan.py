@@ -242,6 +242,7 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     target = path(roots[1], "good", TASKS[0], 0)
     assert keep(plan_of(roots), roots[1]) == [target]
     assert sorted(file.name for file in target.iterdir()) == [
+        "acting.csv",
         "config.json",
         "evaluator.csv",
         "learner.csv",
@@ -255,15 +256,15 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     assert len(json.loads((target / "run.json").read_text())["starts"]) == 2
 
 
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(9))
 def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
-    """Four files, two renames, one removal; before each of them, and after the last."""
+    """Five files, two renames, one removal; before each of them, and after the last."""
     source, target = path(roots[0], "good", TASKS[0], 0), path(roots[1], "good", TASKS[0], 0)
     plant(source)
     keep(plan_of(roots), roots[1])
     old = [file.read_bytes() for file in sorted(target.iterdir())]
     plant(source, learner_steps=20)
-    steps = iter(range(8))
+    steps = iter(range(9))
 
     def dies_before(function):
         def wrapped(*arguments, **options):
@@ -277,13 +278,13 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
         patch.setattr(shutil, "copyfile", dies_before(shutil.copyfile))
         patch.setattr(shutil, "rmtree", dies_before(shutil.rmtree))
         patch.setattr(pathlib.Path, "rename", dies_before(pathlib.Path.rename))
-        with pytest.raises(KeyboardInterrupt) if step < 7 else contextlib.nullcontext():
+        with pytest.raises(KeyboardInterrupt) if step < 8 else contextlib.nullcontext():
             keep(plan_of(roots), roots[1])
     there = [file.read_bytes() for file in sorted(target.glob("*"))]
     new = [(source / file).read_bytes() for file in sorted(os.listdir(source)) if "." in file]
-    assert there == (old if step < 5 else [] if step == 5 else new)
+    assert there == (old if step < 6 else [] if step == 6 else new)
     kept = KeptRuns(roots[1]).of("fake", "small")
-    assert [run.reached("learner_steps") for run in kept] == [10 if step < 5 else 20] * bool(there)
+    assert [run.reached("learner_steps") for run in kept] == [10 if step < 6 else 20] * bool(there)
     keep(plan_of(roots), roots[1])
     assert [file.read_bytes() for file in sorted(target.iterdir())] == new
     assert [one.name for one in target.parent.iterdir()] == ["seed_0"]
