@@ -138,7 +138,7 @@ def test_the_learners_rows_are_kept(tmp_path):
     assert one() == 0
     run = KeptRuns(one.kept).of("fake", "small")[-1]
     points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
-    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11)]
+    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11), 10]
 
 
 def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
