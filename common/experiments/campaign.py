@@ -281,6 +281,7 @@ def _progress(run: PlannedRun) -> Progress:
 def _remove(planned: PlannedRun) -> None:
     """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
     directory = planned.directory
+    os.sync()  # what is kept of it comes first, if the power fails
     removed = tempfile.mkdtemp(prefix=f"{directory.name}.removed_", dir=directory.parent)
     directory.rename(removed)
     shutil.rmtree(removed)

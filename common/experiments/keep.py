@@ -1,6 +1,9 @@
-"""Keeps finished runs where figures, tables and claims look."""
+"""Keeps finished runs where figures, tables and claims look.
 
-from collections.abc import Mapping, Sequence
+A kept run is a run directory with its CSV and JSON files. At a scale with many runs, learner.csv is
+thinned and has the returns of training episodes in the place of acting.csv.
+"""
+
 import filecmp
 import json
 import pathlib
@@ -8,23 +11,16 @@ import shutil
 from typing import Any
 
 import numpy as np
+import pandas
 
-from common.experiments.compact import RUNS, CompactFolder, as_csv, cells_of, column_of
 from common.experiments.paper import EPISODE_RETURN, Paper, Returns, run_path
 from common.experiments.plan import Plan, PlannedRun
 from common.experiments.runs import KeptRun
 from common.experiments.scales import EARLIER
 from common.experiments.status import State
-from common.reporting.columns import EVALUATOR
-from common.reporting.csv_rows import numbered_rows, read_rows
+from common.reporting.csv_rows import read_rows
 from common.reporting.differences import differences, listed
-from common.reporting.run_directory import (
-    RunDirectory,
-    RunDirectoryError,
-    hold,
-    replace_file,
-    write_new_file,
-)
+from common.reporting.run_directory import RunDirectory, RunDirectoryError, hold
 
 _FILES = (
     *("config.json", "learner.csv", "acting.csv", "evaluator.csv"),
@@ -70,29 +66,30 @@ def keep_run(paper: Paper, planned: PlannedRun, root: pathlib.Path) -> pathlib.P
         return None
     root.mkdir(parents=True, exist_ok=True)
     with hold(root / ".keep.lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
-        if scale.is_compact:
-            is_changed = _add(paper, planned, CompactFolder(target.parent))
-        else:
-            is_changed = _copy(planned, target)
-    return target if is_changed else None
+        return target if _copy(paper, planned, target) else None
 
 
-def _copy(planned: PlannedRun, target: pathlib.Path) -> bool:
-    """Copies a run's files to a directory; returns whether anything changed there."""
+def _copy(paper: Paper, planned: PlannedRun, target: pathlib.Path) -> bool:
+    """Copies what is kept of a run to a directory; returns whether anything changed there."""
     new, old = (target.with_name(f".{target.name}.{one}") for one in ("new", "old"))
     if old.exists() and not target.exists():  # another copy was cut between its renames
         old.rename(target)
     for remains in (new, old):
         shutil.rmtree(remains, ignore_errors=True)
+    _check_is_same_run(planned, target)
     names = [name for name in _FILES if (planned.directory / name).exists()]
-    _, changed, missing = filecmp.cmpfiles(planned.directory, target, names, shallow=False)
-    if not changed and not missing:
-        return False
-    starts = (RunDirectory(path).read_starts() for path in (target, planned.directory))
-    _check_is_same_run(planned, target, *(one[0] if one else {} for one in starts))
+    config = _config(planned, target.parent)
     new.mkdir(parents=True)
     for name in names:
         shutil.copyfile(planned.directory / name, new / name)
+    _write_json(new / "config.json", config)
+    if planned.scale.is_compact:
+        _thin(paper, planned, new, config)
+    kept = [path.name for path in new.iterdir()]
+    _, changed, missing = filecmp.cmpfiles(new, target, kept, shallow=False)
+    if not changed and not missing:
+        shutil.rmtree(new)
+        return False
     if target.exists():
         target.rename(old)
     new.rename(target)
@@ -100,105 +97,66 @@ def _copy(planned: PlannedRun, target: pathlib.Path) -> bool:
     return True
 
 
-def _check_is_same_run(
-    planned: PlannedRun, place: pathlib.Path, kept: Mapping[str, Any], now: Mapping[str, Any]
-) -> None:
-    """Raises RunDirectoryError if another run of the seed is kept: both are to be compared.
-
-    Args:
-      planned: the run.
-      place: of the kept run.
-      kept: first start of the kept run, empty if there is none; `start_time` tells runs apart.
-      now: first start of the run.
-    """
-    there, here = (start.get("start_time") or "" for start in (kept, now))
+def _check_is_same_run(planned: PlannedRun, target: pathlib.Path) -> None:
+    """Raises RunDirectoryError if another run of the seed is kept: both are to be compared."""
+    kept, now = (RunDirectory(path).read_starts() for path in (target, planned.directory))
+    there, here = (one[0].get("start_time") or "" if one else "" for one in (kept, now))
     if kept and there != here:
         scale = planned.scale.name
         raise RunDirectoryError(
-            f"{place} has another run of seed {planned.seed}, begun {there}, than "
-            f"{planned.directory}, begun {here}: to keep both, first move {place} to a scale of "
+            f"{target} has another run of seed {planned.seed}, begun {there}, than "
+            f"{planned.directory}, begun {here}: to keep both, first move {target} to a scale of "
             f"its own, {scale}{EARLIER} in place of {scale}"
         )
 
 
-def _add(paper: Paper, planned: PlannedRun, folder: CompactFolder) -> bool:
-    """Adds a run to a folder, or renews it there; returns whether anything changed."""
-    files, seed = RunDirectory(planned.directory), planned.seed
-    config = files.read_config()
-    shared = {name: value for name, value in config.items() if name != "seed"}
-    folder.path.mkdir(parents=True, exist_ok=True)
-    if not folder.config_json.exists():
-        write_new_file(folder.config_json, json.dumps(shared, indent=1) + "\n")
-    kept = folder.read_config(seed)
-    if newer := config.get("config", {}).keys() - kept.setdefault("config", {}).keys():
-        defaults = vars(planned.run.agent.settings.config_class())  # which the runs there had
-        kept["config"] |= {name: defaults[name] for name in newer & defaults.keys()}
-    if found := differences(kept, config):
-        raise RunDirectoryError(
-            f"{folder.path} has runs of another config than {files.path} ({listed(found)}): move "
-            "one of them away"
-        )
-    folder.read_rows()  # an error of a file there is not to be copied
-    row = cells_of(seed, files.read_starts(), planned.read_status().progress)
-    for cells in _rows(folder.runs_csv, RUNS):
-        if cells["seed"] == str(seed):
-            _check_is_same_run(planned, folder.path, cells, row)
-    merged = (
-        (folder.evaluator_csv, EVALUATOR, _rows(files.evaluator_csv, EVALUATOR)),
-        (folder.learner_csv, ("seed",), _learner_rows(paper, planned, config)),
-        (folder.runs_csv, RUNS, [row]),
-    )
-    if not any(_merged(path, names, seed, rows) for path, names, rows in merged):
-        return False
-    # Without its row here, the rows of a seed in the other files do not count.
-    for path, names, rows in ((folder.runs_csv, RUNS, []), *merged):
-        if text := _merged(path, names, seed, rows):
-            replace_file(path, text)
-    return True
-
-
-def _merged(
-    path: pathlib.Path, names: Sequence[str], seed: int, new: Sequence[Mapping[str, Any]]
-) -> str:
-    """Returns a CSV file with other rows of a seed, "" if that changes nothing.
-
-    Args:
-      path: the file, which need not exist.
-      names: of the columns that the file must have; it may have more, as may the new rows.
-      seed: of the new rows.
-      new: the rows.
+def _config(planned: PlannedRun, folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the config to keep: that of the seeds in the folder, which may lack newer defaults.
 
     Raises:
-      CsvError: the file is malformed, or lacks one of the columns.
+      RunDirectoryError: the run is of another config than they.
     """
-    old = _rows(path, names)
-    columns = dict.fromkeys(name for row in (*old[:1], names, *new[:1]) for name in row)
-    rows = [cells for cells in old if cells["seed"] != str(seed)]
-    after = as_csv(columns, sorted([*rows, *new], key=lambda cells: int(cells["seed"])))
-    before = path.read_text(errors="replace") if path.exists() else as_csv(columns, ())
-    return "" if after == before else after
+    config = RunDirectory(planned.directory).read_config()
+    for path in sorted(folder.glob("seed_*")):
+        kept = RunDirectory(path).read_config() | {"seed": planned.seed}
+        shared = kept.get("config", {})
+        if newer := config.get("config", {}).keys() - shared.keys():
+            defaults = vars(planned.run.agent.settings.config_class())  # which the runs there had
+            shared = shared | {name: defaults[name] for name in newer & defaults.keys()}
+        if found := differences(kept | {"config": shared}, config):
+            raise RunDirectoryError(
+                f"{folder} has runs of another config than {planned.directory} ({listed(found)}): "
+                "move one of them away"
+            )
+        return kept
+    return config
 
 
-def _rows(path: pathlib.Path, names: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the rows of a CSV file, none if there is no such file."""
-    return [cells for _, cells in numbered_rows(path, names)] if path.exists() else []
+def _thin(paper: Paper, planned: PlannedRun, new: pathlib.Path, config: dict[str, Any]) -> None:
+    """Thins the copy of a run: its learner.csv has the returns of training episodes, too.
 
-
-def _learner_rows(
-    paper: Paper, planned: PlannedRun, config: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Returns the rows of learner.csv, thinned, with the returns of training episodes, as text."""
-    run, scale = planned.run, planned.scale.name
+    The rows are means over stretches of the run; the last one has only how far the run went.
+    """
+    run, files = planned.run, RunDirectory(new)
     kept = KeptRun(
-        planned.directory, paper.name, scale, run.setting, run.environment, planned.seed, config, ()
+        new, paper.name, planned.scale.name, run.setting, run.environment, planned.seed, config, ()
     )
-    rows = read_rows(RunDirectory(planned.directory).learner_csv).astype(float)
+    rows = read_rows(files.learner_csv).astype(float)
     stretch = np.ceil(np.linspace(0, _POINTS, len(rows) + 1)[1:])
     thinned = rows.drop(columns="parameter_version").groupby(stretch).mean()
     for returns in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS):
         episodes = kept.points("wall_seconds", EPISODE_RETURN, returns)
         row = np.searchsorted(rows["wall_seconds"], episodes["wall_seconds"])
         ends = stretch[np.minimum(row, len(rows) - 1)]
-        thinned[column_of(returns)] = episodes[EPISODE_RETURN].groupby(ends).mean()
-    thinned = thinned.map("{:.6g}".format).replace("nan", "")
-    return thinned.assign(seed=str(planned.seed)).to_dict("records")
+        thinned[returns.column] = episodes[EPISODE_RETURN].groupby(ends).mean()
+    end = {name: [f"{one:.12g}"] for name, one in planned.read_status().progress._asdict().items()}
+    table = pandas.concat([thinned.map("{:.6g}".format), pandas.DataFrame(end)])
+    table.replace("nan", "").to_csv(files.learner_csv, index=False, lineterminator="\n")
+    files.acting_csv.unlink(missing_ok=True)
+    starts = files.read_starts()
+    starts[-1]["outcome"] = "finished"  # even if a signal came after the last evaluation
+    _write_json(files.run_json, {"starts": starts})
+
+
+def _write_json(path: pathlib.Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")

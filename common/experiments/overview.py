@@ -137,12 +137,13 @@ def _changes(papers: Sequence[Paper], kept: KeptRuns) -> str:
             if not scale.changes or scale.name not in kept.scales(paper.name):
                 continue
             rows = [
-                (change.agent.title if change.agent else "all", change.text)
-                for change in scale.changes
+                (agent.title, change.name, change.value, change.reported(agent) or "-")
+                for agent in paper.agents
+                for change in scale.changes_of(agent, ())
             ]
             length = f"; runs of {scale.budget}" if scale.budget else ""
             summary = f"{paper.title}, {scale.name}: {scale.title}{length}"
-            table = _table(("agent", "change"), rows)
+            table = _table(("agent", "flag", "here", "the agent's default"), rows)
             parts.append(f"<details><summary>{summary}</summary>\n\n{table}\n\n</details>")
     return "\n\n".join(parts)
 

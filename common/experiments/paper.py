@@ -45,6 +45,11 @@ class Returns(enum.StrEnum):
     ALL_ACTORS = "all actors in training"
     """All of acting.csv."""
 
+    @property
+    def column(self) -> str:
+        """The column of a thinned learner.csv with their means."""
+        return self.name.lower()
+
 
 class Band(enum.StrEnum):
     """The paper's shade around a curve, or its error bar; ours is the interquartile range."""

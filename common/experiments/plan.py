@@ -8,7 +8,6 @@ import pathlib
 import sys
 
 from common.experiments import status
-from common.experiments.compact import CompactFolder
 from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_folder, run_path
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
@@ -35,10 +34,6 @@ class Speeds:
             for path in folder.glob("*/*/seed_*/learner.csv"):
                 with contextlib.suppress(UserError):  # the plan of this run names the error
                     self._add(path.parts[-4:-2], status.read_progress(path.parent))
-            for path in folder.glob("*/*/runs.csv"):
-                with contextlib.suppress(UserError):
-                    for row in CompactFolder(path.parent).read_rows():
-                        self._add(path.parts[-3:-1], row.progress)
 
     def add(self, run: Run, progress: Progress) -> None:
         """Adds a run that has just ended."""
@@ -66,8 +61,7 @@ class PlannedRun:
     Attributes:
       run: curve and environment.
       seed: of the run.
-      directory: where it will be made; where it is, if it is finished (the compact form of a kept
-        run is in the folder around this directory, which is not there).
+      directory: where it will be made; where it is, if it is finished.
       scale: of the run.
       budget: its limits.
       flags: arguments of its program, except limits, workdir and what only run.json shows.
@@ -108,7 +102,7 @@ class PlannedRun:
 
     def read_status(self) -> Status:
         """Returns the status of the run at this moment."""
-        return _read_status(self.directory, self.seed, self.scale, self.budget, self.flags)
+        return status.read_status(self.directory, self.budget, self.flags, self.scale.is_compact)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +205,8 @@ def _plan_run(
         *(change.flag for change in scale.changes_of(run.agent, run.choices)),
     )
     path = run_path(paper.name, scale.name, run.setting, run.environment, seed)
-    found = [(root / path, _read_status(root / path, seed, scale, budget, flags)) for root in roots]
+    places = [root / path for root in roots]
+    found = [(one, status.read_status(one, budget, flags, scale.is_compact)) for one in places]
     decisive = (
         (State.FINISHED, State.UNUSABLE)
         if found[0][1].state is State.MISSING
@@ -222,17 +217,6 @@ def _plan_run(
     speed = speeds.of(run.setting, run.environment)
     minutes = minutes_left(budget, seen.progress, speed, scale)
     return PlannedRun(run, seed, directory, scale, budget, flags, changes, seen, minutes)
-
-
-def _read_status(
-    directory: pathlib.Path, seed: int, scale: Scale, budget: Budget, flags: Sequence[str]
-) -> Status:
-    """Returns the status of the run that is in a directory, or in the compact folder around it."""
-    identity = status.identity_of(flags)
-    seen = status.read_status(directory, budget, identity, needs_evaluation=scale.is_compact)
-    if scale.is_compact and seen.state is State.MISSING:
-        return CompactFolder(directory.parent).read_status(seed, budget, identity)
-    return seen
 
 
 def _chosen(

@@ -3,7 +3,7 @@
 The readers are strict: the first malformed file ends the program with one line that names it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 import dataclasses
 import pathlib
 from typing import Any
@@ -12,10 +12,9 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
-from common.experiments.compact import CompactFolder, CompactRow, column_of
 from common.experiments.effects import is_by_rule
 from common.experiments.paper import EPISODE_RETURN, Returns, run_path
-from common.experiments.status import IN_ORDER, Progress
+from common.experiments.status import IN_ORDER
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import read_numbers
 from common.reporting.differences import differences, listed
@@ -129,26 +128,25 @@ class KeptRun:
         return frame.dropna().sort_values(x, kind="stable", ignore_index=True)
 
     def _evaluations(self, names: tuple[str, ...]) -> pandas.DataFrame:
-        return self._numbers(RunDirectory(self.path).evaluator_csv, names, self._identity)
-
-    def _numbers(
-        self, path: pathlib.Path, names: tuple[str, ...], identity: Mapping[str, str] | None = None
-    ) -> pandas.DataFrame:
-        """Returns columns of one of its files; `identity` is that of `csv_rows.read_numbers`."""
-        return read_numbers(path, names, identity)
+        return read_numbers(RunDirectory(self.path).evaluator_csv, names, self._identity)
 
     def _learner(self, names: tuple[str, ...]) -> pandas.DataFrame:
         """Returns columns of learner.csv, and "environment_frames", which is no column of it."""
         read = tuple("actor_steps" if name == "environment_frames" else name for name in names)
-        frame = self._numbers(RunDirectory(self.path).learner_csv, tuple(dict.fromkeys(read)))
+        frame = read_numbers(RunDirectory(self.path).learner_csv, tuple(dict.fromkeys(read)))
         found = {name: frame[source] for name, source in zip(names, read)}
         if "environment_frames" in names:
             found["environment_frames"] *= frames_per_step(self.environment)
         return pandas.DataFrame(found)
 
     def _training_episodes(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
-        columns = ("wall_seconds", "actor", "episode_return")
-        episodes = read_numbers(RunDirectory(self.path).acting_csv, columns)
+        columns, path = (
+            ("wall_seconds", "actor", "episode_return"),
+            RunDirectory(self.path).acting_csv,
+        )
+        if not path.exists():  # they are in the thinned learner.csv, see `keep`
+            return self._learner((x, returns.column)).set_axis([x, y], axis=1)
+        episodes = read_numbers(path, columns)
         if returns is Returns.GREEDIEST_ACTOR:
             episodes = episodes[episodes["actor"] == (self.config.get("num_actors") or 1) - 1]
         position = episodes["wall_seconds"]
@@ -161,32 +159,6 @@ class KeptRun:
         stretch = np.ceil(np.asarray(position) / max(position) * STRETCHES)
         episodes = pandas.DataFrame({x: position, y: episodes["episode_return"]})
         return episodes.groupby(stretch).mean()
-
-
-@dataclasses.dataclass(frozen=True)
-class CompactRun(KeptRun):
-    """A run in a folder of `common.experiments.compact`; `path` is of the folder.
-
-    Attributes:
-      folder: which its other runs share.
-      progress: how far it went.
-    """
-
-    folder: CompactFolder
-    progress: Progress
-
-    def reached(self, column: str) -> float:
-        """See base class; only the columns of `Progress` are kept."""
-        return float(getattr(self.progress, column))
-
-    def _numbers(
-        self, path: pathlib.Path, names: tuple[str, ...], identity: Mapping[str, str] | None = None
-    ) -> pandas.DataFrame:
-        shared = {name: cell for name, cell in (identity or {}).items() if name != "seed"}
-        return self.folder.read_numbers(path, names, self.seed, shared)
-
-    def _training_episodes(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
-        return self._learner((x, column_of(returns))).set_axis([x, y], axis=1)
 
 
 def frame(
@@ -269,51 +241,26 @@ class KeptRuns:
         for setting in _folders(folder):
             for environment in _folders(folder / setting):
                 place = folder / setting / environment
-                compact = CompactFolder(place)
-                runs: list[KeptRun] = [
-                    self._open_compact(paper, scale, setting, compact, row)
-                    for row in compact.read_rows()
-                ]
-                runs += [self._open(paper, scale, setting, place / one) for one in _folders(place)]
+                runs = [self._open(paper, scale, setting, place / one) for one in _folders(place)]
                 _check_same_config(runs)
                 yield from sorted(runs, key=lambda run: run.seed)
 
     def _open(self, paper: str, scale: str, setting: str, path: pathlib.Path) -> KeptRun:
-        config = RunDirectory(path).read_config()
-        environment, seed = self._check_place(paper, scale, setting, path, config)
-        starts = tuple(RunDirectory(path).read_starts())
-        return KeptRun(path, paper, scale, setting, environment, seed, config, starts)
-
-    def _open_compact(
-        self, paper: str, scale: str, setting: str, folder: CompactFolder, row: CompactRow
-    ) -> CompactRun:
-        config, path = folder.read_config(row.seed), folder.path
-        place = path / f"seed_{row.seed}"
-        environment, seed = self._check_place(paper, scale, setting, place, config)
-        return CompactRun(
-            *(path, paper, scale, setting, environment, seed, config, (row.start,)),
-            folder,
-            row.progress,
-        )
-
-    def _check_place(
-        self, paper: str, scale: str, setting: str, path: pathlib.Path, config: dict[str, Any]
-    ) -> tuple[str, int]:
-        """Returns environment and seed of the run that should be at `path`."""
+        files = RunDirectory(path)
+        config = files.read_config()
         environment, seed = str(config.get("environment")), config.get("seed")
         place = self.root / run_path(paper, scale, setting, environment, seed)
         if config.get("paper") != paper or place != path or not isinstance(seed, int):
             raise RunDirectoryError(
-                f"{path / 'config.json'}: is of {config.get('paper')}, {environment}, seed "
+                f"{files.config_json}: is of {config.get('paper')}, {environment}, seed "
                 f"{seed!r}: move the run where it belongs"
             )
-        return environment, seed
+        starts = tuple(files.read_starts())
+        return KeptRun(path, paper, scale, setting, environment, seed, config, starts)
 
 
 def _check_same_config(runs: list[KeptRun]) -> None:
     for run in runs[1:]:
-        if run.seed in {one.seed for one in runs if one is not run}:
-            raise RunDirectoryError(f"{run.path}: seed {run.seed} is kept twice: remove one")
         found = differences(runs[0].config | {"seed": run.seed}, run.config)
         if found:
             changes = listed(found, f"{{name}} is {{here}}, {{there}} in {runs[0].path.name}")

@@ -22,12 +22,10 @@ class Change:
 
     Attributes:
       flag: "--num_actors=8".
-      text: what that is and what the paper has, "8 actors instead of 32".
       agent: whose runs change; None: those of all that the paper has.
     """
 
     flag: str
-    text: str
     agent: AgentDeclaration | None = None
 
     @property
@@ -35,9 +33,28 @@ class Change:
         """The flag's name: "num_actors"."""
         return flag_name(self.flag)
 
-    def matches(self, value: Any) -> bool:
-        """Returns whether `value` is the one that this change gives its flag."""
-        return same_value(value, self.flag.partition("=")[2])
+    @property
+    def value(self) -> str:
+        """The flag's value: "8"."""
+        return self.flag.partition("=")[2]
+
+    def reported(self, agent: AgentDeclaration) -> str:
+        """Returns the value that an agent has otherwise; "" for a flag of the program's."""
+        setting = agent.settings.default
+        config = agent.settings.configuration(setting)
+        if self.name == agent.num_actors_flag:
+            return str(agent.num_actors(config, setting))
+        return str(vars(config).get(self.name.removeprefix("config."), ""))
+
+    def words(self, agent: AgentDeclaration) -> str:
+        """Returns the change of an agent's runs: "num_actors 8 instead of 32"."""
+        reported = self.reported(agent)
+        return f"{self.name} {self.value}" + f" instead of {reported}" * bool(reported)
+
+
+def changes(*flags: str, agent: AgentDeclaration | None = None) -> tuple[Change, ...]:
+    """Returns a `Change` for each of `flags`."""
+    return tuple(Change(flag, agent) for flag in flags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +68,8 @@ class Scale:
       changes: what else differs from the paper. A run's own flags win over them.
       flags: of every run, which the paper has so.
       tried_minutes: of a run that is limited in steps, for estimates until one is finished.
-      is_compact: its runs are many, so they are kept as `common.experiments.compact` says, and end
-        with an evaluation of their final parameters.
+      is_compact: its runs are many, so they are thinned when they are kept, and end with an
+        evaluation of their final parameters.
     """
 
     name: str
@@ -77,7 +94,11 @@ class Scale:
         )
 
     def differences(
-        self, reported: Budget, agent: object, run_flags: Sequence[str], is_stated: bool = True
+        self,
+        reported: Budget,
+        agent: AgentDeclaration,
+        run_flags: Sequence[str],
+        is_stated: bool = True,
     ) -> list[str]:
         """Returns what differs from the paper's run, a phrase each; none at the paper's scale.
 
@@ -90,7 +111,7 @@ class Scale:
         budget = self.budget_of(reported)
         whose = "" if is_stated else " (not in the paper)"
         words = [] if budget == reported else [f"{budget} instead of {reported}{whose}"]
-        return words + [change.text for change in self.changes_of(agent, run_flags)]
+        return words + [one.words(agent) for one in self.changes_of(agent, run_flags)]
 
 
 PAPER = Scale("paper", "the paper's actors and hours")

@@ -51,10 +51,7 @@ class Status:
 
 
 def read_status(
-    directory: pathlib.Path,
-    budget: Budget,
-    identity: Mapping[str, str],
-    needs_evaluation: bool = False,
+    directory: pathlib.Path, budget: Budget, flags: Iterable[str], needs_evaluation: bool = False
 ) -> Status:
     """Returns the status of the run in a directory; changes nothing.
 
@@ -68,23 +65,25 @@ def read_status(
     Args:
       directory: of the run.
       budget: of the run.
-      identity: what its config.json must say, see `identity_of`.
+      flags: arguments of its program. Environment, seed, actors and each hyperparameter that is
+        among them must stand in its config.json. Those that `--setting` implies are left to the
+        program, which compares them when it resumes a run.
       needs_evaluation: see above.
     """
     files = RunDirectory(directory)
     if not files.config_json.exists():
         return Status(State.MISSING)
     try:
-        check_identity(files, files.read_config(), identity)
+        _check_identity(files, flags)
         progress = read_progress(directory)
         starts = files.read_starts()
+        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
         if needs_evaluation:
             evaluated = _last_row(files.evaluator_csv)
             is_over, progress = budget.reached(*evaluated), Progress(*map(max, progress, evaluated))
         else:
-            has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
             is_over = has_ended and budget.reached(*progress)
-        if is_over and not needs_evaluation:
+        if is_over and has_ended:
             return Status(State.FINISHED, progress)
         with files.hold():
             return Status(State.FINISHED if is_over else State.CUT, progress)
@@ -103,34 +102,13 @@ def read_progress(directory: pathlib.Path) -> Progress:
     return _last_row(RunDirectory(directory).learner_csv)
 
 
-def identity_of(flags: Iterable[str]) -> dict[str, str]:
-    """Returns what config.json must say of a run with these arguments, by dotted names.
-
-    That is environment, seed, actors and each hyperparameter that is among the arguments. Those
-    that `--setting` implies are left to the program, which compares them when it resumes a run.
-    """
-    values = (flag.removeprefix("--").partition("=")[::2] for flag in flags)
-    return {
-        name: value
-        for name, value in values
-        if name in ("environment", "seed", "num_actors") or name.startswith("config.")
-    }
-
-
-def check_identity(
-    files: RunDirectory, config: Mapping[str, Any], identity: Mapping[str, str]
-) -> None:
-    """Checks that a config is the one of a run.
-
-    Args:
-      files: that have the config.
-      config: of the run that is there.
-      identity: what it must say, see `identity_of`.
-
-    Raises:
-      RunDirectoryError: it says something else.
-    """
-    for name, wanted in identity.items():
+def _check_identity(files: RunDirectory, flags: Iterable[str]) -> None:
+    """Raises RunDirectoryError if the config is not one of a run with these arguments."""
+    config = files.read_config()
+    for flag in flags:
+        name, _, wanted = flag.removeprefix("--").partition("=")
+        if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
+            continue
         there: Any = config
         for part in name.split("."):
             there = there.get(part) if isinstance(there, Mapping) else None

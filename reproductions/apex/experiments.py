@@ -19,7 +19,7 @@ from common.experiments.paper import (
     Substitute,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Change, Scale, changes
 from common.reporting.budget import Budget
 from reproductions.apex.curves import (
     CAPACITIES,
@@ -442,26 +442,11 @@ EXPERIMENTS = (
 )
 
 
-def _changes(
-    agent: AgentDeclaration, default: Config, values: Mapping[str, Any]
-) -> tuple[Change, ...]:
-    """Returns a change for each hyperparameter in `values`, beside the paper's configuration."""
-
-    def text(name: str, value: Any) -> str:
-        if name == "samples_per_insert" and not value:
-            return "no limit"
-        if isinstance(value, bool | str | tuple):
-            return str(value)
-        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-    return tuple(
-        Change(
-            f"--config.{name}={value}".replace(" ", ""),
-            f"{name.replace('_', ' ')} {text(name, value)} instead of "
-            f"{text(name, getattr(default, name))}",
-            agent,
-        )
-        for name, value in values.items()
+def _with(agent: AgentDeclaration, values: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Returns a change for each hyperparameter in `values`."""
+    return changes(
+        *(f"--config.{name}={value}".replace(" ", "") for name, value in values.items()),
+        agent=agent,
     )
 
 
@@ -485,33 +470,18 @@ SCALES = (
         "workstation",
         "four hours a run, for some 16 cores",
         Budget(minutes=4 * 60),
-        (
-            Change("--num_actors=64", "64 actors instead of 360", DQN),
-            Change("--config.replay_capacity=1000000", "a replay of 1M instead of 2M", DQN),
-        ),
+        changes("--num_actors=64", "--config.replay_capacity=1000000", agent=DQN),
     ),
     Scale(
         _TWO_CORES,
         "ten minutes a run, for two cores and no GPU",
         Budget(minutes=10),
         (
-            Change("--num_actors=8", "8 actors instead of 360", DQN),
-            Change("--num_actors=8", "8 actors instead of 64", DPG),
-            *_changes(DQN, _DQN_DEFAULT, dqn.TWO_CORES["dqn_two_cores"]),
-            Change(
-                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", DPG
-            ),
-            *_changes(DPG, _DPG_DEFAULT, {"layer_norm": True}),
-            Change(
-                "--config.min_replay_size=2000",
-                "2,000 transitions before the first update instead of 50,000",
-                DPG,
-            ),
-            Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
-            Change(
-                "--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s", DQN
-            ),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10", DQN),
+            *changes("--num_actors=8"),
+            *_with(DQN, dqn.TWO_CORES["dqn_two_cores"]),
+            *_with(DPG, {"samples_per_insert": 64, "layer_norm": True, "min_replay_size": 2000}),
+            *changes("--learner_threads=2"),
+            *changes("--evaluation_seconds=120", "--evaluation_episodes=5", agent=DQN),
         ),
     ),
     Scale(
@@ -519,24 +489,18 @@ SCALES = (
         "a scale model on small tasks, minutes a run on one core",
         Budget(learner_steps=96_000),
         (
-            Change(f"--num_actors={_SMALL_ACTORS}", f"{_SMALL_ACTORS} actors instead of 360", DQN),
-            Change(
-                f"--num_actors={_SMALL_DPG_ACTORS}",
-                f"{_SMALL_DPG_ACTORS} actors instead of 64",
-                DPG,
-            ),
-            *_changes(
+            *changes(f"--num_actors={_SMALL_ACTORS}", agent=DQN),
+            *changes(f"--num_actors={_SMALL_DPG_ACTORS}", agent=DPG),
+            *_with(
                 DQN,
-                _DQN_DEFAULT,
                 {
                     **_sizes(_DQN_MODEL, _DQN_DEFAULT, _SMALL_ACTORS),
                     "learning_rate": _SMALL_LEARNING_RATE,
                     "torso": "minatar",
                 },
             ),
-            *_changes(
+            *_with(
                 DPG,
-                _DPG_DEFAULT,
                 {
                     **_sizes(_DPG_MODEL, _DPG_DEFAULT, _SMALL_DPG_ACTORS),
                     "learning_rate": 3e-4,
@@ -545,9 +509,7 @@ SCALES = (
                     "layer_norm": True,
                 },
             ),
-            Change("--learner_threads=1", "one CPU thread instead of a GPU"),
-            Change("--evaluation_steps=3200", "an evaluation every 3,200 learner steps"),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+            *changes("--learner_threads=1", "--evaluation_steps=3200", "--evaluation_episodes=5"),
         ),
         tried_minutes=6,
         is_compact=True,
@@ -557,15 +519,10 @@ SCALES = (
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
         (
-            Change("--num_actors=4", "4 actors instead of 360", DQN),
-            Change("--num_actors=4", "4 actors instead of 64", DPG),
-            Change("--config.replay_capacity=20000", "a replay of 20,000 instead of 2M", DQN),
-            Change(
-                "--config.min_replay_size=1000",
-                "1,000 transitions before the first update instead of 50,000",
-            ),
-            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=2", "evaluations of 2 episodes instead of our 10"),
+            *changes("--num_actors=4"),
+            *changes("--config.replay_capacity=20000", agent=DQN),
+            *changes("--config.min_replay_size=1000"),
+            *changes("--evaluation_seconds=15", "--evaluation_episodes=2"),
         ),
     ),
 )

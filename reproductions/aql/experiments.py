@@ -6,7 +6,7 @@ import importlib.util
 
 from common.experiments.paper import Band, Experiment, OverTasks, Paper, Part, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.figures.palette import (
     BLACK,
     BLUE,
@@ -386,31 +386,25 @@ def _looks() -> dict[str, Look]:
     return looks
 
 
-_RATIO = Change(
-    "--config.replayed_unrolls=14",
-    "14 replayed unrolls with each new one instead of 2, so that there are 5 times as many updates "
-    "a step",
-)
-_RATE = Change("--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0002")
-_ACTORS = Change("--num_actors=10", "10 actors instead of 100, one of them with epsilon = 0.5")
+_ACTORS = changes("--num_actors=10")  # one of them with epsilon = 0.5
+_RATIO = changes("--config.replayed_unrolls=14")  # 5 times as many updates a step
 SCALES = (
     PAPER_SCALE,
     Scale(
         "workstation",
         "four hours a run, for some 16 cores",
         Budget(minutes=4 * 60),
-        (Change("--evaluation_seconds=300", "an evaluation every 5 minutes instead of our 60 s"),),
+        changes("--evaluation_seconds=300"),
     ),
     Scale(
         "two_cores",
         "ten minutes a run, for two cores",
         Budget(minutes=10),
         (
-            _ACTORS,
-            _RATIO,
-            _RATE,
-            Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+            *_ACTORS,
+            *_RATIO,
+            *changes("--config.learning_rate=0.001"),
+            *changes("--evaluation_seconds=120", "--evaluation_episodes=5"),
         ),
     ),
     Scale(
@@ -419,30 +413,20 @@ SCALES = (
         "ones, and smaller networks and batches",
         Budget(actor_steps=200_000),
         (
-            Change(
-                "--config.single_process=true",
-                "one process that acts, learns and evaluates in turns instead of 100 actors and a "
-                "learner",
+            *changes("--config.single_process=true"),
+            *_ACTORS,
+            *_RATIO,
+            *changes(
+                "--config.learning_rate=0.0005",
+                "--config.batch_size=8",
+                "--config.state_size=128",
+                "--config.action_size=128",
+                "--config.joint_sizes=128,128",
+                "--config.proposal_sizes=128,128",
+                "--learner_threads=1",
+                "--evaluation_steps=400",
+                "--evaluation_episodes=5",
             ),
-            _ACTORS,
-            _RATIO,
-            Change("--config.learning_rate=0.0005", "a learning rate of 0.0005 instead of 0.0002"),
-            Change("--config.batch_size=8", "batches of 8 unrolls instead of 32"),
-            Change(
-                "--config.state_size=128", "an embedding of the state of 128 instead of our 256"
-            ),
-            Change(
-                "--config.action_size=128", "an embedding of the action of 128 instead of our 256"
-            ),
-            Change(
-                "--config.joint_sizes=128,128", "joint layers of 128-128 instead of our 256-256"
-            ),
-            Change(
-                "--config.proposal_sizes=128,128", "a proposal of 128-128 instead of our 256-256"
-            ),
-            Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=400", "an evaluation every 400 updates"),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
         ),
         is_compact=True,
     ),
@@ -450,11 +434,7 @@ SCALES = (
         "smoke",
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
-        (
-            _ACTORS,
-            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
-        ),
+        (*_ACTORS, *changes("--evaluation_seconds=15", "--evaluation_episodes=1")),
     ),
 )
 

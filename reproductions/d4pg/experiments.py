@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from common.experiments.paper import Experiment, Paper, Part, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.figures.palette import (
     BLACK,
     BLUE,
@@ -306,18 +306,11 @@ SCALES = (
         "five minutes a run, for two cores",
         Budget(minutes=5),
         (
-            Change("--num_actors=8", "8 actors instead of 32", AGENT),
-            Change("--num_actors=8", "8 actors instead of 64", PPO),
-            Change(
-                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
+            *changes("--num_actors=8"),
+            *changes(
+                "--config.samples_per_insert=64", "--config.min_replay_size=2000", agent=AGENT
             ),
-            Change(
-                "--config.min_replay_size=2000",
-                "2,000 transitions before the first update instead of our 10,000",
-                AGENT,
-            ),
-            Change("--evaluation_seconds=30", "an evaluation every 30 s instead of our 60"),
-            Change("--learner_threads=2", "2 CPU threads instead of a GPU"),
+            *changes("--evaluation_seconds=30", "--learner_threads=2"),
         ),
     ),
     Scale(
@@ -325,48 +318,20 @@ SCALES = (
         "a scale model for one core: four tasks, and smaller networks, batches and replay",
         Budget(learner_steps=60_000),
         (
-            Change(
-                "--config.single_process=true",
-                "one process that acts, learns and evaluates in turns instead of the paper's many",
-            ),
-            Change("--num_actors=8", "8 actors instead of 32", AGENT),
-            Change("--num_actors=8", "8 actors instead of 64", PPO),
-            Change("--config.num_unrolls=16", "rollouts of 16 unrolls instead of our 64", PPO),
-            Change(
-                "--config.samples_per_insert=16", "16 samples per insert instead of no limit", AGENT
-            ),
-            Change(
+            *changes("--config.single_process=true", "--num_actors=8"),
+            *changes("--config.num_unrolls=16", "--evaluation_steps=200", agent=PPO),
+            *changes(
+                "--config.samples_per_insert=16",
                 f"--config.learning_rate={_SMALL_RATE:g}",
-                f"a learning rate of {_SMALL_RATE:g} instead of 0.0001",
-                AGENT,
-            ),
-            Change(
                 f"--config.batch_size={_SMALL_BATCH}",
-                f"batches of {_SMALL_BATCH} instead of 256",
-                AGENT,
-            ),
-            Change("--config.policy_sizes=128,128", "a policy of 128-128 instead of 300-200"),
-            Change("--config.critic_sizes=128,128", "a critic of 128-128 instead of 400-300"),
-            Change(
-                "--config.target_period=400",
-                "targets every 400 updates instead of our 100, which are as many samples",
-                AGENT,
-            ),
-            Change(
-                "--config.actor_period=20",
-                "parameters every 20 steps of an actor instead of our 100, which are 40 updates "
-                "here, and about as many at the rates of Ape-X DPG",
-                AGENT,
-            ),
-            Change(
+                "--config.target_period=400",  # as many samples as 100 updates at the paper's scale
+                "--config.actor_period=20",  # 40 updates, about as many at the rates of Ape-X DPG
                 "--config.min_replay_size=1000",
-                "1,000 transitions before the first update instead of our 10,000",
-                AGENT,
+                "--evaluation_steps=2000",
+                agent=AGENT,
             ),
-            Change("--evaluation_steps=2000", "an evaluation every 2,000 updates", AGENT),
-            Change("--evaluation_steps=200", "an evaluation every 200 updates", PPO),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
-            Change("--learner_threads=1", "one CPU thread instead of a GPU"),
+            *changes("--config.policy_sizes=128,128", "--config.critic_sizes=128,128"),
+            *changes("--evaluation_episodes=5", "--learner_threads=1"),
         ),
         is_compact=True,
     ),
@@ -375,18 +340,11 @@ SCALES = (
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
         (
-            Change("--num_actors=4", "4 actors instead of 32", AGENT),
-            Change("--num_actors=4", "4 actors instead of 64", PPO),
-            Change(
-                "--config.samples_per_insert=64", "64 samples per insert instead of no limit", AGENT
+            *changes("--num_actors=4"),
+            *changes(
+                "--config.samples_per_insert=64", "--config.min_replay_size=1000", agent=AGENT
             ),
-            Change(
-                "--config.min_replay_size=1000",
-                "1,000 transitions before the first update instead of our 10,000",
-                AGENT,
-            ),
-            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=2", "evaluations of 2 episodes instead of our 10"),
+            *changes("--evaluation_seconds=15", "--evaluation_episodes=2"),
         ),
     ),
 )

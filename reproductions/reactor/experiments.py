@@ -7,7 +7,7 @@ from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
 from common.experiments.paper import Experiment, OverTasks, Paper, Part, Reference, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.figures.palette import (
     BLACK,
     BLUE,
@@ -223,51 +223,36 @@ SCALES = (
         "workstation",
         "four hours a run, for some 16 cores",
         Budget(minutes=4 * 60),
-        (Change("--evaluation_seconds=300", "an evaluation every 5 minutes instead of our 60 s"),),
+        changes("--evaluation_seconds=300"),
         _EVALUATION,
     ),
     Scale(
         "two_cores",
         "ten minutes a run, for two cores",
         Budget(minutes=10),
-        (
-            Change("--num_workers=2", "2 workers instead of 10"),
-            Change("--config.learning_rate=0.0002", "a learning rate of 0.0002 instead of 0.00005"),
-            Change("--config.target_period=200", "targets every 200 updates instead of 1000"),
-            Change(
-                "--config.replay_capacity=50000", "50,000 frames a worker instead of our 100,000"
-            ),
-            Change(
-                "--config.min_replay_size=2500",
-                "2,500 sequences before a worker's first update instead of our 10,000",
-            ),
-            Change("--evaluation_seconds=120", "an evaluation every 2 minutes instead of our 60 s"),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+        changes(
+            "--num_workers=2",
+            "--config.learning_rate=0.0002",
+            "--config.target_period=200",
+            "--config.replay_capacity=50000",
+            "--config.min_replay_size=2500",
+            "--evaluation_seconds=120",
+            "--evaluation_episodes=5",
         ),
     ),
     Scale(
         "small",
-        "small games, minutes a run on one core",
+        "small games, minutes a run on one core: a single process, so that no gradient is stale",
         Budget(actor_steps=300_000),
-        (
-            Change(
-                "--config.single_process=true",
-                "one process that acts, learns and evaluates in turns instead of 10 workers and a "
-                "server, so that no gradient is stale",
-            ),
-            Change("--config.learning_rate=0.0005", "a learning rate of 0.0005 instead of 0.00005"),
-            Change("--config.target_period=100", "targets every 100 updates instead of 1000"),
-            Change(
-                "--config.replay_capacity=20000",
-                "a replay of 20,000 frames instead of our 10 x 100,000",
-            ),
-            Change(
-                "--config.min_replay_size=2000",
-                "2,000 sequences before the first update instead of our 10 x 10,000",
-            ),
-            Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=2000", "an evaluation every 2,000 updates"),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+        changes(
+            "--config.single_process=true",
+            "--config.learning_rate=0.0005",
+            "--config.target_period=100",
+            "--config.replay_capacity=20000",
+            "--config.min_replay_size=2000",
+            "--learner_threads=1",
+            "--evaluation_steps=2000",
+            "--evaluation_episodes=5",
         ),
         is_compact=True,
     ),
@@ -275,15 +260,12 @@ SCALES = (
         "smoke",
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
-        (
-            Change("--num_workers=2", "2 workers instead of 10"),
-            Change("--config.replay_capacity=5000", "5,000 frames a worker instead of our 100,000"),
-            Change(
-                "--config.min_replay_size=500",
-                "500 sequences before a worker's first update instead of our 10,000",
-            ),
-            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
+        changes(
+            "--num_workers=2",
+            "--config.replay_capacity=5000",
+            "--config.min_replay_size=500",
+            "--evaluation_seconds=15",
+            "--evaluation_episodes=1",
         ),
     ),
 )

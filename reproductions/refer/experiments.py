@@ -6,7 +6,7 @@ import dataclasses
 from common.agents.declaration import AgentDeclaration
 from common.experiments.paper import Band, Experiment, Paper, Part, Returns, Run, Substitute
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
 from reproductions.refer.declaration import AGENT
@@ -332,23 +332,19 @@ def _looks() -> dict[str, Look]:
     return looks
 
 
-_PREFILL = Change(
-    "--config.min_replay_size=16384",
-    "16,384 steps before the first update instead of our 262,144",
-    AGENT,
-)
+_PREFILL = changes("--config.min_replay_size=16384", agent=AGENT)
 SCALES = (
     PAPER_SCALE,
-    Scale("workstation", "an hour or two a run", Budget(actor_steps=3_000_000), (_PREFILL,)),
+    Scale("workstation", "an hour or two a run", Budget(actor_steps=3_000_000), _PREFILL),
     Scale(
         "two_cores",
         "minutes a run, for two cores",
         Budget(actor_steps=200_000),
         (
-            _PREFILL,
-            Change("--learner_threads=1", "one CPU thread beside the actor's"),
-            Change("--evaluation_steps=20000", "an evaluation every 20,000 updates", AGENT),
-            Change("--evaluation_steps=3200", "an evaluation every 3,200 updates", PPO),
+            *_PREFILL,
+            *changes("--learner_threads=1"),
+            *changes("--evaluation_steps=20000", agent=AGENT),
+            *changes("--evaluation_steps=3200", agent=PPO),
         ),
     ),
     Scale(
@@ -356,39 +352,21 @@ SCALES = (
         "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate",
         Budget(actor_steps=200_000),
         (
-            Change(
-                "--config.learning_rate=0.001", "a learning rate of 0.001 instead of 0.0001", AGENT
-            ),
-            Change(
+            *changes(
+                "--config.learning_rate=0.001",
                 "--config.policy_learning_rate=0.0001",
-                "a learning rate of 0.0001 instead of 0.00001 for DDPG's policy",
-                AGENT,
-            ),
-            Change(
-                "--config.policy_learning_rate=0.001",
-                "a learning rate of 0.001 instead of 0.0001",
-                PPO,
-            ),
-            Change(
-                "--config.value_learning_rate=0.003",
-                "a learning rate of 0.003 instead of 0.0003 for the value",
-                PPO,
-            ),
-            Change(
-                "--config.replay_capacity=32768",
-                "32,768 steps in the memory instead of 262,144, so that the oldest are as many "
-                "steps of the policy old",
-                AGENT,
-            ),
-            Change(
+                "--config.replay_capacity=32768",  # its oldest are as many steps of the policy old
                 "--config.min_replay_size=8192",
-                "8,192 steps before the first update instead of our 262,144",
-                AGENT,
+                "--evaluation_steps=6000",
+                agent=AGENT,
             ),
-            Change("--learner_threads=1", "one CPU thread"),
-            Change("--evaluation_steps=6000", "an evaluation every 6,000 updates", AGENT),
-            Change("--evaluation_steps=960", "an evaluation every 960 updates", PPO),
-            Change("--evaluation_episodes=5", "evaluations of 5 episodes instead of our 10"),
+            *changes(
+                "--config.policy_learning_rate=0.001",
+                "--config.value_learning_rate=0.003",
+                "--evaluation_steps=960",
+                agent=PPO,
+            ),
+            *changes("--learner_threads=1", "--evaluation_episodes=5"),
         ),
         is_compact=True,
     ),
@@ -397,13 +375,8 @@ SCALES = (
         "a minute a run, to see that it works: its returns say nothing",
         Budget(minutes=1),
         (
-            Change(
-                "--config.min_replay_size=2048",
-                "2,048 steps before the first update instead of our 262,144",
-                AGENT,
-            ),
-            Change("--evaluation_seconds=15", "an evaluation every 15 s instead of our 60"),
-            Change("--evaluation_episodes=1", "evaluations of 1 episode instead of our 10"),
+            *changes("--config.min_replay_size=2048", agent=AGENT),
+            *changes("--evaluation_seconds=15", "--evaluation_episodes=1"),
         ),
     ),
 )

@@ -55,7 +55,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     comments = [line for line in out.splitlines() if line.startswith("#")]
     commands = [shlex.split(line) for line in out.splitlines() if not line.startswith("#")]
     assert "#   1 minute instead of 12 hours" in comments
-    assert "#   4 actors instead of 32 (not in all settings)" in comments
+    assert "#   num_actors 4 instead of 32 (not in all settings)" in comments
     assert comments[-1] == "# 2 of 2 runs to do, in about 3 minutes one by one"
     assert [command[1:3] for command in commands] == [["-m", "binaries.d4pg"]] * 2
     assert {"--setting=ddpg", "--num_actors=1", "--max_minutes=1", "--scale=smoke"} < set(

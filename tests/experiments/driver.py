@@ -12,7 +12,7 @@ from common.cluster.processes import StopRequest
 from common.experiments.execute import Observer, execute
 from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.reporting.budget import Budget
 from reproductions.d4pg.declaration import AGENT
 
@@ -20,19 +20,16 @@ TINY = Scale(
     "tiny",
     "for a test",
     None,
-    tuple(
-        Change(flag, f"tiny: {flag}")
-        for flag in (
-            "--learner_threads=1",
-            "--evaluation_episodes=1",
-            "--evaluation_seconds=1",
-            "--checkpoint_seconds=0.3",
-            "--config.policy_sizes=(16,16)",
-            "--config.critic_sizes=(16,16)",
-            "--config.batch_size=16",
-            "--config.min_replay_size=200",
-            "--config.samples_per_insert=0.5",  # slow enough to be cut
-        )
+    changes(
+        "--learner_threads=1",
+        "--evaluation_episodes=1",
+        "--evaluation_seconds=1",
+        "--checkpoint_seconds=0.3",
+        "--config.policy_sizes=(16,16)",
+        "--config.critic_sizes=(16,16)",
+        "--config.batch_size=16",
+        "--config.min_replay_size=200",
+        "--config.samples_per_insert=0.5",  # slow enough to be cut
     ),
 )
 D4PG = Experiment(

@@ -32,6 +32,7 @@ signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
 signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
 limit = int(values["max_learner_steps"])
 rows = csv_rows.CsvRows(run.learner_csv, columns.LEARNER)
+csv_rows.CsvRows(run.acting_csv, columns.ACTING)
 step = (csv_rows.last_row(run.learner_csv) or {"learner_steps": 0})["learner_steps"]
 with run.hold():
     run.write_run_record(

@@ -5,7 +5,7 @@ import pathlib
 
 from common.experiments.paper import Experiment, Paper, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.reporting import columns
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -31,10 +31,7 @@ SMALL = Scale(
     "small",
     "a small one",
     Budget(learner_steps=10),
-    (
-        Change("--num_actors=2", "2 actors instead of 9"),
-        Change("--config.sizes=(4,4)", "tiny networks"),
-    ),
+    changes("--num_actors=2", "--config.sizes=(4,4)"),
 )
 
 
@@ -69,6 +66,7 @@ def plant(
     }
     CsvRows(run.learner_csv, columns.LEARNER).append(row)
     CsvRows(run.evaluator_csv, columns.EVALUATOR)
+    CsvRows(run.acting_csv, columns.ACTING)
     if outcome is not None:
         run.close_run_record(outcome)
     return run

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import time
 
@@ -20,7 +21,7 @@ from common.experiments import execute
 from common.experiments.campaign import COLUMNS
 from common.experiments.paper import Returns, run_path
 from common.experiments.runs import KeptRuns
-from common.reporting.csv_rows import read_rows
+from common.reporting.run_directory import RunDirectory
 import reproductions
 
 HERE = pathlib.Path(__file__).parent
@@ -63,8 +64,11 @@ class Campaign:
     def directory(self, setting, seed=0, task=TASKS[0]):
         return self.runs / run_path("fake", "small", setting, task, seed)
 
-    def table(self, setting, task=TASKS[0]):
-        return read_rows(self.folder(setting, task) / "runs.csv")
+    def seeds(self, setting, task=TASKS[0]):
+        return sorted(int(path.name[5:]) for path in self.folder(setting, task).glob("seed_*"))
+
+    def starts(self, setting, seed=0, task=TASKS[0]):
+        return RunDirectory(self.folder(setting, task) / f"seed_{seed}").read_starts()
 
 
 @pytest.fixture
@@ -107,14 +111,12 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
     notes.write_text("mine")
     assert one("--cores=2") == 0
     assert [path for path in notes.parents[1].iterdir()] == [notes.parent] and notes.exists()
-    folder = one.folder("good")
-    names = sorted(file.name for file in folder.iterdir())
-    assert names == ["config.json", "evaluator.csv", "learner.csv", "runs.csv"]
-    table = one.table("good")
-    assert list(table["seed"]) == [0, 1, 2] and set(table["outcome"]) == {"finished"}
-    assert set(table["learner_steps"]) == {10} and set(table["usable_cores"]) == {1}
-    assert "numpy" in table["versions"][0] and len(table["commit"][0]) == 40
-    assert "seed" not in json.loads((folder / "config.json").read_text())
+    assert one.seeds("good") == [0, 1, 2]
+    names = sorted(file.name for file in (one.folder("good") / "seed_1").iterdir())
+    assert names == ["config.json", "evaluator.csv", "learner.csv", "run.json"]
+    (start,) = one.starts("good", seed=1)
+    assert start["outcome"] == "finished" and start["machine"]["usable_cores"] == 1
+    assert "numpy" in start["versions"] and len(start["git"]["commit"]) == 40
     assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
     runs = KeptRuns(one.kept).of("fake", "small")
     assert [run.seed for run in runs] == [0, 1, 2]
@@ -128,7 +130,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
 def test_a_run_is_small(tmp_path):
     one = Campaign(tmp_path, f"good,{SHORT[0]},4,,")
     assert one() == 0
-    assert sum(file.stat().st_size for file in one.folder("good").iterdir()) / 4 < 2500
+    assert sum(file.stat().st_size for file in one.folder("good").glob("*/*.csv")) / 4 < 2500
 
 
 def test_the_learners_rows_are_kept(tmp_path):
@@ -136,7 +138,7 @@ def test_the_learners_rows_are_kept(tmp_path):
     assert one() == 0
     run = KeptRuns(one.kept).of("fake", "small")[-1]
     points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
-    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11)]
+    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11), 10]
 
 
 def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
@@ -195,7 +197,7 @@ def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
     ]
     for number, (line, words) in enumerate(zip(err, expected), start=2):
         assert line.startswith(f"{one.list}:{number}: ") and re.search(words, line), line
-    assert one.table("good")["seed"].tolist() == [0]
+    assert one.seeds("good") == [0]
     (tmp_path / "list.csv").write_text("paper,settings\n")
     with pytest.raises(campaign.UserError, match="list.csv:1: the columns are not paper,scale,"):
         one()
@@ -211,8 +213,7 @@ def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path
         line.endswith("tried once more") for line in err.splitlines() if "failed: broken" in line
     ] == [True, False, False]  # each attempt, and at the end
     assert err.splitlines()[-2:] == ["1 runs are left", err.splitlines()[-1]]
-    assert one.table("mortal")["starts"].tolist() == [2]
-    assert one.table("good")["starts"].tolist() == [1]
+    assert [len(one.starts(setting)) for setting in ("mortal", "good")] == [2, 1]
     assert "error: broken" in err.splitlines()[-1]
 
 
@@ -236,8 +237,9 @@ def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start, monkeypatch):
     process = start(*one.flags, "--cores=2")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
-    assert one.table("held")["starts"].tolist() == [3, 3]
-    assert one.table("held")["learner_steps"].tolist() == [10, 10]
+    assert [len(one.starts("held", seed)) for seed in (0, 1)] == [3, 3]
+    kept = KeptRuns(one.kept).of("fake", "small")
+    assert [run.reached("learner_steps") for run in kept] == [10, 10]
 
 
 def starts_of(run):
@@ -289,7 +291,8 @@ def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
     assert lines[2][-1] == "c alone on the machine"
     assert lines[3][:6] == ["all", "4", "2", "0", "0", "2"]
     assert one("--alone") == 0
-    assert set(one.table("better")["usable_cores"]) == {len(os.sched_getaffinity(0))}
+    (start,) = one.starts("better")
+    assert start["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
 
 
 def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatch):
@@ -301,50 +304,48 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
             raise full
         return real(planned, slot)
 
-    def write(path, text):
-        if "better" in str(path):
+    def copy(source, target):
+        if "better" in str(target):
             raise full
-        replace(path, text)
+        copyfile(source, target)
 
-    from common.experiments import keep
-
-    replace = keep.replace_file
+    copyfile = shutil.copyfile
     monkeypatch.setattr(execute, "_start", start)
-    monkeypatch.setattr(keep, "replace_file", write)
+    monkeypatch.setattr(shutil, "copyfile", copy)
     one = Campaign(tmp_path, f"good better slow,{SHORT[0]},1,,")
     assert one() == 1
     err = capsys.readouterr().err
     words = "[Errno 28] No space left on device: 'seed_0.log'"
     assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
     assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
-    assert one.table("slow")["seed"].tolist() == [0]
+    assert one.seeds("slow") == [0] and not one.seeds("better")
     assert one.directory("better").exists()
     monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
     monkeypatch.setattr(StopRequest, "install", lambda self: self)
     campaign_driver.patch()
     assert one() == 0
-    assert one.table("better")["seed"].tolist() == [0] and not one.directory("better").exists()
+    assert one.seeds("better") == [0] and not one.directory("better").exists()
 
 
 def test_a_run_of_another_config_is_not_kept_beside_the_others(tmp_path, capsys):
     one = Campaign(tmp_path, f"good,{SHORT[0]},1,,")
     assert one() == 0
-    config = one.folder("good") / "config.json"
+    config = one.folder("good") / "seed_0" / "config.json"
     config.write_text(config.read_text().replace('"setting": "good"', '"setting": "gone"'))
     one.write(f"good,{SHORT[0]},2,,")
-    before = {file: file.read_bytes() for file in one.folder("good").iterdir()}
+    before = {file: file.read_bytes() for file in one.folder("good").glob("*/*")}
     assert one() == 1
     err = capsys.readouterr().err
     assert "has runs of another config" in err and '(setting "gone" -> "good")' in err
-    assert {file: file.read_bytes() for file in one.folder("good").iterdir()} == before
+    assert {file: file.read_bytes() for file in one.folder("good").glob("*/*")} == before
     assert one.directory("good", 1).exists()
 
 
 def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys):
     one = Campaign(tmp_path, f"good,{SHORT[0]},1,,")
     assert one() == 0
-    config = one.folder("good") / "config.json"
+    config = one.folder("good") / "seed_0" / "config.json"
     config.write_text(config.read_text().replace('"num_actors": 2', '"num_actors": 3'))
     assert one() == 1
     assert "num_actors is 3, not 2: move" in capsys.readouterr().err

@@ -19,14 +19,12 @@ from common.acting import actor_start
 from common.cluster import token
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Job, Topology
-from common.experiments import keep as keep_lib
 from common.experiments.atari_scores import final_scores
 from common.experiments.campaign import COLUMNS, read_list, table
 from common.experiments.claims import Basis, Evidence
-from common.experiments.compact import as_csv, cells_of
 from common.experiments.paper import EPISODE_RETURN, RESULTS, Returns
 from common.experiments.runs import KeptRuns
-from common.experiments.status import Progress, State, read_status
+from common.experiments.status import State, read_status
 from common.program.setting_flags import define_config
 from common.reporting import columns, csv_rows, result
 from common.reporting.budget import Budget
@@ -121,10 +119,8 @@ def test_a_kept_run(planted, name):
     names = named(planted / name)
     for damage in damage_of(planted / name):
         with errors_of(names, damage):
-            for run in read_kept(planted.parents[4], "apex", "two_cores"):
-                cells = cells_of(0, list(run.starts), Progress(1, 2, 3)) if run.starts else {}
-                assert as_csv(cells, [cells])
-        status = read_status(planted, Budget(minutes=5), {"seed": "0", "config.batch_size": "256"})
+            read_kept(planted.parents[4], "apex", "two_cores")
+        status = read_status(planted, Budget(minutes=5), ["--seed=0", "--config.batch_size=256"])
         assert "\n" not in status.note and (
             status.state is not State.UNUSABLE or any(one in status.note for one in names)
         )
@@ -177,27 +173,16 @@ def test_the_result_of_a_run_whose_evaluations_are_damaged(planted):
     assert result.of(run, "title", finished=True).startswith("finished: evaluator return 2.5 +- ")
 
 
-@pytest.mark.parametrize("name", ["config.json", "runs.csv", "evaluator.csv", "learner.csv"])
-def test_compact_runs(tmp_path, name):
-    folder = tmp_path / "apex/small/dqn/atari-pong"
-    folder.mkdir(parents=True)
-    shared = {"paper": "apex", "setting": "dqn", "environment": PONG, "config": {"batch_size": 256}}
-    (folder / "config.json").write_text(json.dumps(shared))
-    names = (*columns.PROGRESS, *columns.LIMITS)
-    row = dict.fromkeys(keep_lib.RUNS, "") | dict.fromkeys(names, 60) | {"outcome": "finished"}
-    runs = [row | {"seed": seed, "changed": "{}", "usable_cores": 2} for seed in (0, 1)]
-    (folder / "runs.csv").write_text(as_csv(keep_lib.RUNS, runs))
-    rows = [{**shared, "seed": seed, "episode_return_mean": 2.5} for seed in (0, 0, 1, 1)]
-    text = as_csv(columns.EVALUATOR, [dict.fromkeys(columns.EVALUATOR, 7) | row for row in rows])
-    (folder / "evaluator.csv").write_text(text)
-    names = ("seed", *columns.LEARNER, "greediest_actor", "all_actors")
-    rows = [dict.fromkeys(names, 7) | {"seed": seed} for seed in (0, 1)]
-    (folder / "learner.csv").write_text(as_csv(names, rows))
-    assert len(read_kept(tmp_path, "apex", "small")) == 2
-    names = named(folder / name)
-    for damage in damage_of(folder / name):
-        with errors_of(names, damage):
-            read_kept(tmp_path, "apex", "small")
+def test_a_thinned_run(planted):
+    (planted / "acting.csv").unlink()
+    path = planted / "learner.csv"
+    header, *rows = path.read_text().splitlines()
+    lines = [f"{header},greediest_actor,all_actors", *(f"{row},1.5,2.5" for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    assert len(read_kept(planted.parents[4], "apex", "two_cores")) == 1
+    for damage in damage_of(path):
+        with errors_of([path.name], damage):
+            read_kept(planted.parents[4], "apex", "two_cores")
 
 
 @pytest.mark.parametrize(

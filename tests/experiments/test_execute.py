@@ -94,7 +94,7 @@ def test_scale_and_what_it_changes_are_in_the_record(tmp_path):
     execute(driver.plan("fake", tmp_path, ["new"]).runs, StopRequest(), driver.Lines())
     (record,) = json.loads((directory(tmp_path, "new") / "run.json").read_text())["starts"]
     assert record["scale"] == "small"
-    assert record["scale_changes"].endswith("; 2 actors instead of 9; tiny networks")
+    assert record["scale_changes"].endswith("; num_actors 2 instead of 32; config.sizes (4,4)")
 
 
 @pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

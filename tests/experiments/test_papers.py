@@ -10,7 +10,7 @@ from common import environments
 from common.experiments import scales
 from common.experiments.paper import RESULTS, UnknownError, run_path
 from common.experiments.plan import make_plan
-from common.experiments.scales import Change, Scale
+from common.experiments.scales import Scale, changes
 from common.figures import palette
 from common.program.setting_flags import define_config
 from common.reporting.budget import Budget
@@ -192,9 +192,9 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
         "--evaluation_episodes=5",
     ]
     words = scale.differences(Budget(minutes=60), APEX_DQN, [])
-    assert "samples per insert 8 instead of no limit" in words
-    assert "replay capacity 200,000 instead of 2,000,000" in words
-    assert "learning rate 0.0001 instead of 6.25e-05" in words
+    assert "num_actors 8 instead of 360" in words and "learner_threads 2" in words
+    assert "config.replay_capacity 200000 instead of 2000000" in words
+    assert "config.learning_rate 0.0001 instead of 6.25e-05" in words
 
 
 def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
@@ -265,17 +265,13 @@ def test_a_runs_own_flags_win_over_its_scales():
         "s",
         "",
         Budget(minutes=1),
-        (
-            Change("--num_actors=2", "2 actors instead of 8"),
-            Change("--x=1", "x is 1"),
-            Change("--y=1", "y is 1", APEX_DQN),
-        ),
+        (*changes("--num_actors=2", "--x=1"), *changes("--y=1", agent=APEX_DQN)),
     )
     assert [change.flag for change in scale.changes_of(D4PG, ["--num_actors=1"])] == ["--x=1"]
     assert scale.differences(Budget(minutes=60), APEX_DQN, ["--num_actors=1"]) == [
         "1 minute instead of 1 hour",
-        "x is 1",
-        "y is 1",
+        "x 1",
+        "y 1",
     ]
     assert scales.PAPER.differences(Budget(minutes=60), D4PG, []) == []
     (words, *_) = scale.differences(Budget(minutes=60), D4PG, [], is_stated=False)

@@ -17,7 +17,7 @@ from common.experiments.keep import keep
 from common.experiments.paper import Run, Substitute, UnknownError
 from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns
-from common.experiments.scales import PAPER, Change, Scale
+from common.experiments.scales import PAPER, Scale, changes
 from common.experiments.status import State
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -193,7 +193,8 @@ def test_command(roots):
         "--config.sizes=(4,4)",
         "--max_learner_steps=10",
         "--scale=small",
-        "--scale_changes=10 learner steps instead of 1 hour; 2 actors instead of 9; tiny networks",
+        "--scale_changes=10 learner steps instead of 1 hour; num_actors 2 instead of 32; "
+        "config.sizes (4,4)",
         f"--workdir={path(roots[0], 'better', TASKS[1], 1)}",
     ]
     paper_run = plan_of(roots, PAPER).runs[0]
@@ -227,7 +228,7 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
     plan = make_plan(paper(experiment), experiment, SMALL, roots)
     (run,) = plan.runs
     assert (run.run, run.seed, run.budget) == (other, 0, Budget(learner_steps=3))
-    assert run.changes == ("3 learner steps instead of 1 hour", "tiny networks")
+    assert run.changes == ("3 learner steps instead of 1 hour", "config.sizes (4,4)")
     assert plan.experiment.note == "fewer" and "--scale=small" in run.command
     assert [
         one.seed for one in make_plan(paper(experiment), experiment, SMALL, roots, num_seeds=2).runs
@@ -242,6 +243,7 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     target = path(roots[1], "good", TASKS[0], 0)
     assert keep(plan_of(roots), roots[1]) == [target]
     assert sorted(file.name for file in target.iterdir()) == [
+        "acting.csv",
         "config.json",
         "evaluator.csv",
         "learner.csv",
@@ -255,15 +257,15 @@ def test_keep_copies_rows_and_records_of_finished_runs_once(roots):
     assert len(json.loads((target / "run.json").read_text())["starts"]) == 2
 
 
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(9))
 def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
-    """Four files, two renames, one removal; before each of them, and after the last."""
+    """Five files, two renames, one removal; before each of them, and after the last."""
     source, target = path(roots[0], "good", TASKS[0], 0), path(roots[1], "good", TASKS[0], 0)
     plant(source)
     keep(plan_of(roots), roots[1])
     old = [file.read_bytes() for file in sorted(target.iterdir())]
     plant(source, learner_steps=20)
-    steps = iter(range(8))
+    steps = iter(range(9))
 
     def dies_before(function):
         def wrapped(*arguments, **options):
@@ -277,13 +279,13 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
         patch.setattr(shutil, "copyfile", dies_before(shutil.copyfile))
         patch.setattr(shutil, "rmtree", dies_before(shutil.rmtree))
         patch.setattr(pathlib.Path, "rename", dies_before(pathlib.Path.rename))
-        with pytest.raises(KeyboardInterrupt) if step < 7 else contextlib.nullcontext():
+        with pytest.raises(KeyboardInterrupt) if step < 8 else contextlib.nullcontext():
             keep(plan_of(roots), roots[1])
     there = [file.read_bytes() for file in sorted(target.glob("*"))]
     new = [(source / file).read_bytes() for file in sorted(os.listdir(source)) if "." in file]
-    assert there == (old if step < 5 else [] if step == 5 else new)
+    assert there == (old if step < 6 else [] if step == 6 else new)
     kept = KeptRuns(roots[1]).of("fake", "small")
-    assert [run.reached("learner_steps") for run in kept] == [10 if step < 5 else 20] * bool(there)
+    assert [run.reached("learner_steps") for run in kept] == [10 if step < 6 else 20] * bool(there)
     keep(plan_of(roots), roots[1])
     assert [file.read_bytes() for file in sorted(target.iterdir())] == new
     assert [one.name for one in target.parent.iterdir()] == ["seed_0"]
@@ -338,6 +340,6 @@ def test_another_run_of_a_kept_seed_is_refused_and_both_can_be_kept(roots, tmp_p
 @pytest.mark.parametrize("text", ["(4, 4)", "(4,4)", "4,4", "4, 4"])
 def test_a_list_has_several_spellings(roots, text):
     plant(path(roots[0], "good", TASKS[0], 0))
-    changes = (Change("--num_actors=2", ""), Change(f"--config.sizes={text}", ""))
-    scale = Scale("small", "", SMALL.budget, changes)
+    flags = ("--num_actors=2", f"--config.sizes={text}")
+    scale = Scale("small", "", SMALL.budget, changes(*flags))
     assert plan_of(roots, scale).runs[0].status.state is State.FINISHED
