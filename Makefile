@@ -97,7 +97,7 @@ soak: setup
 # Hostile operations on the C++ core of the replay memories: optimised as for runs, then under the
 # sanitizers of addresses and undefined behaviour, then under the one of data races. A program stops
 # at the first error, or prints its counts.
-HOSTILE := tests/replay/cc/hostile_operations.cc $(filter-out %ops.cc %/kernel_arguments.cc,$(wildcard common/replay/cc/*.cc))
+HOSTILE := $(wildcard tests/replay/cc/*.cc) $(filter-out %ops.cc %/kernel_arguments.cc,$(wildcard common/replay/cc/*.cc))
 FLAGS_release := -O3
 FLAGS_address := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
 FLAGS_thread := -O1 -fsanitize=thread
@@ -105,7 +105,7 @@ FLAGS_thread := -O1 -fsanitize=thread
 sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
 	@for program in $^; do echo "$$program:"; $$program || exit 1; done
 
-build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h) Makefile
+build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h tests/replay/cc/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
 
