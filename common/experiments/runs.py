@@ -16,7 +16,7 @@ from common.experiments.effects import is_by_rule
 from common.experiments.paper import EPISODE_RETURN, Returns, run_path
 from common.experiments.status import IN_ORDER
 from common.reporting.budget import Budget
-from common.reporting.csv_rows import read_numbers
+from common.reporting.csv_rows import read_lines, read_numbers
 from common.reporting.differences import differences, listed
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
@@ -62,6 +62,11 @@ class KeptRun:
         """
         values = self._learner((column,))[column].dropna()
         return float(values.max()) if len(values) else 0.0
+
+    def has(self, column: str) -> bool:
+        """Returns whether learner.csv has a column; each agent has its own."""
+        path = RunDirectory(self.path).learner_csv
+        return path.exists() and column in read_lines(path)[0][1]
 
     @property
     def size(self) -> str:
@@ -176,7 +181,7 @@ def frame(
 
     Returns:
       columns setting, task, seed, x, value, budget, commit and by_rule, a row a value. by_rule says
-      of a run whether it was evaluated as often as claims ask.
+      of a run whether it was evaluated as often as claims ask. Runs without the column have no row.
     """
     names = ["setting", "task", "seed", "x", "value", "budget", "commit", "by_rule"]
     tables = []
@@ -186,6 +191,8 @@ def frame(
             limits = [name for name in ("learner_steps", "actor_steps") if getattr(budget, name)]
             limit = next(iter(limits), "wall_seconds")
             evaluated = points = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)
+            if y != EPISODE_RETURN and not run.has(y):
+                continue
             if y != EPISODE_RETURN or clock:
                 points = run.points(clock or limit, y, Returns.EVALUATOR)
             tables.append(
