@@ -70,9 +70,9 @@ def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
         (["--paper=d4", "--figure=2"], ['unknown paper "d4"', "aql, d4pg"]),
         (["--paper=d4pg", "--figure=2", "--scale=huge"], ['D4PG: no scale "huge"', "two_cores"]),
         (["--paper=d4pg", "--figure=7"], ["D4PG figure 7", "nothing to run"]),
-        (["--paper=d4pg", "--figure=5"], ["no runs of D4PG figure 5"]),
+        (["--paper=d4pg", "--figure=5", "--scale=workstation"], ["no runs of D4PG figure 5"]),
         (
-            ["--paper=aql", "--figure=3"],
+            ["--paper=aql", "--figure=3", "--scale=workstation"],
             ["no runs of AQL figure 3", "--figure=3 --scale=workstation"],
         ),
         (["--all", "--figure=2"], ["leave --figure out"]),
