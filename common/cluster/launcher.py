@@ -258,16 +258,16 @@ class Cluster:
 
     def _attend(self, one: ProcessState) -> None:
         """Records the end of a process, and restarts it once its pause is over."""
-        now = time.monotonic()
         if one.restart_at is not None:
             if self._is_over and one.exit_code == 0:
                 with self._lock:
                     one.is_done, one.restart_at = True, None
-            elif now >= one.restart_at:
+            elif time.monotonic() >= one.restart_at:
                 self._restart(one)
             return
         if not one.running or (code := one.poll()) is None:
             return
+        now = time.monotonic()
         one.started.signal(signal.SIGTERM)
         with self._lock:
             one.end(code)

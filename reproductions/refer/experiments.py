@@ -349,7 +349,8 @@ SCALES = (
     ),
     Scale(
         "small",
-        "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate, but for PPO's policy",
+        "easy tasks, minutes a run on one core: a fiftieth of the steps, at ten times the rate "
+        "but for PPO's policy",
         Budget(actor_steps=200_000),
         (
             *changes(

@@ -149,4 +149,5 @@ def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run
     assert 0 < int(resumed) < run.learner("learner_steps") == 150
     run.check_files()
     for record in json.loads((second / "run.json").read_text())["starts"]:
-        assert record["scale"] == "tiny" and "(16,16); tiny: " in record["scale_changes"]
+        assert record["scale"] == "tiny"
+        assert "; config.policy_sizes (16,16) instead of " in record["scale_changes"]

@@ -173,7 +173,10 @@ def test_seeds_of_another_config_are_refused(roots):
 @pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
 def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
     """They had its default."""
-    settings = SimpleNamespace(config_class=lambda: SimpleNamespace(sizes=(4, 4), newer=1))
+    config = SimpleNamespace(sizes=(4, 4), newer=1, single_process=False)
+    settings = SimpleNamespace(
+        default="good", config_class=lambda: config, configuration=lambda setting: config
+    )
     monkeypatch.setitem(vars(AGENT), "settings", settings)
     plant_evaluated(roots, 0)
     keep(plan_of(roots), roots[1])
