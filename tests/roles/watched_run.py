@@ -145,6 +145,15 @@ class WatchedRun:
         names = [name for name in save.get_variable_to_shape_map() if name.endswith(_VARIABLE)]
         return {name.removesuffix(_VARIABLE): save.get_tensor(name) for name in names}
 
+    def saved_steps(self) -> int:
+        """Learner steps of the newest checkpoint; 0 before there is one, or while it is replaced."""
+        import tensorflow as tf
+
+        try:
+            return int(self.saved()["learner/steps"])
+        except (ValueError, tf.errors.OpError):
+            return 0
+
     def accounts(self) -> dict[int, int]:
         """Steps accepted from each incarnation of the actors, by the newest checkpoint."""
         saved = self.saved()
