@@ -99,6 +99,8 @@ class Bookkeeping:
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = RunCounters(saved, *known)
         self._learner = learner
+        # Once: Sonnet looks for a module's variables anew each time, for as long as an update takes.
+        self._actor_variables = tuple(learner.actor_variables)
         self._trainer = trainer
         self._parameters = parameters
         self._accepted = accepted
@@ -118,7 +120,7 @@ class Bookkeeping:
 
     def parameters(self) -> np.ndarray:
         """Returns the learner's current parameters, [P] float32."""
-        return packing.to_numpy(self._learner.actor_variables)
+        return packing.to_numpy(self._actor_variables)
 
     def status(self, finished: bool = False) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""
