@@ -180,6 +180,8 @@ def draw(
         return bars.draw(groups, _y_label(experiment), references, head, words, path)
     drawn_parts = []
     for part, lines in parts:
+        if any(one.x == part.x and lines.keys() < more.keys() for one, more in parts):
+            continue  # its other curves have not been run
         looks = _looks(paper, part, settings)
         references = _references(paper, part, reported)
         names = tuple(dict.fromkeys(key[0] for key in lines)) or ("",)

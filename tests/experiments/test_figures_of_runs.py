@@ -413,6 +413,18 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     assert "names have the paper's capacities" in words
 
 
+def test_a_part_that_would_repeat_curves_of_another_is_left_out(tmp_path, drawn):
+    d4pg = reproductions.paper("d4pg")
+    suffix = "_lr5e-05_vmin-1_vmax10"
+    for setting in ("ppo", f"d4pg_prioritized_n5{suffix}", f"d4pg_prioritized_n1{suffix}"):
+        plant_run(tmp_path, setting, "parkour:planar", 0, [0.0, 1.0], scale="small", paper="d4pg")
+        figures.draw(
+            d4pg, d4pg.experiment("figure 5"), "small", runs_of(tmp_path, "d4pg", "small"), tmp_path
+        )
+    curves = [[len(grid[0].curves) for grid, _ in parts] for parts, *_ in parts_of(drawn)]
+    assert curves[1:] == [[2, 2], [2, 2, 2, 2]]  # time and steps of N = 1 and of N = 5
+
+
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
     aql = reproductions.paper("aql")
     for seed, level in enumerate((100.0, 200.0)):
