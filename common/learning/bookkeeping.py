@@ -99,7 +99,7 @@ class Bookkeeping:
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = RunCounters(saved, *known)
         self._learner = learner
-        # Once: Sonnet looks for a module's variables anew each time, for as long as an update takes.
+        # Once: Sonnet's search for a module's variables takes as long as an update.
         self._actor_variables = tuple(learner.actor_variables)
         self._trainer = trainer
         self._parameters = parameters

@@ -146,7 +146,7 @@ class WatchedRun:
         return {name.removesuffix(_VARIABLE): save.get_tensor(name) for name in names}
 
     def saved_steps(self) -> int:
-        """Learner steps of the newest checkpoint; 0 before there is one, or while it is replaced."""
+        """Learner steps of the newest checkpoint; 0 while there is none, or it is replaced."""
         import tensorflow as tf
 
         try:
