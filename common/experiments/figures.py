@@ -180,7 +180,8 @@ def draw(
         return bars.draw(groups, _y_label(experiment), references, head, words, path)
     drawn_parts = []
     for part, lines in parts:
-        if any(one.x == part.x and lines.keys() < more.keys() for one, more in parts):
+        alike = (more for one, more in parts if dataclasses.replace(one, runs=part.runs) == part)
+        if any(lines.keys() < more.keys() for more in alike):
             continue  # its other curves have not been run
         looks = _looks(paper, part, settings)
         references = _references(paper, part, reported)

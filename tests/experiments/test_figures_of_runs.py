@@ -9,7 +9,7 @@ import pytest
 
 from common.experiments import figures, selection
 from common.experiments.captions import caption, task_title, title
-from common.experiments.paper import RESULTS, OverTasks, Returns
+from common.experiments.paper import RESULTS, OverTasks, Part, Returns
 from common.experiments.runs import KeptRuns
 from common.figures import bars, panels
 import reproductions
@@ -423,6 +423,16 @@ def test_a_part_that_would_repeat_curves_of_another_is_left_out(tmp_path, drawn)
         )
     curves = [[len(grid[0].curves) for grid, _ in parts] for parts, *_ in parts_of(drawn)]
     assert curves[1:] == [[2, 2], [2, 2, 2, 2]]  # time and steps of N = 1 and of N = 5
+
+
+def test_a_part_of_another_quantity_has_its_row_whatever_curves_it_lacks(tmp_path, drawn):
+    for setting in (FULL, "ddpg"):
+        plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
+    parts = (Part("returns"), Part("speed", (FULL,), overrides={"y": "actor_steps_per_second"}))
+    both = dataclasses.replace(FIGURE_2, parts=parts)
+    figures.draw(D4PG, both, "two_cores", runs_of(tmp_path), tmp_path)
+    ((rows, *_),) = parts_of(drawn)
+    assert [[len(panel.curves) for panel in grid] for grid, _ in rows] == [[2], [1]]
 
 
 def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
