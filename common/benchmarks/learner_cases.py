@@ -435,6 +435,7 @@ class _Pairs:
         batch = BatchedEnvironment([environments.make(_CHEETAH, 0)])
         spec = self.spec = EnvironmentSpec.of(batch)
         self._learner = agent.make_learner(spec, 0)
+        self._actor_variables = tuple(self._learner.actor_variables)  # once, as a run does
         self._policy = agent.make_actor(spec, range(1), 1, 0)
         self.memory = agent.make_store(spec, 0)
         self._added: list[Episodes] = []
@@ -462,7 +463,7 @@ class _Pairs:
             self.insert()
 
     def pull(self) -> None:
-        self._policy.load(packing.to_numpy(self._learner.actor_variables))
+        self._policy.load(packing.to_numpy(self._actor_variables))
 
     def insert(self) -> None:
         for added in self._added:
