@@ -59,13 +59,6 @@ class Budget:
             if limit is not None
         )
 
-    def covers(self, other: "Budget") -> bool:
-        """Returns whether a run with this budget, cut where `other` ends, is one with `other`."""
-        return all(
-            (ours is None) == (theirs is None) and (ours is None or ours >= theirs)
-            for ours, theirs in zip(dataclasses.astuple(self), dataclasses.astuple(other))
-        )
-
     def fraction(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> float:
         """Returns the part that a run which has done so much has done, 0 to 1; 0 without limits."""
         done = (wall_seconds / 60, actor_steps, learner_steps)

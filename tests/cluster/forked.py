@@ -1,7 +1,8 @@
 """Programs in forks of a process that has imported TensorFlow: up in half a second, not in five.
 
-A fork is what `python -m` would be, but for the import: it reads flags and variables anew, and it
-has not run an op of TensorFlow. Use it for roles that a test starts by hand.
+A fork is what `python -m` would be, but for the import, and for the rows of learner.csv: tests wait
+for them, so they come every half second. It reads flags and variables anew, and has run no op of
+TensorFlow. Use it for roles that a test starts by hand.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import pathlib
 import runpy
 import signal
 import sys
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).parents[2]
 _PRELOADED = [
@@ -113,4 +115,5 @@ def _become(log, module, arguments, variables):
         sys.path.insert(0, path)
     sys.argv[1:] = arguments
     sys.orig_argv = [sys.executable, "-m", module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    with mock.patch("common.learning.log._SECONDS", 0.5):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -312,13 +312,13 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
     copyfile = shutil.copyfile
     monkeypatch.setattr(execute, "_start", start)
     monkeypatch.setattr(shutil, "copyfile", copy)
-    one = Campaign(tmp_path, f"good better slow,{SHORT[0]},1,,")
+    one = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
     assert one() == 1
     err = capsys.readouterr().err
     words = "[Errno 28] No space left on device: 'seed_0.log'"
     assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
     assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
-    assert one.seeds("slow") == [0] and not one.seeds("better")
+    assert one.seeds("steady") == [0] and not one.seeds("better")
     assert one.directory("better").exists()
     monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))

@@ -55,7 +55,7 @@ def test_the_numpy_twin_equals_the_mlp_and_loads(activation):
     kept = observation.copy()
     twin = numpy_twins.twin(network)
     np.testing.assert_allclose(twin(observation), network(observation), atol=1e-5)
-    twin.load(packing.pack(other.trainable_variables).numpy())
+    twin.load(packing.to_numpy(other.trainable_variables))
     assert np.abs(other(observation)).max() > 0.1
     np.testing.assert_allclose(twin(observation), other(observation), atol=1e-5)
     assert twin(observation).dtype == np.float32

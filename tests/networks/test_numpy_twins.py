@@ -82,7 +82,7 @@ def test_load_swaps_in_slices_of_a_packed_vector(networks):
     assert np.abs(policy_twin(observation) - policy(observation)).max() > 1e-3
 
     variables = (*policy.trainable_variables, *critic.trainable_variables)
-    flat = packing.pack(variables).numpy()
+    flat = packing.to_numpy(variables)
     assert flat.size == policy_twin.num_parameters + critic_twin.num_parameters
     policy_twin.load(flat[: policy_twin.num_parameters])
     critic_twin.load(flat[policy_twin.num_parameters :])

@@ -198,7 +198,7 @@ def test_the_loop_neither_counts_nor_stores_what_is_lost(workers):
 
 
 def test_a_batch_without_a_worker_waits_and_gives_up(monkeypatch, workers):
-    monkeypatch.setattr(Patience, "default_seconds", 10.0)
+    monkeypatch.setattr(Patience, "default_seconds", 4.0)
     batch = remote(workers)
     batch.reset()
     for worker in workers:

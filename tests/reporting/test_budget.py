@@ -30,13 +30,6 @@ def test_reached():
     assert budget.reached_by(row) and not budget.reached_by(row | {"wall_seconds": 89.0})
 
 
-def test_covers():
-    assert Budget(minutes=7200).covers(Budget(minutes=2100))
-    assert not Budget(minutes=60).covers(Budget(minutes=2100))
-    assert not Budget(minutes=7200, actor_steps=9).covers(Budget(minutes=2100))
-    assert not Budget(minutes=7200).covers(Budget(actor_steps=9))
-
-
 def test_json():
     budget = Budget(minutes=1.5, learner_steps=100)
     assert budget.to_json() == {"minutes": 1.5, "actor_steps": None, "learner_steps": 100}

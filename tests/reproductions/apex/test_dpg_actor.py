@@ -28,7 +28,7 @@ def make_learner(agent, seed=1):
 
 def make_actor(agent, learner, seed=0):
     actor = agent.make_actor(SPEC, range(4), 64, seed)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     return actor
 
 

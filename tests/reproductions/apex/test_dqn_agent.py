@@ -173,7 +173,7 @@ def test_a_fixed_set_of_epsilons_goes_round():
 
 def make_loaded(agent, learner):
     actor = agent.make_actor(SPEC, range(K), K, seed=0)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     return actor
 
 

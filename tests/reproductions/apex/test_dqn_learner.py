@@ -65,7 +65,7 @@ class Twin:
         self._shapes = packing.shapes(network.trainable_variables)
         self._names = [variable.ref() for variable in network.trainable_variables]
         self._network = network
-        self.flat = packing.pack(network.trainable_variables).numpy().astype(np.float64)
+        self.flat = packing.to_numpy(network.trainable_variables).astype(np.float64)
 
     def q(self, observation, flat=None):
         """uint8 [B, H, W, C] -> [B, A]."""
@@ -124,7 +124,7 @@ class Maths:
 
 
 def values_of(network):
-    return packing.pack(network.trainable_variables).numpy()
+    return packing.to_numpy(network.trainable_variables)
 
 
 @pytest.mark.parametrize("beta", [0.4, 0.0])

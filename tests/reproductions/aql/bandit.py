@@ -60,7 +60,7 @@ def learn(space, num_updates, **values):
     update, state = tf.function(learner.update), policy.initial_state(rows)
     generator = np.random.default_rng(2)
     for _ in range(num_updates):
-        policy.load(packing.pack(learner.actor_variables).numpy())
+        policy.load(packing.to_numpy(learner.actor_variables))
         contexts = generator.integers(CONTEXTS, size=rows)
         observation = np.eye(CONTEXTS, dtype=np.float32)[contexts]
         _, state, extras = policy(observation, state)
@@ -76,5 +76,5 @@ def learn(space, num_updates, **values):
             lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
         )
         update(Batch(steps, tf.ones([shape[0]]), tf.constant(1.0)))
-    greedy.load(packing.pack(learner.actor_variables).numpy())
+    greedy.load(packing.to_numpy(learner.actor_variables))
     return greedy(np.eye(CONTEXTS, dtype=np.float32), ())[2]["best_index"]

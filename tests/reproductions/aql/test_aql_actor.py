@@ -38,7 +38,7 @@ def loaded(agent, policy, spec=SPEC):
     generator = np.random.default_rng(0)
     for variable in learner.actor_variables:
         variable.assign(generator.standard_normal(variable.shape))
-    policy.load(packing.pack(learner.actor_variables).numpy())
+    policy.load(packing.to_numpy(learner.actor_variables))
     return policy, learner
 
 

@@ -45,8 +45,8 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     assert isinstance(learner, Learner)
     trainer = agent.make_trainer(learner, queue, spec, 0, agent.rate_limiter(in_turns=True))
     actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
-    actor.load(packing.pack(learner.actor_variables).numpy())
-    before, added = packing.pack(learner.actor_variables).numpy(), []
+    actor.load(packing.to_numpy(learner.actor_variables))
+    before, added = packing.to_numpy(learner.actor_variables), []
 
     writer = agent.make_writer(actor, range(ACTORS), spec, seed=1)
 
@@ -61,7 +61,7 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     assert set(metrics) == set(agent.metrics)
     assert all(np.isfinite(value) for value in metrics.values())
     assert int(learner.steps) == 1
-    changed = packing.pack(learner.actor_variables).numpy()
+    changed = packing.to_numpy(learner.actor_variables)
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
     rows, specs = added[0], agent.step_specs(spec)
     assert rows.state == specs.state == ()

@@ -76,7 +76,7 @@ def test_the_twin_is_the_network(shared_sizes, joint_sizes):
     network = make(shared_sizes=shared_sizes, joint_sizes=joint_sizes)
     observation, actions = inputs()
     twin = ValueTwin(make(shared_sizes=shared_sizes, joint_sizes=joint_sizes))
-    flat = packing.pack(network.parameters).numpy()
+    flat = packing.to_numpy(network.parameters)
     assert flat.size == twin.num_parameters
     twin.load(0 * flat)
     twin.load(flat)
@@ -90,7 +90,7 @@ def test_a_small_space_is_evaluated_once_with_the_same_result():
     network = make(space)
     observation, actions = inputs(space, rows=4, num=60)
     whole, shortcut = ValueTwin(network), ValueTwin(network, table_size=60)
-    flat = packing.pack(network.parameters).numpy()
+    flat = packing.to_numpy(network.parameters)
     shortcut.load(2 * flat)  # the table is of the parameters of this moment
     shortcut.load(flat)
     found = []

@@ -35,7 +35,7 @@ def test_probabilities_are_those_of_the_learners_proposal_along_the_best_action(
     for variable in learner.actor_variables:
         variable.assign(0.3 * generator.standard_normal(variable.shape))
     policy = agent.make_evaluator(SPEC, 1)
-    policy.load(packing.pack(learner.actor_variables).numpy())
+    policy.load(packing.to_numpy(learner.actor_variables))
     require_proposals(policy)
     observation = generator.standard_normal(4).astype(np.float32)
     found = policy.propose(observation)

@@ -171,7 +171,7 @@ def test_the_policy_stores_the_log_probability_of_what_it_samples(autoregressive
     for variable in learner.variables_trained:
         variable.assign(generator.standard_normal(variable.shape))
     policy = SampledPolicy(config, EnvironmentSpec(OBSERVATION, 2), SPACE, seed=0)
-    policy.load(packing.pack(learner.actor_variables).numpy())
+    policy.load(packing.to_numpy(learner.actor_variables))
     row = generator.standard_normal((1, OBSERVATION)).astype(np.float32)
     observation = np.repeat(row, 40_000, axis=0)
     action, state, extras = policy(observation, ())
@@ -205,7 +205,7 @@ def test_impala_learns_what_is_best():
         return extras, rewards(space, contexts, extras["action_index"])
 
     for _ in range(400):
-        policy.load(packing.pack(learner.actor_variables).numpy())
+        policy.load(packing.to_numpy(learner.actor_variables))
         contexts = generator.integers(CONTEXTS, size=rows)
         extras, reward = act(contexts)
         unroll = StoredPolicyUnroll(

@@ -70,7 +70,7 @@ def test_initial_priorities_are_the_learners(length, critic):
     for source, target in zip(learner.networks.variables, learner.target_networks.variables):
         target.assign(source)
     actor = D4PGActor(config, spec, seed=2)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
 
     transitions = act(40, actor, config)
     priorities = actor.initial_priorities(transitions)
@@ -90,7 +90,7 @@ def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     learner = learner_lib.D4PGLearner(config, spec)
     randomize(learner.networks.variables, seed=1)
     actor = D4PGActor(config, spec, seed=2)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     transitions = act(20, actor, config)
     steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     kind = critics.make_critic_kind(config)
@@ -113,9 +113,9 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     found = []
     adder = n_step_adder.NStepAdder(K, 1, config.discount)
     loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
-    actor.load(packing.pack(old.actor_variables).numpy())
+    actor.load(packing.to_numpy(old.actor_variables))
     loop.step()
-    actor.load(packing.pack(new.actor_variables).numpy())
+    actor.load(packing.to_numpy(new.actor_variables))
     loop.step()
     (transitions,) = found
 
@@ -131,7 +131,7 @@ def test_noise_is_gaussian_of_the_configured_std():
     actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
     learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
     policy = learner.networks.policy
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     observation = np.random.default_rng(0).normal(size=(5_000, 3)).astype(np.float32)
     first, second = (actor(observation)[0] - policy(observation).numpy() for _ in range(2))
     noise = np.concatenate([first, second], 1)  # the policy starts near 0: nothing is clipped
@@ -166,9 +166,9 @@ def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next(
     config = make_config(noise="ou", noise_sigma=0.01, ou_theta=0.1)
     actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
     quiet = make_evaluator(config)
-    parameters = packing.pack(
+    parameters = packing.to_numpy(
         learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2)).actor_variables
-    ).numpy()
+    )
     actor.load(parameters)
     quiet.load(parameters)
     observation = np.zeros((500, 3), np.float32)
@@ -191,7 +191,7 @@ def test_evaluator_is_the_policy_without_noise():
     learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
     randomize(learner.networks.variables, seed=4)
     evaluator = make_evaluator(config)
-    evaluator.load(packing.pack(learner.actor_variables).numpy())
+    evaluator.load(packing.to_numpy(learner.actor_variables))
     observation = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
     action, state, extras = evaluator(observation)
     np.testing.assert_allclose(action, learner.networks.policy(observation), atol=1e-5)
@@ -244,7 +244,7 @@ def test_stored_transitions_are_copies():
     config = make_config(n_step=3)
     spec = EnvironmentSpec.of(make_batch_environment())
     first, second = (D4PGActor(config, spec, seed=0) for _ in range(2))
-    parameters = packing.pack(learner_lib.D4PGLearner(config, spec).actor_variables).numpy()
+    parameters = packing.to_numpy(learner_lib.D4PGLearner(config, spec).actor_variables)
     first.load(parameters)
     second.load(parameters)
     expected = act(12, first, config)

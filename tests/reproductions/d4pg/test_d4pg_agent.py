@@ -127,7 +127,7 @@ def test_new_priorities_are_the_learners_distances():
 
 def test_seed_gives_the_networks():
     first, again, other = (
-        packing.pack(D4PG(make_config()).make_learner(SPEC, seed).actor_variables).numpy()
+        packing.to_numpy(D4PG(make_config()).make_learner(SPEC, seed).actor_variables)
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)

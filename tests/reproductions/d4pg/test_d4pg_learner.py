@@ -353,9 +353,9 @@ def test_actors_get_the_online_networks():
         *learner.networks.critic.trainable_variables,
     ]
     assert [v.ref() for v in variables] == [v.ref() for v in expected]
-    before = packing.pack(variables).numpy()
+    before = packing.to_numpy(variables)
     learner.update(make_batch())
-    assert np.any(packing.pack(variables).numpy() != before)
+    assert np.any(packing.to_numpy(variables) != before)
 
 
 @pytest.mark.parametrize("critic", ["categorical", "mixture"])

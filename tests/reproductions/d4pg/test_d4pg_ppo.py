@@ -126,7 +126,7 @@ def test_actors_see_the_terrain_as_the_learner_does():
     learner, one = agent.make_learner(spec, 0), rollout(observation_size=9)
     learner.prepare(one)
     actor = agent.make_evaluator(spec, N)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     action, _, extras = actor(one.states.observation.numpy())
     steps, networks = learner.begin(one), learner.networks
     assert float(tf.reduce_max(tf.abs(steps.observation))) == 1.5

@@ -40,7 +40,7 @@ def make_policies(agent, learner):
     policies = [agent.make_actor(SPEC, range(K), K, seed=4) for _ in range(2)]
     policies.append(agent.make_evaluator(SPEC, K))
     for policy in policies:
-        policy.load(packing.pack(learner.actor_variables).numpy())
+        policy.load(packing.to_numpy(learner.actor_variables))
     return policies
 
 
@@ -107,12 +107,12 @@ def test_actions_are_drawn_with_their_probabilities():
 def test_every_memory_and_network_acts_stores_and_learns(setting, values):
     agent = make_agent(setting, sequence_length=3, **values)
     run = OneProcessRun(agent, make_environments())
-    before = packing.pack(run.learner.actor_variables).numpy()
+    before = packing.to_numpy(run.learner.actor_variables)
     run.train(2)
     run.memory.check()
     statistics = run.memory.statistics()
     assert (statistics.items, statistics.sampled) == (statistics.inserted, 2 * 4)
-    after = packing.pack(run.learner.actor_variables).numpy()
+    after = packing.to_numpy(run.learner.actor_variables)
     assert int(run.learner.steps) == 2
     assert np.all(np.isfinite(after)) and np.any(after != before)
 

@@ -201,7 +201,7 @@ def test_an_update_is_the_papers(setting, values):
     sent_back = [tf.constant(g, tf.float32) for g in (twin.d_policy, twin.d_values)]
     expected = tape.gradient(outputs, learner.actor_variables, output_gradients=sent_back)
 
-    before = packing.pack(learner.actor_variables).numpy()
+    before = packing.to_numpy(learner.actor_variables)
     gradients, priorities, metrics = learner.gradients(batch)
     for variable, found, wanted in zip(learner.actor_variables, gradients, expected, strict=True):
         scale = np.abs(wanted).max()
@@ -392,32 +392,32 @@ def test_gradients_that_are_none(setting):
 def test_adam_has_no_momentum():
     """Pitfall 16: a gradient of 0 moves nothing, and the first step is the learning rate."""
     learner = make_learner()
-    before = packing.pack(learner.actor_variables).numpy()
+    before = packing.to_numpy(learner.actor_variables)
     learner.apply([tf.ones_like(variable) for variable in learner.actor_variables])
-    after = packing.pack(learner.actor_variables).numpy()
+    after = packing.to_numpy(learner.actor_variables)
     np.testing.assert_allclose(after, before - 5e-5, atol=1e-6)
     learner.apply([tf.zeros_like(variable) for variable in learner.actor_variables])
     np.testing.assert_array_equal(packing.pack(learner.actor_variables), after)
     learner = make_learner(adam_beta1=0.9)
     learner.apply([tf.ones_like(variable) for variable in learner.actor_variables])
-    after = packing.pack(learner.actor_variables).numpy()
+    after = packing.to_numpy(learner.actor_variables)
     learner.apply([tf.zeros_like(variable) for variable in learner.actor_variables])
-    assert np.any(packing.pack(learner.actor_variables).numpy() != after)
+    assert np.any(packing.to_numpy(learner.actor_variables) != after)
 
 
 def test_the_target_is_a_copy_of_both_lstms_every_period():
     """Pitfall 13."""
     learner = learner_lib.ReactorLearner(make_config(target_period=3), SPEC)
-    before = packing.pack(learner.actor_variables).numpy()
+    before = packing.to_numpy(learner.actor_variables)
     assert len(learner.target_variables) == len(learner.actor_variables)
     update = tf.function(learner.update)
     for step in range(1, 8):
         update(make_batch(learner, seed=step))
         assert int(learner.steps) == step
         if step % 3 == 0:
-            before = packing.pack(learner.actor_variables).numpy()
+            before = packing.to_numpy(learner.actor_variables)
         np.testing.assert_array_equal(packing.pack(learner.target_variables), before)
-    assert np.any(packing.pack(learner.actor_variables).numpy() != before)
+    assert np.any(packing.to_numpy(learner.actor_variables) != before)
 
 
 @pytest.mark.parametrize("setting", ["reactor", "reactor_nd"])

@@ -34,7 +34,7 @@ def make_pair(setting, explores=True, seed=0, **values):
         variable.assign(rng.normal(scale=0.3, size=variable.shape))
     learner.standardizer.set(np.array([1.0, -3.0, 0.0]), np.array([2.0, 0.5, 0.0]))
     policy = ReferPolicy(config, D, A, seed, explores)
-    policy.load(packing.pack(learner.actor_variables).numpy())
+    policy.load(packing.to_numpy(learner.actor_variables))
     return learner, policy
 
 
@@ -182,13 +182,13 @@ def test_parameters_of_other_networks_are_refused_and_change_nothing():
     before = policy(observation)[0]
     learner, _ = make_pair("naf_refer")
     with pytest.raises(ValueError, match="networks of other sizes"):
-        policy.load(packing.pack(learner.actor_variables).numpy())
+        policy.load(packing.to_numpy(learner.actor_variables))
     np.testing.assert_array_equal(policy(observation)[0], before)
 
 
 def test_load_copies():
     learner, policy = make_pair("vracer_refer", explores=False)
-    flat = packing.pack(learner.actor_variables).numpy()
+    flat = packing.to_numpy(learner.actor_variables)
     policy.load(flat)
     before = policy(observations())
     flat[:] = 0

@@ -127,7 +127,7 @@ def test_values_of_actors_are_in_units_of_rewards():
     learner.prepare(one)
     learner.version.assign(7)
     actor = agent.make_actor(SPEC, range(1), 1, seed=3)
-    actor.load(packing.pack(learner.actor_variables).numpy())
+    actor.load(packing.to_numpy(learner.actor_variables))
     observation = one.states.observation.numpy()
     action, _, extras = actor(observation)
     steps, networks = learner.begin(one), learner.networks
@@ -140,7 +140,7 @@ def test_values_of_actors_are_in_units_of_rewards():
     noise = (action - extras["mean"]) / np.sqrt(0.2)
     assert 0.6 < noise.std() < 1.4 and abs(noise.mean()) < 0.5
     evaluator = agent.make_evaluator(SPEC, 1)
-    evaluator.load(packing.pack(learner.actor_variables).numpy())
+    evaluator.load(packing.to_numpy(learner.actor_variables))
     np.testing.assert_array_equal(evaluator(observation)[0], extras["mean"])
     with pytest.raises(ValueError, match="networks of other sizes"):
         evaluator.load(np.zeros(5, np.float32))
