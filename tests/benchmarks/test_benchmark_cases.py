@@ -356,7 +356,8 @@ def test_unroll_learner():
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("vizdoom") is None, reason="needs the extra maze: make maze"
+    not (importlib.util.find_spec("vizdoom") and importlib.util.find_spec("labmaze")),
+    reason="needs the extra maze: make maze",
 )
 def test_actors_and_learners_in_a_maze():
     tiny = {"channels": (2,), "lstm_size": 4, "unroll_length": 3}
