@@ -145,6 +145,25 @@ def test_calls_between_processes_are_made_in_two_rooms():
     assert found == others
 
 
+def test_graphs_are_traced_without_autograph():
+    """It rewrites every function on the way, which takes longer than all else of a run's start."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tf.function"
+        if "autograph" not in [keyword.arg for keyword in node.keywords]
+    ]
+    bare = [
+        f"{path}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        if "tf.function" in map(ast.unparse, node.decorator_list)
+    ]
+    assert not found + bare
+
+
 @pytest.mark.parametrize("kind", ["class", "module"])
 def test_one_name_stands_for_one_thing(kind):
     """Only a role may have the name of a module in another room: `learner.py`."""

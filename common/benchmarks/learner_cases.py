@@ -173,7 +173,7 @@ def unroll_learner(bench: Bench, updates: int = 60) -> Iterator[Row]:
         tf.fill([agent.batch_size], 1 / agent.batch_size),
         tf.constant(float(agent.batch_size)),
     )
-    update = tf.function(trained.update, jit_compile=agent.jit_compile)
+    update = tf.function(trained.update, jit_compile=agent.jit_compile, autograph=False)
     say("tracing and compiling")
     name = f"learner/unrolls_batch{agent.batch_size}"
     steps = {"queue": from_queue, _ALONE: lambda: update(fixed)[1]["value_loss"].numpy()}
@@ -261,7 +261,7 @@ def _fixed_loop(agent: Agent, trained: Learner, memory: Memory) -> Callable[[], 
     """Returns a call of the configured number of updates inside one XLA program."""
     batch, n = memory.sample(agent.batch_size).batch(), agent.updates_per_call
 
-    @tf.function(jit_compile=agent.jit_compile)
+    @tf.function(jit_compile=agent.jit_compile, autograph=False)
     def run(batch: Batch) -> tf.Tensor:
         def body(i, total):
             priorities, _ = trained.update(batch)
@@ -274,7 +274,7 @@ def _fixed_loop(agent: Agent, trained: Learner, memory: Memory) -> Callable[[], 
     return lambda: run(batch)
 
 
-@tf.function(jit_compile=True)
+@tf.function(jit_compile=True, autograph=False)
 def _products(left: tf.Tensor, right: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Multiplies `count` times; each product depends on the one before, so XLA can drop none."""
 
@@ -298,7 +298,8 @@ def update_operations(agent: Agent, trained: Learner) -> int:
     steps = tree.map_structure(spec, agent.step_specs(WALKER))
     batch = Batch(steps, tf.TensorSpec([agent.batch_size]), tf.TensorSpec([]))
     operations = 0
-    for op in tf.function(trained.update).get_concrete_function(batch).graph.get_operations():
+    update = tf.function(trained.update, autograph=False)
+    for op in update.get_concrete_function(batch).graph.get_operations():
         if op.type == "MatMul":
             rows, inner = op.inputs[0].shape
             if op.get_attr("transpose_a"):
@@ -380,7 +381,7 @@ def _fixed_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable
     batch = memory.draw(agent.batch_size).batch()
     if agent.decodes:
         batch = batch._replace(steps=agent.decode(batch.steps, spec))
-    update = tf.function(agent.make_learner(spec, seed=0).update)
+    update = tf.function(agent.make_learner(spec, seed=0).update, autograph=False)
     return lambda: update(batch)[0].numpy()
 
 
@@ -394,7 +395,7 @@ def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[
     r_t, discount_t = random.normal(shape[:2]), tf.fill(shape[:2], 0.99)
     support = categorical.support(-10.0, 10.0, atoms)
 
-    @tf.function
+    @tf.function(autograph=False)
     def targets(q_t: tf.Tensor, pi_t: tf.Tensor) -> tf.Tensor:
         c_t = retrace.coefficients(pi_t, a_t, mu_t, 1.0)
         return retrace.categorical_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)

@@ -75,7 +75,7 @@ def maze_learner(
         tf.fill([batch_size], 1 / batch_size),
         tf.constant(float(batch_size)),
     )
-    update = tf.function(trained.update, jit_compile=agent.jit_compile)
+    update = tf.function(trained.update, jit_compile=agent.jit_compile, autograph=False)
 
     def alone() -> None:
         np.asarray(tuple(update(fixed)[1].values()))

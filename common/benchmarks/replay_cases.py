@@ -307,11 +307,14 @@ def _under_adds(
     first_keys = itertools.count(2**48, _INSERTS_A_CALL * _INSERTED)  # far above the others
     tensors, roots = batch.first(_INSERTED, tf.constant), np.ones(100_000)
 
-    @tf.function
+    @tf.function(autograph=False)
     def add_many(first_key):
-        for i in tf.range(_INSERTS_A_CALL):
-            begin = first_key + _INSERTED * tf.cast(i, tf.int64)
+        def body(begin):
             memory.insert(begin + np.arange(_INSERTED), *batch)
+            return begin + _INSERTED
+
+        end = first_key + _INSERTS_A_CALL * _INSERTED
+        tf.while_loop(lambda begin: begin < end, body, [first_key])
 
     def add() -> None:
         add_many(tf.constant(next(first_keys), tf.int64))
@@ -469,7 +472,7 @@ def _remote_loops(
     nobody = [tf.zeros([], tf.int64)] * 3  # no incarnation, delivery and actor steps
     priorities = tf.constant(_priorities(_SAMPLED))
 
-    @tf.function
+    @tf.function(autograph=False)
     def in_flight(first_key, drawn):
         samples = []
         for i in range(_IN_FLIGHT):

@@ -198,7 +198,9 @@ class Server:
             tf.TensorSpec(None, spec.dtype, f"argument_{i}")
             for i, spec in enumerate(input_signature)
         ]
-        concrete = tf.function(guarded, input_signature=signature).get_concrete_function()
+        concrete = tf.function(
+            guarded, input_signature=signature, autograph=False
+        ).get_concrete_function()
         if not concrete.outputs:
             raise ClusterError(
                 f"the method {name!r} returns nothing: return a tensor, so that its caller learns "

@@ -88,7 +88,7 @@ class Solver:
         eigenvalues[0, 0] = np.inf  # the mean of the pressure is free
         self._cosines = tf.constant(cosines_x, tf.float32), tf.constant(cosines_y, tf.float32)
         self._inverse = tf.constant(1 / eigenvalues, tf.float32)
-        self._advance = tf.function(self._integrate, jit_compile=True)
+        self._advance = tf.function(self._integrate, jit_compile=True, autograph=False)
         self._state = _State(
             *(tf.zeros(shape) for shape in ((0, nx + 1, ny), (0, nx, ny + 1))), tf.zeros((0, 6))
         )

@@ -88,7 +88,9 @@ class AppliedGradients:
         self._num_refused = 0
         self._diverged: dict[int, set[int]] = {}  # incarnations by worker
         self._apply = tf.function(
-            self._apply_finite, input_signature=[tf.TensorSpec([learner.num_parameters])]
+            self._apply_finite,
+            input_signature=[tf.TensorSpec([learner.num_parameters])],
+            autograph=False,
         )
 
     @property
@@ -155,6 +157,6 @@ class AppliedGradients:
 
     def _apply_finite(self, flat: tf.Tensor) -> tf.Tensor:
         is_finite = tf.reduce_all(tf.math.is_finite(flat))
-        if is_finite:
-            self._learner.apply(packing.split(flat, self._learner.actor_variables))
+        gradients = packing.split(flat, self._learner.actor_variables)
+        tf.cond(is_finite, lambda: self._learner.apply(gradients), lambda: None)
         return is_finite

@@ -74,7 +74,7 @@ class FusedUpdates:
         self._updates = updates
         self._learner, self._memory, self._rules = learner, memory, rules
         self._first_seed = seeds.derive(seed, 0)
-        self._call = tf.function(self._draw_update_write)
+        self._call = tf.function(self._draw_update_write, autograph=False)
         self._is_first = True
 
     def can_draw(self, counters: Counters) -> bool:
@@ -106,6 +106,9 @@ class FusedUpdates:
         self._rules.before_updates(learner, memory)
         sample = memory.draw(self.num_samples, self._first_seed + learner.steps)
         outputs, metrics = self._updates(sample.batch())
-        if metrics_lib.are_finite(metrics):  # the memory refuses others, with its own error
-            self._rules.write_back(learner, memory, sample.token, outputs)
+        tf.cond(
+            metrics_lib.are_finite(metrics),  # the memory refuses others, with its own error
+            lambda: self._rules.write_back(learner, memory, sample.token, outputs),
+            lambda: None,
+        )
         return metrics

@@ -60,7 +60,9 @@ class RemoteStep:
         self._stop = stop
         self._snapshot: Snapshot | None = None
         self._target_version = 0
-        self._gradients = tf.function(self._packed_gradients, jit_compile=jit_compile)
+        self._gradients = tf.function(
+            self._packed_gradients, jit_compile=jit_compile, autograph=False
+        )
         self._assign_online = packing.loader(learner.actor_variables)
         self._assign_target = packing.loader(learner.target_variables)
 

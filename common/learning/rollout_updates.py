@@ -62,7 +62,7 @@ class RolloutUpdates:
         self._batch_size, self._seed = batch_size, seed
         self.num_updates = num_updates
         self.num_samples = horizon
-        self._call = tf.function(self._update, jit_compile=jit_compile)
+        self._call = tf.function(self._update, jit_compile=jit_compile, autograph=False)
 
     def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
         """Makes the updates of a rollout.
@@ -87,6 +87,6 @@ class RolloutUpdates:
             return learner.update(batch._replace(steps=chosen))
 
         loop = UpdateLoop(update, self.num_updates, self._batch_size, jit_compile=False)
-        probabilities = tf.repeat(samples.probabilities[:1], len(rows))
+        probabilities = tf.repeat(samples.probabilities[:1], num_epochs * self.num_samples)
         _, metrics = loop(Batch(rows, probabilities, samples.size))
         return {**metrics, **learner.end(steps)}

@@ -34,7 +34,7 @@ class UpdateLoop:
         self._update = update
         self.num_updates = num_updates
         self._batch_size = batch_size
-        self._run = tf.function(self._loop, jit_compile=jit_compile)
+        self._run = tf.function(self._loop, jit_compile=jit_compile, autograph=False)
 
     @property
     def num_samples(self) -> int:

@@ -78,7 +78,9 @@ def loader(variables: Sequence[tf.Variable]) -> Callable[[np.ndarray | tf.Tensor
     variables = tuple(variables)
     size = sum(variable.shape.num_elements() for variable in variables)
     assign_all = tf.function(
-        lambda flat: assign(flat, variables), input_signature=[tf.TensorSpec([size])]
+        lambda flat: assign(flat, variables),
+        input_signature=[tf.TensorSpec([size])],
+        autograph=False,
     )
 
     def load(flat: np.ndarray | tf.Tensor) -> None:

@@ -135,7 +135,7 @@ class RecurrentTwin:
         variables = layers.trainable_variables
         self.num_parameters = sum(variable.shape.num_elements() for variable in variables)
         self.load = packing.loader(variables)
-        self._step = tf.function(layers.step)
+        self._step = tf.function(layers.step, autograph=False)
 
     def initial_state(self, num_environments: int) -> RecurrentState:
         """Returns zeros of [K, ...]."""

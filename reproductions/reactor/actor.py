@@ -31,7 +31,9 @@ class ReactorPolicy(Policy):
         """
         self._network = networks_lib.make_network(config, spec)
         self._stored_state = config.stored_state
-        self._step = tf.function(self._both if config.stored_state else self._policy_only)
+        self._step = tf.function(
+            self._both if config.stored_state else self._policy_only, autograph=False
+        )
         self._random = np.random.default_rng(seed)
         self._load = packing.loader(self._network.trainable_variables)
 

@@ -33,7 +33,7 @@ class DQNActor(ExploringPolicy):
           seed: of the exploration.
         """
         self._network = networks_lib.make_network(config, spec)
-        self._q_values = tf.function(self._network)
+        self._q_values = tf.function(self._network, autograph=False)
         self._explore = epsilon_greedy.EpsilonGreedy(epsilons, seed)
         self._priority_floor = config.priority_floor
         self._load = packing.loader(self._network.trainable_variables)
