@@ -151,7 +151,8 @@ class Server:
 
         Args:
           name: unique in this server.
-          function: Python function to trace, or a `tf.function`; returns at least one tensor.
+          function: Python function to trace without AutoGraph, or a `tf.function`; returns at
+            least one tensor.
           input_signature: a spec for each argument, without the credentials.
 
         Raises:

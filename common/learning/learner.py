@@ -58,6 +58,8 @@ class Learner(tf.Module, abc.ABC):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step; changes nothing.
 
+        It is traced without AutoGraph: what depends on a tensor's value is a `tf.cond`.
+
         Args:
           batch: B items drawn from replay.
         """

@@ -20,10 +20,10 @@ _OWNER = "run"
 def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
     """Makes a directory for the sockets and temporary files of the roles of a local run.
 
-    No other user can open it. A killed role leaves temporary files behind, such as those of
-    TensorFlow's AutoGraph, and a killed launcher leaves the directory: the link `tmp` in the run
-    directory tells the next start what to remove. Anybody may have made that link, so a start
-    removes only what such a start of this run has made.
+    No other user can open it. A killed role leaves temporary files behind, such as those of a
+    maze's engine, and a killed launcher leaves the directory: the link `tmp` in the run directory
+    tells the next start what to remove. Anybody may have made that link, so a start removes only
+    what such a start of this run has made.
     """
     link = run.path / "tmp"
     with contextlib.suppress(OSError):  # there is no link

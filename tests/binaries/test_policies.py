@@ -25,7 +25,7 @@ def test_a_policy_plays_as_well_as_its_run_says(name):
         run.environment, environment_seeds(1, 4), evaluation=True, frames=run.agent.num_frames
     )
     returns = run_episodes(batch, run.make_policy(4), 4)
-    assert returns.mean() > 0.8 * best > 0  # the best of many evaluations flatters
+    assert returns.mean() > 0.9 * best > 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,6 +76,11 @@ class WatchedRun:
         """A value of learner.csv's last row; 0 where there is none."""
         return (last_row(self.workdir / "learner.csv") or {}).get(column) or 0
 
+    def updates(self):
+        """The rows of learner.csv since whose last one there were updates, which have metrics."""
+        rows = read_rows(self.workdir / "learner.csv")
+        return rows[rows["learner_steps"].diff() > 0]
+
     def acting(self):
         """acting.csv as a table; None before it has a row."""
         path = self.workdir / "acting.csv"

@@ -52,7 +52,7 @@ class Run:
             self.memory.put(delivery.rows)
 
     def pull(self):
-        self.actor.load(packing.to_numpy(tuple(self.learner.actor_variables)))
+        self.actor.load(packing.to_numpy(self.learner.actor_variables))
 
     def train(self, num_updates):
         """Returns the metrics of the last call."""
@@ -293,7 +293,7 @@ def test_the_evaluator_takes_the_means():
     run = Run()
     run.train(3)
     evaluator = run.agent.make_evaluator(run.spec, 2)
-    evaluator.load(packing.to_numpy(tuple(run.learner.actor_variables)))
+    evaluator.load(packing.to_numpy(run.learner.actor_variables))
     observations = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     state = evaluator.initial_state(2)
     first, _, extras = evaluator(observations, state)
