@@ -18,6 +18,7 @@ import threading
 import time
 from typing import Any
 import uuid
+import weakref
 
 import numpy as np
 import tensorflow as tf
@@ -132,7 +133,9 @@ class Server:
         self._identity = uuid.uuid4().hex
         self._started = False
         self._functions: dict[str, Any] = {}  # the server needs them to stay alive
-        self._server = tf.distribute.experimental.rpc.Server.create("grpc", address)
+        self._servers = [tf.distribute.experimental.rpc.Server.create("grpc", address)]
+        # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
+        self._stop = weakref.finalize(self, _stop, self._servers)
         self.register(_PING, lambda: tf.constant(self._identity), [])
         description = self._credentials.describe()
         self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
@@ -207,7 +210,7 @@ class Server:
                 f"the method {name!r} returns nothing: return a tensor, so that its caller learns "
                 "when the call is done"
             )
-        self._server.register(name, concrete)
+        self._servers[0].register(name, concrete)
         self._functions[name] = concrete
 
     def start(self, timeout_seconds: float = 30.0) -> None:
@@ -217,7 +220,7 @@ class Server:
           AddressInUseError: another server answers there.
           ServiceUnavailableError: nothing answers there within the timeout.
         """
-        self._server.start()
+        self._servers[0].start()
         self._started = True
         client = Client(self.advertised_address, self._credentials)
         try:
@@ -242,12 +245,14 @@ class Server:
         TensorFlow waits for calls under way, also of a client that has vanished. This returns after
         a few seconds nevertheless.
         """
-        # The server stops when its object is deleted, by the thread that has the last reference.
-        last = [self._server]
-        self._server = None
-        thread = threading.Thread(target=last.clear, name="close", daemon=True)
-        thread.start()
-        thread.join(_CLOSE_SECONDS)
+        self._stop()
+
+
+def _stop(servers: list[Any]) -> None:
+    # A server stops when its object is deleted, by the thread that has the last reference.
+    thread = threading.Thread(target=servers.clear, name="close", daemon=True)
+    thread.start()
+    thread.join(_CLOSE_SECONDS)
 
 
 class Future:

@@ -2,6 +2,8 @@ import contextlib
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -351,3 +353,51 @@ def test_a_server_that_dies_under_its_client_is_unavailable(service):
         future.result()
     assert time.monotonic() - begin < 30.0
     service.queue.enqueue(7)  # for the call that waits
+
+
+def test_a_process_that_ends_by_an_error_while_it_is_called_does_end():
+    """It hung: TensorFlow waits for a call's Python, which waits for the interpreter to end."""
+    address = free_address()
+    client = rpc.Client(address, TOKEN, timeout_seconds=5.0)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ENDS_WHILE_CALLED, address, TOKEN],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def call():
+        with contextlib.suppress(ServiceUnavailableError):
+            while True:
+                client.call("slow")
+
+    try:
+        client.wait_until_available(60.0)
+        callers = [threading.Thread(target=call) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        assert "ValueError: the end" in process.communicate(timeout=60.0)[1]
+        assert process.returncode == 1
+        for caller in callers:
+            caller.join()
+    finally:
+        process.kill()
+        process.wait()
+
+
+_ENDS_WHILE_CALLED = """
+import sys, time
+import tensorflow as tf
+from common.cluster import rpc
+def run():
+    server = rpc.Server(*sys.argv[1:])
+    called = []
+    def slow():
+        called.append(time.sleep(0.05))
+        return 0.0
+    server.register("slow", lambda: tf.numpy_function(slow, [], tf.float64), [])
+    server.start()
+    while len(called) < 8:
+        time.sleep(0.01)
+    raise ValueError("the end")
+run()
+"""
