@@ -12,6 +12,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from common.acting.noise import truncated_normal
 from common.acting.policy import Policy
 from common.agents.agent import Agent
 from common.agents.data import gaussian_state_specs
@@ -22,6 +23,7 @@ from common.learning.learner import Gradients, Learner
 from common.learning.rollout_updates import RolloutLearner, RolloutUpdates
 from common.networks import numpy_twins, variances
 from common.networks.standardizer import EPSILON, Standardizer
+from common.replay.rollout_store import RolloutStore
 from common.replay.store import Store
 from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
 from common.values import gaussian
@@ -229,6 +231,7 @@ class GaussianPolicy(Policy):
         observation_size: int,
         action_size: int,
         seed: int | None = None,
+        noise_bound: float = math.inf,
     ):
         """Makes the policy; `load` gives it the learner's parameters.
 
@@ -237,7 +240,9 @@ class GaussianPolicy(Policy):
           observation_size: D.
           action_size: A.
           seed: of the noise; None: no noise.
+          noise_bound: standard deviations at which the noise is truncated.
         """
+        self._noise_bound = noise_bound
         self._clip = networks.observation_clip
         self._mean_twin = numpy_twins.twin(networks.mean)
         self._value_twin = numpy_twins.twin(networks.value)
@@ -278,7 +283,7 @@ class GaussianPolicy(Policy):
         mean = self._mean_twin(observation)
         action = mean.copy()
         if self._generator is not None:
-            noise = self._generator.standard_normal(mean.shape, np.float32)
+            noise = truncated_normal(self._generator, mean.shape, self._noise_bound)
             action += np.sqrt(self._variance) * noise
         extras = {
             "mean": mean,
@@ -294,9 +299,13 @@ class ProximalAgent(Agent):
 
     Its configuration has, beside the fields of all, `horizon`, `num_epochs`, `discount` and
     `trace`.
+
+    Attributes:
+      noise_bound: standard deviations at which the noise of actors is truncated.
     """
 
     jit_compile = True
+    noise_bound = math.inf
     data: Rollouts
 
     def __init__(self, config: Any, setting: str, unroll_length: int | None = None):
@@ -320,7 +329,7 @@ class ProximalAgent(Agent):
         """Builds the exploring policy; all actors act alike."""
         del actors, num_actors
         sizes = spec.observation_size, spec.action_size
-        return GaussianPolicy(self.make_networks(spec), *sizes, seed)
+        return GaussianPolicy(self.make_networks(spec), *sizes, seed, self.noise_bound)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
         """Builds the policy's means."""
@@ -329,10 +338,11 @@ class ProximalAgent(Agent):
         return GaussianPolicy(self.make_networks(spec), *sizes)
 
     def updates(self, learner: Learner, store: Store, seed: int) -> RolloutUpdates:
-        """Builds the updates on a rollout."""
-        del store
+        """Builds the updates on a rollout, for which the store takes steps of their version."""
         config = self.config
-        assert isinstance(learner, RolloutLearner)
+        assert isinstance(learner, ProximalLearner)
+        if isinstance(store, RolloutStore):
+            store.follow(lambda: int(learner.version))
         num_updates = self.updates_per_call
         return RolloutUpdates(
             learner, config.horizon, config.batch_size, num_updates, seed, self.jit_compile

@@ -269,7 +269,7 @@ class Hand(MujocoEnvironment):
                 return
 
     def _act(self, action: np.ndarray) -> StepOutcome:
-        moved = self.data.ctrl + INCREMENT * action
+        moved = self.data.ctrl + INCREMENT * np.clip(action, -1, 1)
         self.data.ctrl[:] = np.clip(moved, self._low, self._high)
         self._simulate()
         self._task.advance(self._generator)

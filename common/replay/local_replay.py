@@ -44,7 +44,6 @@ class LocalReplay:
         self._capacity = capacity // length
         self._seed = seed
         self._memories: dict[int, Memory] = {}
-        self._num_added = 0
 
     def burst(self, actors: Sequence[int] | np.ndarray, columns: Nest, replayed: int) -> Nest:
         """Adds unrolls, and returns each followed by R unrolls from the replay of its actor.
@@ -68,11 +67,10 @@ class LocalReplay:
             unroll = [leaf[row : row + 1] for leaf in leaves]
             memory = self._memory(int(actor))
             memory.insert(
-                np.array([self._num_added]),
+                np.array([memory.counters().inserted]),
                 tree.unflatten_as(columns, unroll),
                 np.ones(1, np.float32),
             )
-            self._num_added += 1
             drawn = tree.flatten(memory.sample(replayed).steps)
             for part, one, others in zip(parts, unroll, drawn):
                 part += [one, others.numpy()]
@@ -98,7 +96,6 @@ class LocalReplay:
                 self._memory(int(actor)).load(file)
             except ReplayFileError as error:
                 logging.warning("the replay of actor %s starts empty: %s", actor, error)
-        self._num_added = self.counters().inserted
 
     def _memory(self, actor: int) -> Memory:
         if actor not in self._memories:

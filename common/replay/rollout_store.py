@@ -1,6 +1,6 @@
 """A store of the steps of one rollout, which are learnt from and then dropped."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import threading
 from typing import NamedTuple
 
@@ -70,8 +70,8 @@ class RolloutStore(Store):
     """The steps of the present policy. A draw empties it, since the next policy is another one.
 
     All steps that it holds have one version. Steps of a version that has been drawn come too late
-    and are dropped: their sender, or another in its place, has sent twice. Steps of any other
-    version replace those that it holds: the learner may have returned to an earlier checkpoint.
+    and are dropped: their sender, or another in its place, has sent twice. Of others it takes those
+    of the version that it follows; without one, they replace those that it holds.
     """
 
     def __init__(self, specs: Nest, capacity: int):
@@ -89,6 +89,14 @@ class RolloutStore(Store):
         self._held = self._inserted = self._sampled = 0
         self._version: int | None = None
         self._drawn_version: int | None = None
+        self._wanted: Callable[[], int] | None = None
+
+    def follow(self, version: Callable[[], int]) -> None:
+        """Takes steps of `version()` alone from now on, that of the learner.
+
+        A learner that has returned to an earlier checkpoint gets steps of later versions.
+        """
+        self._wanted = version
 
     def put(self, rows: Rollout) -> bool:
         """Adds steps, of which it keeps a copy; returns False if they do not fit now.
@@ -101,8 +109,9 @@ class RolloutStore(Store):
         if not num_rows:
             return True
         version = int(columns[0][0])
+        wanted = version if self._wanted is None else self._wanted()
         with self._lock:
-            if version == self._drawn_version:
+            if version == self._drawn_version or version != wanted:
                 self._inserted += num_rows
                 return True
             if version != self._version:

@@ -89,6 +89,9 @@ def test_actions_move_the_targets_within_the_actuators_ranges():
     expected = np.clip(before + 0.06 * action, low, high)
     np.testing.assert_allclose(hand.data.ctrl, expected, atol=1e-12)
     assert np.any(expected != before + 0.06 * action)
+    before = hand.data.ctrl.copy()
+    hand.step(np.full(13, -3.0))  # a policy's action without bounds
+    np.testing.assert_allclose(hand.data.ctrl, np.maximum(before - 0.06, low), atol=1e-12)
     for _ in range(60):
         hand.step(np.ones(13))
         assert np.all(hand.data.ctrl <= high)

@@ -72,6 +72,21 @@ def test_none_are_added_where_none_are_replayed():
     assert LocalReplay(SPECS, 100, T, 1).burst([0, 1], columns, 0) is columns
 
 
+def test_what_is_left_of_saved_replays_grows_on(tmp_path):
+    """Files are saved one after another, and one may be damaged."""
+    replay = LocalReplay(SPECS, 100, T, seed=3)
+    for mark in range(8):
+        replay.burst([0, 1], unrolls(mark, mark), 1)
+    replay.save(tmp_path / "replay")
+    (tmp_path / "replay_0").write_bytes(b"damaged")
+    again = LocalReplay(SPECS, 100, T, seed=3)
+    again.load(tmp_path / "replay")
+    for mark in range(8, 12):
+        again.burst([0, 1], unrolls(mark, mark), 1)
+    counters = again.counters()
+    assert (counters.items, counters.duplicates) == (12 + 4, 0)
+
+
 def test_a_replay_smaller_than_an_unroll():
     with pytest.raises(ValueError, match="a replay of 2 timesteps holds no unroll of 3"):
         LocalReplay(SPECS, 2, T, 1)

@@ -46,6 +46,19 @@ def test_steps_of_another_version_replace_those_held():
     assert marks(store.draw(3)) == [7, 8, 9]
 
 
+def test_a_store_that_follows_a_learner_takes_steps_of_its_version_alone():
+    """It has returned to checkpoint 5; one actor sends steps of before, early, another late."""
+    version = 5
+    store = RolloutStore(SPECS, 8)
+    store.follow(lambda: version)
+    assert store.put(rows(8, 0, 1)) and store.put(rows(5, 2, 3)) and store.put(rows(8, 4, 5))
+    assert store.draw(4) is None and store.put(rows(5, 6, 7))
+    assert marks(store.draw(4)) == [2, 3, 6, 7]
+    assert store.put(rows(5, 8, 9)) and store.counters() == Counters(0, 10, 4, removed=6)
+    version = 6
+    assert store.put(rows(6, 10, 11)) and marks(store.draw(2)) == [10, 11]
+
+
 def test_a_put_has_one_version():
     store = RolloutStore(SPECS, 8)
     with pytest.raises(ValueError, match="version must be one, is 3 to 4"):

@@ -18,6 +18,7 @@ class ReferPPO(ProximalAgent):
 
     def __init__(self, config: ReferPPOConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
+        self.noise_bound = config.noise_bound
 
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
         """Builds policy and value."""

@@ -45,8 +45,8 @@ class ReferPPOConfig(RolloutConfig):
     )
     annealing: float = field(
         5e-7,
-        "A of both learning rates, eta / (1 + A t), t in updates (appendix A: the same as in the "
-        "other experiments).",
+        "A of both learning rates, eta / (1 + A t), t in environment steps (equation 13; appendix "
+        "A: the same as in the other experiments).",
         minimum=0,
         suffix="A{:g}",
     )
@@ -69,6 +69,12 @@ class ReferPPOConfig(RolloutConfig):
     )
     hidden_size: int = field(
         64, "Units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
+    )
+    noise_bound: float = field(
+        3.0,
+        "Standard deviations at which the policy's noise is truncated (appendix A).",
+        above=0,
+        suffix="bound{:g}",
     )
     initial_variance: float = field(
         0.2,

@@ -1,5 +1,6 @@
 """PPO's learner (Novati & Koumoutsakos 2019, appendices A and B; Schulman et al. 2017, eq 7)."""
 
+import numpy as np
 import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
@@ -35,7 +36,8 @@ class ReferPPOLearner(ProximalLearner):
         of a rollout may differ from the next by so much that V, in its units, says nothing.
         """
         if not int(self.version):
-            observation = rollout.states.observation.numpy()
+            # In float32 the mean of equal numbers is another one.
+            observation = rollout.states.observation.numpy().astype(np.float64)
             self.standardizer.set(observation.mean(0), observation.std(0))
         moments = self.reward_moments
         moments.update(rollout.rewards.numpy())
@@ -52,7 +54,8 @@ class ReferPPOLearner(ProximalLearner):
 
     def apply(self, gradients: Nest) -> None:
         """Makes a step with annealed rates; see base class."""
-        config, step = self._config, self.steps.read_value()
+        config, update = self._config, self.steps.read_value()
+        step = update * config.batch_size // config.num_epochs
         for rate, initial in (
             (self.policy_learning_rate, config.policy_learning_rate),
             (self.value_learning_rate, config.value_learning_rate),

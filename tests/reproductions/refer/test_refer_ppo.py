@@ -116,9 +116,27 @@ def test_a_call_makes_all_epochs_and_anneals_the_rates():
     _, metrics = updates(Batch(one, tf.ones([N]) / N, tf.constant(float(N))))
     assert metrics.keys() == set(agent.metrics)
     assert int(learner.steps) == 6 and int(learner.version) == 1
-    np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 1.5, rtol=1e-5)
-    np.testing.assert_allclose(learner.value_learning_rate, 3e-4 / 1.5, rtol=1e-5)
+    # The last update, the sixth, follows five of 8 samples, each for the second time: 20 steps.
+    np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 3, rtol=1e-5)
+    np.testing.assert_allclose(learner.value_learning_rate, 3e-4 / 3, rtol=1e-5)
     assert metrics["kl_divergence"] > 0
+
+
+def test_a_component_that_never_changed_keeps_its_unit():
+    agent = make_agent()
+    learner, one = agent.make_learner(SPEC, 0), rollout()
+    observation = np.full([2048, 3], [0.1, 1.3, 8.907], np.float32)
+    states = one.states._replace(observation=tf.constant(observation))
+    learner.prepare(one._replace(states=states))
+    np.testing.assert_array_equal(learner.standardizer.deviation, np.ones(3))
+    np.testing.assert_allclose(learner.standardizer(observation[0]), np.zeros(3), atol=1e-6)
+
+
+def test_actors_stay_within_three_deviations():
+    actor = make_agent().make_actor(SPEC, range(1), 1, seed=3)
+    action, _, extras = actor(np.zeros([20_000, 3], np.float32))
+    noise = np.abs(action - extras["mean"]) / np.sqrt(extras["variance"])
+    assert 2.9 < noise.max() <= 3.00001
 
 
 def test_values_of_actors_are_in_units_of_rewards():
