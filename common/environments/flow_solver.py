@@ -10,7 +10,8 @@ bottom and the top slip. Flow comes in at the left and leaves at the right, wher
 out. The penalty is large, so that chi > 0 is rigid; chi therefore begins at the surface of a body
 and is 1 a cell inside.
 
-The paper gives equations, domain and Re. The order of the schemes, lambda and chi are not in it.
+The paper gives equations, domain, Re and Neumann conditions at the boundaries; here is a channel.
+The order of the schemes, lambda and chi are not in it.
 """
 
 from collections.abc import Callable

@@ -73,7 +73,7 @@ class Refer(Agent, StoreRules):
     ) -> None:
         """Sets the scales of observations and of rewards if it is time (appendix B).
 
-        A resumed run has the scale of its observations from the checkpoint, and a new memory.
+        A resumed run has the scale of its observations from the checkpoint.
         """
         if step == 0:
             learner.standardizer.set(*memory.observation_moments())
