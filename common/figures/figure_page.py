@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 import pathlib
-import textwrap
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""
@@ -20,6 +20,7 @@ _WIDTH = {1: 4.6, 2: 6.0}
 _FULL_WIDTH = 7.2
 _PANEL_HEIGHT = {1: 2.7, 2: 2.2, 3: 1.8, 4: 1.45, 5: 1.3, 6: 1.2}
 _DPI = 150
+_MARGIN = 0.012  # at the left and the right, of the width
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
 
 
@@ -59,7 +60,7 @@ class Page:
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
         self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
-        FigureCanvasAgg(self._figure)
+        self._canvas = FigureCanvasAgg(self._figure)
         page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
         self.blocks: list[list[Axes]] = [
             list(
@@ -93,10 +94,10 @@ class Page:
         longest = max(map(len, legend), default=1)
         columns = max(1, int(self._width * 72 / (longest * NORMAL * 0.52 + 40)))
         legend_height = _LEGEND_LINE * -(-len(legend) // columns)
-        lines = textwrap.wrap(caption, int(self._width * 72 / (SMALL * 0.55)))
+        lines = self._wrapped(caption, SMALL)
         caption_height = _CAPTION_LINE * len(lines) + 0.08
         below = legend_height + caption_height + 0.05
-        titles = textwrap.wrap(title, int(self._width * 72 / (LARGE * 0.52)))
+        titles = self._wrapped(title, LARGE)
         height = self._grid_height + below + _TITLE_LINE * len(titles) + 0.06
         self._figure.set_size_inches(self._width, height)
         self._figure.get_layout_engine().set(
@@ -121,7 +122,7 @@ class Page:
                 labelspacing=0.35,
             )
         self._figure.text(
-            0.012,
+            _MARGIN,
             0.06 / height,
             "\n".join(lines),
             ha="left",
@@ -137,6 +138,19 @@ class Page:
         for file, metadata in zip(files, nothing):
             self._figure.savefig(file, metadata=metadata)
         return files
+
+    def _wrapped(self, text: str, size: float) -> list[str]:
+        """Returns lines of `text` that are no wider than the page less its margins."""
+        renderer, font = self._canvas.get_renderer(), FontProperties(size=size)
+        widest = (1 - 2 * _MARGIN) * self._width * _DPI
+        lines: list[str] = []
+        for word in text.split():
+            longer = f"{lines[-1]} {word}" if lines else ""
+            if longer and renderer.get_text_width_height_descent(longer, font, False)[0] <= widest:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return lines
 
     def _fix_positions(self) -> None:
         """Rounds the layout, whose solver's last digits differ between starts of Python."""

@@ -53,9 +53,10 @@ def test_the_end_of_our_runs_is_marked_where_the_axis_goes_on(tmp_path):
     assert pixels_near(goes_on, grey) > pixels_near(ends, grey) + 100
 
 
-def test_nothing_is_cut_off_at_the_edges(tmp_path):
+@pytest.mark.parametrize("words", ["A long sentence about what was run. ", "WITH WIDE LETTERS "])
+def test_nothing_is_cut_off_at_the_edges(tmp_path, words):
     panel = panels.Panel("cartpole", (curve("ddpg", 300),), 300)
-    (file, _) = draw(tmp_path / "a", panel, caption="A long sentence about what was run. " * 12)
+    (file, _) = draw(tmp_path / "a", panel, caption=words * 12)
     image = imread(file)[..., :3]
     edges = np.concatenate(
         [
