@@ -1,6 +1,7 @@
 """ReF-ER from its binary: one process acts beside its updates and keeps exactly F."""
 
 import signal
+import time
 
 from by_hand import RunByHand
 from forked import forked
@@ -97,7 +98,7 @@ def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(setting, met
     flags = (
         *(f"--setting={setting}", "--config.replay_capacity=2000"),
         *("--max_learner_steps=2400", "--config.updates_per_call=10"),
-        *("--checkpoint_seconds=2", "--evaluation_steps=600", "--nocheckpoint_replay"),
+        *("--checkpoint_seconds=0.2", "--evaluation_steps=600", "--nocheckpoint_replay"),
     )
     with forked() as start:
         run = RunByHand(
@@ -113,6 +114,12 @@ def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(setting, met
             lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 600,
             SECONDS,
             "an evaluation",
+        )
+        checkpoint, evaluated = run.workdir / "checkpoints" / "checkpoint", time.time()
+        run.wait_for(
+            lambda: checkpoint.exists() and checkpoint.stat().st_mtime > evaluated,
+            SECONDS,
+            "a save after it",
         )
         program.stop(signal.SIGKILL)
         program.wait(SECONDS)
