@@ -67,7 +67,7 @@ class LocalRun:
         self._seen_at = time.monotonic()
         self._has_news = False
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._written_at, self._saved_at = 0.0, self._seen_at
+        self._written_at, self._saved_at = _written_at(directory.checkpoints), self._seen_at
 
     def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -88,6 +88,8 @@ class LocalRun:
     def _run(self, cluster: Cluster) -> None:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
+        if self._last_wall >= 0 and not self._written_at:
+            progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
         # The descriptor keeps the inode number, by which it is known, from being used again.
         opened = os.open(self._directory.path, os.O_RDONLY)

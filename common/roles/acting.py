@@ -155,7 +155,7 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     workers = layout.acting_role.name
     if workers == topology.job:
         return context.watch(
-            actor_start.make_environments(
+            lambda: actor_start.make_environments(
                 context.environment, context.actors, context.seed, start, agent.num_frames
             )
         )

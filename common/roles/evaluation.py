@@ -31,7 +31,7 @@ class Evaluation:
         """Makes the environments, whose seeds are those of no actor and no other run."""
         self._context = context
         self._environments = context.watch(
-            environments.make_batch(
+            lambda: environments.make_batch(
                 context.environment,
                 environment_seeds(context.seed, context.evaluation_episodes),
                 evaluation=True,

@@ -108,6 +108,7 @@ def run(context: RunContext) -> None:
     finished = not stop.requested
     if finished:
         bookkeeping.close_store_file(is_over=True)
+        bookkeeping.poll()
         bookkeeping.save()  # before the other roles end: a keeper resumed later would lack them
         bookkeeping.publish(finished=True)
     bookkeeping.settle(data.counters)

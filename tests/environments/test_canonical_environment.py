@@ -311,6 +311,7 @@ def test_a_batch_names_the_environment_that_breaks_its_spec():
     with pytest.raises(BrokenSpecError, match=r"environment 1: it gave .*float64 \[3\]"):
         batch.reset()
     batch = CanonicalBatch([CanonicalEnvironment(good)])
+    batch.reset()
     with pytest.raises(ValueError, match="2 actions for 1 environments"):
         batch.step(np.zeros((2, 1), np.float32))
     good.step = lambda action: dm_env.transition(None, np.zeros(2))
