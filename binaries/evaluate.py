@@ -39,6 +39,8 @@ from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
+_SUFFIXES = {"proposals": ".png", "export": ".npz", "json": ".json"}
+"""Ends of the files that flags name: no two of them, nor a video, can be one file."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -98,7 +100,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "docs/read_policy.py reads them; of D4PG's and Ape-X DPG's policies",
     )
     parser.add_argument(
-        "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
+        "--json",
+        type=pathlib.Path,
+        metavar="FILE.json",
+        help="write the result and every return there",
     )
     parser.add_argument(
         "--trust_environment",
@@ -126,10 +131,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
                 f"--video={arguments.video}: the package av is not installed: run `make video` or "
                 "`.venv/bin/pip install av`, or name a .gif"
             )
-    if arguments.proposals is not None and arguments.proposals.suffix != ".png":
-        fail(f"--proposals={arguments.proposals} must end in .png; a PDF is written beside it")
-    if arguments.export is not None and arguments.export.suffix != ".npz":
-        fail(f"--export={arguments.export} must end in .npz, the only kind that is written")
+    for flag, suffix in _SUFFIXES.items():
+        path = getattr(arguments, flag)
+        if path is not None and path.suffix != suffix:
+            fail(f"--{flag}={path} must end in {suffix}")
     if arguments.moments is not None and (
         arguments.proposals is None or min(arguments.moments) < 0
     ):

@@ -4,10 +4,14 @@ import ast
 from collections.abc import Mapping, Sequence
 import dataclasses
 import difflib
+import functools
 import itertools
 import re
 
 from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import imported
+from common.environments import UnusableEnvironmentError, make
+from common.environments.spec import EnvironmentSpec
 from common.experiments.paper import Experiment, Run
 from common.experiments.scales import Scale, flag_name
 from common.reporting.budget import Budget
@@ -86,7 +90,8 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
       varied: values by flag, as of `parse`.
 
     Raises:
-      SweepError: a run's agent has no such flag, or a value is not allowed.
+      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+        the environment.
     """
     runs = []
     for values in itertools.product(*varied.values()):
@@ -117,7 +122,7 @@ def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
 
 
 def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises SweepError unless the run's agent takes the values."""
+    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
     settings, actors = run.agent.settings, run.agent.num_actors_flag
     config = settings.configuration(run.agent_setting or settings.default)
     names = [f"{_PREFIX}{each.name}" for each in dataclasses.fields(config)]
@@ -135,9 +140,30 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
         if (name := flag_name(flag)) in names and name not in chosen:
             changes[name.removeprefix(_PREFIX)] = _value(flag.partition("=")[2])
     try:
-        dataclasses.replace(config, **changes)
+        config = dataclasses.replace(config, **changes)
     except ValueError as error:
         raise SweepError(f"--vary: {error}") from None
+    spec = _spec(run.environment, run.agent.num_frames)
+    try:
+        imported(run.agent.require)(config, spec)
+    except ValueError as error:
+        raise SweepError(f"{run.agent.name} on {run.environment}: {error}") from None
+
+
+@functools.cache
+def _spec(environment: str, num_frames: int | None) -> EnvironmentSpec:
+    """Returns the spec of an environment.
+
+    Raises:
+      SweepError: it cannot be made.
+    """
+    try:
+        made = make(environment, seed=0, frames=num_frames)
+    except UnusableEnvironmentError as error:
+        raise SweepError(str(error)) from None
+    spec = EnvironmentSpec.of(made)
+    made.close()
+    return spec
 
 
 def _value(text: str) -> object:
