@@ -4,14 +4,10 @@ import ast
 from collections.abc import Mapping, Sequence
 import dataclasses
 import difflib
-import functools
 import itertools
 import re
 
 from common.agents.declaration import AgentDeclaration
-from common.cluster.layout import imported
-from common.environments import UnusableEnvironmentError, make
-from common.environments.spec import EnvironmentSpec
 from common.experiments.paper import Experiment, Run
 from common.experiments.scales import Scale, flag_name
 from common.reporting.budget import Budget
@@ -143,27 +139,10 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
         config = dataclasses.replace(config, **changes)
     except ValueError as error:
         raise SweepError(f"--vary: {error}") from None
-    spec = _spec(run.environment, run.agent.num_frames)
     try:
-        imported(run.agent.require)(config, spec)
+        run.agent.require_environment(config, run.environment)
     except ValueError as error:
-        raise SweepError(f"{run.agent.name} on {run.environment}: {error}") from None
-
-
-@functools.cache
-def _spec(environment: str, num_frames: int | None) -> EnvironmentSpec:
-    """Returns the spec of an environment.
-
-    Raises:
-      SweepError: it cannot be made.
-    """
-    try:
-        made = make(environment, seed=0, frames=num_frames)
-    except UnusableEnvironmentError as error:
         raise SweepError(str(error)) from None
-    spec = EnvironmentSpec.of(made)
-    made.close()
-    return spec
 
 
 def _value(text: str) -> object:

@@ -155,5 +155,7 @@ def test_an_own_environment_of_images_is_drawn_if_it_has_a_render(make, monkeypa
     frames, frame_seconds, _ = filmed.film()
     assert np.all(frames[0] == 7) and frame_seconds == 0.04
     filmed = make("python:images:plain")
-    with pytest.raises(UnusableEnvironmentError, match="^no picture of python:images:plain: it has"):
+    with pytest.raises(
+        UnusableEnvironmentError, match="^no picture of python:images:plain: it has"
+    ):
         filmed.reset()
