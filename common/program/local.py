@@ -155,7 +155,7 @@ class LocalRun:
             if row["actor_steps"] != self._actor_steps:
                 self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
         silence = time.monotonic() - self._seen_at
-        elapsed = max(self._last_wall, 0.0) + silence
+        elapsed = max(self._last_wall, 0.0) + silence * self._has_news  # starts do not count
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
         is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running
