@@ -188,6 +188,43 @@ class BatchedEnvironment:
         return BrokenSpecError(f"environment {index} gave {what}")
 
 
+class SingleEnvironment(dm_env.Environment):
+    """The environment of a batch of one, without the batch dimension."""
+
+    def __init__(self, batch: EnvironmentBatch):
+        """Takes a batch of one environment, which it closes."""
+        self._batch = batch
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._single(self._batch.reset())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        return self._single(self._batch.step(np.asarray(action)[np.newaxis]))
+
+    def observation_spec(self) -> Any:
+        """Returns the batch's spec."""
+        return self._batch.observation_spec()
+
+    def action_spec(self) -> Any:
+        """Returns the batch's spec."""
+        return self._batch.action_spec()
+
+    def close(self) -> None:
+        """Closes the batch."""
+        self._batch.close()
+
+    def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
+        observation = batched.observation[0]
+        step_type = dm_env.StepType(int(batched.step_type[0]))
+        if step_type == _FIRST:
+            return dm_env.restart(observation)
+        return dm_env.TimeStep(
+            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
+        )
+
+
 def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
     """Raises BrokenSpecError unless all specs are of the same structure, shapes and dtypes.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from common import environments
 from common.environments import rendering
-from common.environments.canonical import DEFAULT_STEP_SECONDS
+from common.environments.canonical import step_seconds
 from common.environments.environment_errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
@@ -123,10 +123,9 @@ class _Camera:
         self._environment = environment
         self._name = name
         self._size = (height, width)
-        timestep = getattr(environment, "control_timestep", None)
-        step_seconds = timestep() if timestep else DEFAULT_STEP_SECONDS
-        self._period = max(1, round(FRAME_SECONDS / step_seconds))
-        self._film = Film([], self._period * step_seconds, [])
+        seconds = step_seconds(environment)
+        self._period = max(1, round(FRAME_SECONDS / seconds))
+        self._film = Film([], self._period * seconds, [])
         self._steps = 0
         self._running = True
 

@@ -80,7 +80,7 @@ class WatchedBatch:
 
     @property
     def num_environments(self) -> int:
-        """K."""
+        """The number of environments, K."""
         return self._environments.num_environments
 
     def observation_spec(self) -> Any:

@@ -29,7 +29,7 @@ _IDLE_SECONDS_ELSEWHERE = 0.01
 """Time between calls to a store in another process that has no batch."""
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32
-"""Where every update is published: a call on a busy machine takes as long as several updates."""
+"""Versions kept where each update is published: a call may take as long as several updates."""
 
 
 @dataclasses.dataclass
