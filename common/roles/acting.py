@@ -71,8 +71,9 @@ class Acting:
 
     @property
     def seed(self) -> int:
-        """The seed of this start of these actors."""
-        return actor_start.actor_seed(self._context.seed, self._context.actors.start, self.start)
+        """The seed of these actors' exploration in this start."""
+        context = self._context
+        return actor_start.exploration_seed(context.seed, context.actors.start, self.start)
 
     def begin(
         self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
