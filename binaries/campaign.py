@@ -10,13 +10,12 @@ finished ones in results/runs. Ctrl-C ends the current runs in order; the same c
 
 import argparse
 import pathlib
-import sys
 
 from common.cluster.processes import StopRequest, usable_cores
 from common.experiments.campaign import ATTEMPTS, Campaign, ListedRuns, read_list, slots_of, table
 from common.experiments.execute import execute
 from common.experiments.paper import RESULTS
-from common.reporting.command_line import Parser, exit_with
+from common.reporting.command_line import Parser, exit_with, say
 from common.reporting.run_directory import hold
 from common.reporting.user_error import UserError
 import reproductions
@@ -73,19 +72,15 @@ def _carry_out(lines: list[ListedRuns], arguments: argparse.Namespace) -> int:
             campaign.keep_finished()
             failures = execute(campaign.to_do, stop, campaign, slots, ATTEMPTS)
             left = len(campaign.to_do)
-    _say(f"{left} runs are left" if left else "every run is finished")
+    say(f"{left} runs are left" if left else "every run is finished")
     for failure in failures:
-        _say(f"failed: {failure.run.name}: {failure.reason}")
+        say(f"failed: {failure.run.name}: {failure.reason}")
     for line in campaign.unkept:
-        _say(line)
+        say(line)
     if stop.requested:
-        _say("stopped; the same command goes on")
+        say("stopped; the same command goes on")
         return stop.exit_code
     return 1 if failures or campaign.unkept else 0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -93,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _arguments(argv)
     lines, notes = read_list(arguments.list, [arguments.runs, arguments.kept], reproductions.paper)
     for note in notes:
-        _say(note)
+        say(note)
     if arguments.status:
         print("\n".join(table(lines)))
         return 0

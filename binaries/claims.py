@@ -22,6 +22,7 @@ from common.experiments.claims import Basis, Claim, Evidence, Finding, Verdict
 from common.experiments.paper import Paper
 from common.experiments.runs import KeptRuns
 from common.experiments.selection import scale_in_words
+from common.reporting import markdown
 from common.reporting.command_line import Parser, exit_with, fail
 from common.reporting.live_line import LiveLine, shortened
 from common.reporting.reported import Reported
@@ -128,15 +129,15 @@ def _markdown(rows: pandas.DataFrame) -> str:
     own = basis == Basis.PAPER
     columns = ["claim", "what it says", "source", "tested by", "evidence", "rule"]
     for title, of in rows[is_open & ~own].drop(unsure.index).groupby("paper", sort=False):
-        parts.append(_details(f"{title}: {len(of)} claims", _table(of[columns])))
+        parts.append(markdown.details(f"{title}: {len(of)} claims", _table(of[columns])))
     columns = ["paper", "claim", "what it says", "source", "verdict", "evidence", "rule"]
     parts += [
         "## The papers' own numbers",
         "These claims compare numbers that a paper prints with each other. They say whether it "
         "agrees with itself, and nothing about this code. " + _counted(rows[own]),
-        _details(f"{own.sum()} claims", _table(rows[own][columns])),
+        markdown.details(f"{own.sum()} claims", _table(rows[own][columns])),
         "## Rules",
-        _details(
+        markdown.details(
             f"{len(rules)} rules", "\n".join(f"{number}. {rule}" for rule, number in rules.items())
         ),
     ]
@@ -144,10 +145,8 @@ def _markdown(rows: pandas.DataFrame) -> str:
 
 
 def _table(rows: pandas.DataFrame) -> str:
-    """Returns a table without padding, since cells are sentences; "" without rows."""
-    lines = [list(rows), ["---"] * len(rows.columns), *rows.to_numpy().tolist()]
-    cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
-    return "\n".join(f"| {line} |" for line in cells) if len(rows) else ""
+    """Returns a table; "" without rows."""
+    return markdown.table(rows, rows.to_numpy().tolist()) if len(rows) else ""
 
 
 def _with_evidence(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
@@ -155,11 +154,7 @@ def _with_evidence(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
     if rows.empty:
         return ["None yet."]
     evidence = _table(rows[["paper", "claim", "evidence"]])
-    return [_table(rows[columns]), _details("Their evidence", evidence)]
-
-
-def _details(summary: str, text: str) -> str:
-    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+    return [_table(rows[columns]), markdown.details("Their evidence", evidence)]
 
 
 def _verdict(row: dict[str, str]) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 import dataclasses
 import itertools
 
+from absl import logging
+
 from common import environments
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
@@ -77,6 +79,7 @@ def _describe(name: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Prints names, or a line for each environment of a suite."""
     which = _arguments(argv).which
+    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():

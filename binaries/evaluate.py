@@ -33,12 +33,15 @@ from common.reporting.command_line import (
     exit_with,
     fail,
     native_output_only_on_failure,
+    say,
 )
 from common.reporting.run_directory import RunDirectory
 from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
+_SUFFIXES = {"proposals": ".png", "export": ".npz", "json": ".json"}
+"""Ends of the files that flags name: no two of them, nor a video, can be one file."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -98,7 +101,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "docs/read_policy.py reads them; of D4PG's and Ape-X DPG's policies",
     )
     parser.add_argument(
-        "--json", type=pathlib.Path, metavar="FILE", help="write the result and every return there"
+        "--json",
+        type=pathlib.Path,
+        metavar="FILE.json",
+        help="write the result and every return there",
     )
     parser.add_argument(
         "--trust_environment",
@@ -126,10 +132,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
                 f"--video={arguments.video}: the package av is not installed: run `make video` or "
                 "`.venv/bin/pip install av`, or name a .gif"
             )
-    if arguments.proposals is not None and arguments.proposals.suffix != ".png":
-        fail(f"--proposals={arguments.proposals} must end in .png; a PDF is written beside it")
-    if arguments.export is not None and arguments.export.suffix != ".npz":
-        fail(f"--export={arguments.export} must end in .npz, the only kind that is written")
+    for flag, suffix in _SUFFIXES.items():
+        path = getattr(arguments, flag)
+        if path is not None and path.suffix != suffix:
+            fail(f"--{flag}={path} must end in {suffix}")
     if arguments.moments is not None and (
         arguments.proposals is None or min(arguments.moments) < 0
     ):
@@ -165,7 +171,7 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
             f"the run's environment {environment} would import code from the run directory, {path}:"
             " read it, then give --trust_environment"
         )
-    _say(f"importing {path} for {environment}")
+    say(f"importing {path} for {environment}")
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
@@ -215,7 +221,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         stored_policy.export(arguments.export, layers)
         print(f"policy {arguments.export}: {len(layers)} layers, read by docs/read_policy.py")
     episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
-    _say(f"plays {episodes} of {run.environment}")
+    say(f"plays {episodes} of {run.environment}")
     returns = run_episodes(batch, recorder if arguments.proposals else policy, arguments.episodes)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
@@ -253,10 +259,6 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             "episode_returns": returns.tolist(),
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespace) -> None:
@@ -297,7 +299,7 @@ def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
-    _say(f"loads the policy of {arguments.workdir}")
+    say(f"loads the policy of {arguments.workdir}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():

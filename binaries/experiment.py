@@ -18,7 +18,6 @@ from collections.abc import Callable
 import dataclasses
 import pathlib
 import shlex
-import sys
 
 from common.cluster.layout import imported
 from common.cluster.processes import StopRequest
@@ -30,7 +29,7 @@ from common.experiments.plan import DEFAULT_SCALE, Plan, PlannedRun, make_plan
 from common.experiments.scales import Scale
 from common.experiments.status import State
 from common.reporting.budget import duration
-from common.reporting.command_line import Parser, exit_with, fail
+from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.user_error import UserError
 import reproductions
 
@@ -107,6 +106,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail("--agent needs --vary and --tasks, and no figure (see --help)")
     if arguments.paper and arguments.vary and not has_figure:
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
+    if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
+        fail(f"--runs={arguments.runs} is no directory")
     if arguments.vary and arguments.keep:
         fail("--keep is for the runs of papers' figures: sweeps stay in --runs")
     return arguments
@@ -172,11 +173,11 @@ def _carry_out(plan: Plan, hint: str) -> int:
     runs = [run for run in plan.runs if run.status.state is not State.FINISHED]
     failures = execute(runs, stop, _Lines(len(plan.to_do)))
     finished = sum(run.read_status().state is State.FINISHED for run in plan.runs)
-    _say(f"{finished} of {len(plan.runs)} runs are finished{hint}")
+    say(f"{finished} of {len(plan.runs)} runs are finished{hint}")
     for failure in failures:
-        _say(f"failed: {failure.run.name}: {failure.reason}")
+        say(f"failed: {failure.run.name}: {failure.reason}")
     if stop.requested:
-        _say("stopped; the same command goes on")
+        say("stopped; the same command goes on")
         return stop.exit_code
     return 1 if failures else 0
 
@@ -196,11 +197,7 @@ class _Lines(Observer):
         """See base class."""
         self._begun += 1
         going_on = " goes on" if is_resumed else ""
-        _say(f"[{self._begun}/{self._total}] {planned.name}{going_on}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        say(f"[{self._begun}/{self._total}] {planned.name}{going_on}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -240,7 +237,7 @@ def _begin(plan: Plan, arguments: argparse.Namespace, hint: str = "") -> int:
         for run in plan.to_do:
             print(shlex.join(run.command))
         return 0
-    _show(plan, _say)
+    _show(plan, say)
     if plan.to_do:
         return _carry_out(plan, hint)
     return int(bool(plan.of(State.RUNNING, State.UNUSABLE)))

@@ -1,1 +1,1 @@
-"""What the reproductions share."""
+"""The layer that the reproductions share."""

@@ -18,7 +18,7 @@ _BOUNDS = {
     "maximum": (operator.le, "at most", "]"),
     "below": (operator.lt, "below", ")"),
 }
-"""By the argument of `field`: the comparison, its words and the bracket of an interval."""
+"""{argument of `field`: (comparison, its words, bracket of an interval)}."""
 
 
 def field(

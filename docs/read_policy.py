@@ -42,4 +42,6 @@ def read_policy(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     print(*read_policy(sys.argv[1])(np.array(sys.argv[2:], np.float32)))

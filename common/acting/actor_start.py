@@ -11,6 +11,8 @@ from common.reporting import columns
 from common.reporting.csv_rows import CsvRows, numbered_rows
 from common.reporting.run_directory import RunDirectory
 
+_EXPLORATION = 1
+
 
 def make_environments(
     environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
@@ -37,8 +39,17 @@ def environment_specs(environment_name: str, seed: int, num_frames: int | None) 
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:
-    """Returns the seed of an actor's environment or exploration in a start, counted from 0."""
+    """Returns the seed of an actor's environment in a start, counted from 0."""
     return int(np.random.SeedSequence([seed, actor, start]).generate_state(1)[0])
+
+
+def exploration_seed(seed: int, actor: int, start: int) -> int:
+    """Returns the seed of an actor's exploration, apart from that of its environment.
+
+    With one seed for both, noise of the environment could tell the action that follows it.
+    """
+    sequence = np.random.SeedSequence([seed, actor, start, _EXPLORATION])
+    return int(sequence.generate_state(1)[0])
 
 
 def record_start(directory: RunDirectory, actors: range) -> int:

@@ -44,7 +44,17 @@ class EpisodeAdder:
         Args:
           timestep: of K environments, as an `EnvironmentBatch` returns it.
           extras: named arrays [K, ...], the policy's extras at its observation.
+
+        Raises:
+          UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
         """
+        is_end = (timestep.step_type == _LAST) & (timestep.discount == 0)
+        if not np.all(is_end | (timestep.discount == 1)):
+            (wrong, *_) = timestep.discount[~is_end & (timestep.discount != 1)]
+            raise UnusableEnvironmentError(
+                f"--environment gave a discount of {wrong:g}: this agent's episodes have 1 at each "
+                "step, and at the last one 0, or 1 if only the time was up"
+            )
         finished = []
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]
@@ -55,7 +65,7 @@ class EpisodeAdder:
             if step_type == _LAST:
                 no_action = np.zeros_like(running.states[-1].action)
                 running.append(int(index), timestep.observation, no_action, extras)
-                finished.append(running.episode(index, timestep.discount[index] == 0))
+                finished.append(running.episode(index, is_end[index]))
         return Episodes(int(np.count_nonzero(_goes_on(timestep))), tuple(finished))
 
     def act(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any
 
@@ -65,8 +66,33 @@ class AgentDeclaration:
             chosen[0] if chosen else others[-1 if getattr(config, "single_process", False) else 0]
         )
 
+    def require_environment(self, config: Any, name: str) -> None:
+        """Raises ValueError, in one line, unless the agent can act in an environment.
+
+        Args:
+          config: of the agent.
+          name: of the environment, which is made once; see `common.environments.make`.
+        """
+        spec = _spec(name, self.num_frames)
+        try:
+            imported(self.require)(config, spec)
+        except ValueError as error:
+            raise ValueError(f"{self.name} on {name}: {error}") from None
+
     def make_agent(self, **fields: Any) -> Any:
         """Builds the agent of the default setting but for these fields; imports TensorFlow."""
         setting = self.settings.default
         config = dataclasses.replace(self.settings.configuration(setting), **fields)
         return imported(self.agent_class)(config, setting)
+
+
+@functools.cache
+def _spec(environment: str, num_frames: int | None) -> Any:
+    """Returns the spec of an environment; simulators are imported here, which takes seconds."""
+    from common import environments
+    from common.environments.spec import EnvironmentSpec
+
+    made = environments.make(environment, seed=0, frames=num_frames)
+    spec = EnvironmentSpec.of(made)
+    made.close()
+    return spec

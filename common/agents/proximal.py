@@ -125,6 +125,7 @@ class ProximalLearner(RolloutLearner):
         self.reward_scale = tf.Variable(1.0, trainable=False, name="reward_scale")
         self.version = tf.Variable(0.0, trainable=False, name="version")
         self.networks = networks
+        self._config = config
         adam = config.adam_beta1, config.adam_beta2, config.adam_epsilon
         self.policy_learning_rate = tf.Variable(config.policy_learning_rate, trainable=False)
         self.value_learning_rate = tf.Variable(config.value_learning_rate, trainable=False)

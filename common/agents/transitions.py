@@ -1,6 +1,7 @@
 """Data of n-step transitions, each an item."""
 
 from collections.abc import Sequence
+import itertools
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,15 @@ class _TransitionWriter(Writer):
         return len(added.step)
 
     def deliveries(self, collected: Sequence[NStepTransitions]) -> list[Delivery]:
-        """Returns the items of transitions, at most `send_batch` transitions at a time."""
+        """Returns the items of transitions, cut evenly into deliveries of `send_batch` or more."""
         transitions = n_step_adder.concatenate(collected)
         num_steps = len(transitions.step)
-        batch = self._send_batch or num_steps
         # The end of an episode completes many transitions at once.
-        slices = [slice(begin, begin + batch) for begin in range(0, num_steps, batch)]
+        number = max(1, num_steps // self._send_batch) if self._send_batch else 1
+        ends = np.linspace(0, num_steps, number + 1).astype(int)
         parts = [
-            tree.map_structure(lambda column, rows=rows: column[rows], transitions)
-            for rows in slices
+            tree.map_structure(lambda column, rows=slice(*rows): column[rows], transitions)
+            for rows in itertools.pairwise(ends)
         ]
         return [Delivery(self._items(part), len(part.step)) for part in parts]
 

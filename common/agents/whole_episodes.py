@@ -13,7 +13,7 @@ from common.replay.window_memory import WindowMemory
 from common.types import Episodes, Nest
 
 _SEND_BATCH = 64
-"""Actor steps that are told at a time to a memory elsewhere. Not in the paper."""
+"""Actor steps reported at a time to a memory in another process. Not in the paper."""
 
 
 class WholeEpisodes(Data):

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 import dataclasses
-import importlib
 import importlib.util
 import pathlib
 from typing import Any
 
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks import report
+from common.cluster.layout import imported
 
 REVERB = pathlib.Path(__file__).parents[2] / ".venv-peers"
 """The environment of Reverb, which needs another TensorFlow than ours."""
@@ -87,8 +87,7 @@ class Case:
 
     def imported(self) -> Callable[..., Iterator[report.Row]]:
         """Imports the function, and TensorFlow with it."""
-        module, _, name = self.function.partition(":")
-        return getattr(importlib.import_module(f"common.benchmarks.{module}"), name)
+        return imported(f"common.benchmarks.{self.function}")
 
     def measure(self, bench: Bench, is_quick: bool = False) -> list[report.Row]:
         """Measures in this process."""

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
-import sys
 import time
 from typing import Any
 
 import tabulate
 
 from common.reporting import json_file
+from common.reporting.command_line import say
+from common.reporting.run_directory import replace_file
 
 Measure = Callable[[], float | tuple[float, ...]]
 """A function that measures a number, or several at once."""
@@ -82,11 +82,6 @@ class Medians(dict[str, Any]):
         return self[key][part] if isinstance(self[key], tuple) else self[key]
 
 
-def say(text: str) -> None:
-    """Reports progress on standard error."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def rate(function: Callable[[], object], calls: int) -> float:
     """Calls `function` so many times and returns calls a second."""
     begin = time.perf_counter()
@@ -134,9 +129,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
     """Writes rows as a list of objects, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
-    os.replace(temporary, path)
+    replace_file(path, json.dumps([row.as_json() for row in rows], indent=2) + "\n")
 
 
 def read_json(path: pathlib.Path) -> list[Row]:

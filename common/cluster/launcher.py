@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -40,7 +41,8 @@ kill -s TERM -- $groups; sleep 0.5; kill -s KILL -- $groups
 """Shell program that ends the process groups in the last line of its input, if there are any."""
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 8192
-_ERROR = "error: "
+_REASON = re.compile(r"(?:error: |(?=[\w.]*(?:Error|Exception)\b))(.*)")
+"""A last line of a log that says why the process ended: ours, or that of a traceback."""
 
 
 @dataclasses.dataclass
@@ -304,12 +306,13 @@ class Cluster:
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
 
     def _end_of(self, one: ProcessState) -> tuple[str, str]:
-        """Returns how a process ended, and the error line at the end of its log ("" if none)."""
+        """Returns how a process ended, and the reason at the end of its log ("" if none)."""
         process, code = one.process, one.exit_code
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         last = _log_end(self.log_path(process.name, process.index)).rpartition("\n")[2]
-        said = last.removeprefix(_ERROR) if code > 0 and last.startswith(_ERROR) else ""
-        return f"{process.name} {process.index} {one.started.lost or f'ended with {how}'}", said
+        reason = _REASON.match(last) if code > 0 else None
+        how = f"{process.name} {process.index} {one.started.lost or f'ended with {how}'}"
+        return how, reason[1] if reason else ""
 
     def _describe(self, one: ProcessState) -> str:
         path = self.log_path(one.process.name, one.process.index)

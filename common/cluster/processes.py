@@ -6,6 +6,7 @@ import ctypes
 import errno
 import gc
 import importlib
+import math
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ READY_VARIABLE = "REPLAY_RL_READY"
 """Environment variable with the descriptor on which a process reports to its launcher."""
 UNLEARNT_SECONDS = 10.0
 """Longest end of a role that has made no update: it has nothing that must be saved."""
+_ONE_REQUEST_SECONDS = 0.5
+"""Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
+passes it on."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -102,7 +106,8 @@ def return_free_memory() -> None:
 class StopRequest:
     """A request to stop in an orderly way, made by SIGTERM, SIGHUP, SIGINT or `request`.
 
-    A second SIGINT raises KeyboardInterrupt, for people who cannot wait.
+    A second SIGINT raises KeyboardInterrupt, for people who cannot wait. One right after the first
+    does not.
 
     Attributes:
       exit_code: the exit code for a program that a signal stopped: 128 plus the signal's number, as
@@ -112,6 +117,7 @@ class StopRequest:
 
     def __init__(self):
         self._requested = False  # not a threading.Event: its lock is unsafe in a signal handler
+        self._interrupted_at = -math.inf
         self._take_time: Callable[[], None] | None = None
         self.exit_code = 0
 
@@ -185,8 +191,11 @@ class StopRequest:
             self._take_time = None
 
     def _on_signal(self, number: int, frame: object) -> None:
-        if self._requested and number == signal.SIGINT:
-            raise KeyboardInterrupt("interrupted twice: ended without waiting")
+        if number == signal.SIGINT:
+            before, self._interrupted_at = self._interrupted_at, time.monotonic()
+            is_new = self._interrupted_at - before > _ONE_REQUEST_SECONDS
+            if self._requested and is_new:
+                raise KeyboardInterrupt("interrupted twice: ended without waiting")
         self._requested = True
         self.exit_code = 128 + number
 

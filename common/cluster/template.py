@@ -28,7 +28,7 @@ from common.cluster.processes import (
 )
 
 _VARIABLES = {**thread_environment(1), "TF_CPP_MIN_LOG_LEVEL": "2"}
-"""Of the template: a fork has only the thread that calls it, and forks cannot take words back."""
+"""The template's variables: a fork has one thread alone, and output cannot be taken back."""
 _POLL_SECONDS = 0.001
 _MESSAGE_BYTES = 1 << 20
 _COMMAND_BYTES = 1 << 14

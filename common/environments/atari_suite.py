@@ -21,6 +21,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.atari_games import FRAMES_PER_STEP, GAMES
+from common.environments.batch import SingleEnvironment
 
 TRAINING_FRAMES = 50_000
 """The most frames of an episode in training (Ape-X section 4.1)."""
@@ -185,29 +186,10 @@ class AtariBatch:
         self._environment.close()
 
 
-class AtariEnvironment(dm_env.Environment):
+class AtariEnvironment(SingleEnvironment):
     """A single game, with the observations and actions of `AtariBatch`."""
 
-    def __init__(self, batch: AtariBatch):
-        """Wraps a batch of one game."""
-        self._batch = batch
-        self._frame = np.zeros((_SIZE, _SIZE), np.uint8)
-
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        return self._single(self._batch.reset())
-
-    def step(self, action: int | np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`; after a LAST step, ignores it and starts an episode."""
-        return self._single(self._batch.step(np.reshape(action, 1)))
-
-    def observation_spec(self) -> specs.Array:
-        """Returns the spec of the stacked frames."""
-        return self._batch.observation_spec()
-
-    def action_spec(self) -> specs.DiscreteArray:
-        """Returns the spec of the action, an index into ALE's full set."""
-        return self._batch.action_spec()
+    _frame = np.zeros((_SIZE, _SIZE), np.uint8)
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds."""
@@ -219,19 +201,10 @@ class AtariEnvironment(dm_env.Environment):
         columns = np.arange(width) * _SIZE // width
         return np.repeat(self._frame[rows[:, None], columns, None], 3, axis=2)
 
-    def close(self) -> None:
-        """Frees the emulator."""
-        self._batch.close()
-
     def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
-        observation = batched.observation[0]
-        self._frame = observation[..., -1]
-        step_type = dm_env.StepType(int(batched.step_type[0]))
-        if step_type == dm_env.StepType.FIRST:
-            return dm_env.restart(observation)
-        return dm_env.TimeStep(
-            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
-        )
+        timestep = super()._single(batched)
+        self._frame = timestep.observation[..., -1]
+        return timestep
 
 
 def _channels_last(frames: np.ndarray) -> np.ndarray:

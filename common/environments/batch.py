@@ -14,6 +14,7 @@ ABSENT = -1
 """The step type of a row whose environment is in another process and gone."""
 
 _FIRST = dm_env.StepType.FIRST
+_LAST = dm_env.StepType.LAST
 
 
 class EnvironmentBatch(Protocol):
@@ -71,6 +72,7 @@ class BatchedEnvironment:
         first = self._environments[0]
         self._observation_spec = first.observation_spec()
         self._action_spec = first.action_spec()
+        self._ended = np.ones(len(self._environments), bool)
         self._leaves = [
             (tuple(spec.shape), np.dtype(spec.dtype))
             for spec in tree.flatten(self._observation_spec)
@@ -93,6 +95,7 @@ class BatchedEnvironment:
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
+        self._ended = np.ones(self.num_environments, bool)
         return self._stack([environment.reset() for environment in self._environments])
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
@@ -100,8 +103,8 @@ class BatchedEnvironment:
 
         Raises:
           ValueError: there is not one row for each environment.
-          BrokenSpecError: a reward or a discount is no number, or an observation not what its spec
-            says.
+          BrokenSpecError: a reward or a discount is no number, an observation not what its spec
+            says, or a FIRST step does not follow a LAST one.
         """
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
@@ -124,6 +127,10 @@ class BatchedEnvironment:
     def _stack(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
         k = len(timesteps)
         step_type = np.array([timestep.step_type for timestep in timesteps], np.int32)
+        begun = step_type == _FIRST
+        if begun.tobytes() != self._ended.tobytes():  # this is quicker than NumPy's comparison
+            raise self._out_of_turn(int(np.flatnonzero(begun != self._ended)[0]), step_type)
+        self._ended = step_type == _LAST
         reward = np.zeros(k, np.float32)
         discount = np.ones(k, np.float32)
         for i, timestep in enumerate(timesteps):
@@ -156,6 +163,16 @@ class BatchedEnvironment:
                 raise self._misfit(i, timestep) from None
         return tree.unflatten_as(self._observation_spec, leaves)
 
+    def _out_of_turn(self, index: int, step_types: np.ndarray) -> BrokenSpecError:
+        """Returns the error that says which step of an episode is in the place of another."""
+        gave = dm_env.StepType(step_types[index]).name
+        if self._ended[index]:
+            return BrokenSpecError(
+                f"environment {index} gave a {gave} step where FIRST is due: the step after LAST "
+                "begins the next episode, as reset() does"
+            )
+        return BrokenSpecError(f"environment {index} gave a FIRST step before the episode's LAST")
+
     def _misfit(self, index: int, timestep: dm_env.TimeStep) -> BrokenSpecError:
         """Returns the error that says what of a timestep is not what it has to be."""
         for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
@@ -169,6 +186,43 @@ class BatchedEnvironment:
             )
             what = f"an observation of {gave}, where its spec says {says}"
         return BrokenSpecError(f"environment {index} gave {what}")
+
+
+class SingleEnvironment(dm_env.Environment):
+    """The environment of a batch of one, without the batch dimension."""
+
+    def __init__(self, batch: EnvironmentBatch):
+        """Takes a batch of one environment, which it closes."""
+        self._batch = batch
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self._single(self._batch.reset())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        return self._single(self._batch.step(np.asarray(action)[np.newaxis]))
+
+    def observation_spec(self) -> Any:
+        """Returns the batch's spec."""
+        return self._batch.observation_spec()
+
+    def action_spec(self) -> Any:
+        """Returns the batch's spec."""
+        return self._batch.action_spec()
+
+    def close(self) -> None:
+        """Closes the batch."""
+        self._batch.close()
+
+    def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
+        observation = batched.observation[0]
+        step_type = dm_env.StepType(int(batched.step_type[0]))
+        if step_type == _FIRST:
+            return dm_env.restart(observation)
+        return dm_env.TimeStep(
+            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
+        )
 
 
 def require_equal(environment_specs: Sequence[Any], kind: str) -> None:

@@ -16,7 +16,7 @@ from common.environments.environment_errors import (
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""
-DEFAULT_STEP_SECONDS = 0.04
+_STEP_SECONDS = 0.04
 """The length of a step in videos of an environment without `control_timestep`."""
 
 _Path = tuple[str | int, ...]
@@ -147,8 +147,7 @@ class CanonicalEnvironment(dm_env.Environment):
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds."""
-        timestep = getattr(self.wrapped, "control_timestep", None)
-        return timestep() if timestep else DEFAULT_STEP_SECONDS
+        return step_seconds(self.wrapped)
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns a picture of the environment's state, uint8 [height, width, 3].
@@ -235,6 +234,12 @@ class CanonicalBatch(BatchedEnvironment):
         observations = np.empty(self._shape, np.float32)
         np.concatenate(parts, out=observations.reshape(-1), casting="unsafe")
         return observations
+
+
+def step_seconds(environment: dm_env.Environment) -> float:
+    """Returns the length of a step in videos, which the environment need not say."""
+    timestep = getattr(environment, "control_timestep", None)
+    return timestep() if timestep else _STEP_SECONDS
 
 
 def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:

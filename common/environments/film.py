@@ -7,7 +7,7 @@ second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import Tens
 import multiprocessing
 from multiprocessing.connection import Connection
 import signal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 import dm_env
@@ -15,6 +15,7 @@ import numpy as np
 
 from common import environments
 from common.environments import rendering
+from common.environments.canonical import step_seconds
 from common.environments.environment_errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
@@ -38,16 +39,6 @@ class Film(NamedTuple):
     frames: list[np.ndarray]
     frame_seconds: float
     steps: list[int]
-
-
-class Drawable(Protocol):
-    """The methods of a `dm_env.Environment` that can be filmed."""
-
-    def render(self, height: int, width: int) -> np.ndarray:
-        """Returns a picture of the environment's state, uint8 [height, width, 3]."""
-
-    def control_timestep(self) -> float:
-        """Returns the length of a step in seconds."""
 
 
 class FilmedEnvironment(dm_env.Environment):
@@ -128,12 +119,13 @@ class FilmedEnvironment(dm_env.Environment):
 class _Camera:
     """An environment whose first episode is drawn as it proceeds."""
 
-    def __init__(self, environment: Drawable, height: int, width: int):
+    def __init__(self, environment: dm_env.Environment, name: str, height: int, width: int):
         self._environment = environment
+        self._name = name
         self._size = (height, width)
-        step_seconds = environment.control_timestep()
-        self._period = max(1, round(FRAME_SECONDS / step_seconds))
-        self._film = Film([], self._period * step_seconds, [])
+        seconds = step_seconds(environment)
+        self._period = max(1, round(FRAME_SECONDS / seconds))
+        self._film = Film([], self._period * seconds, [])
         self._steps = 0
         self._running = True
 
@@ -148,12 +140,20 @@ class _Camera:
 
     def _draw(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
         if self._running and (self._steps % self._period == 0 or timestep.last()):
-            self._film.frames.append(self._environment.render(*self._size))
+            self._film.frames.append(self._picture())
             self._film.steps.append(self._steps)
         self._steps += 1
         is_full = len(self._film.frames) == MAX_FRAMES
         self._running = self._running and not timestep.last() and not is_full
         return timestep
+
+    def _picture(self) -> np.ndarray:
+        try:
+            if not hasattr(self._environment, "render"):
+                raise UnusableEnvironmentError("it has no method render(height, width)")
+            return self._environment.render(*self._size)
+        except UnusableEnvironmentError as error:
+            raise UnusableEnvironmentError(f"no picture of {self._name}: {error}") from error
 
 
 def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
@@ -163,7 +163,7 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
     rendering.enable()
     try:
         environment = environments.make(*arguments)
-        camera = _Camera(environment, height, width)
+        camera = _Camera(environment, arguments[0], height, width)
         pipe.send((environment.observation_spec(), environment.action_spec()))
         while True:
             method, *arguments = pipe.recv()

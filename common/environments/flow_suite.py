@@ -29,6 +29,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments.batch import SingleEnvironment
 from common.environments.environment_errors import UnusableEnvironmentError
 
 REYNOLDS = 400.0
@@ -228,28 +229,10 @@ class FlowBatch:
         return np.concatenate([place, angle[:, None], bodies[:, 3:], sensed], 1, dtype=np.float32)
 
 
-class FlowEnvironment(dm_env.Environment):
+class FlowEnvironment(SingleEnvironment):
     """A single flow, with the observations and actions of `FlowBatch`."""
 
-    def __init__(self, batch: FlowBatch):
-        """Wraps a batch of one flow."""
-        self._batch = batch
-
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        return self._single(self._batch.reset())
-
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, [3]; after a LAST step, ignores it and starts an episode."""
-        return self._single(self._batch.step(np.reshape(action, (1, 3))))
-
-    def observation_spec(self) -> specs.Array:
-        """Returns the spec of the observation."""
-        return self._batch.observation_spec()
-
-    def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the action."""
-        return self._batch.action_spec()
+    _batch: FlowBatch
 
     def control_timestep(self) -> float:
         """Returns the seconds of a time unit in films."""
@@ -282,19 +265,6 @@ class FlowEnvironment(dm_env.Environment):
         picture[np.abs(y - SIZE[1] / 2) > SIZE[1] / 2] = 1.0
         picture[:, np.abs(x - SIZE[0] / 2) > SIZE[0] / 2] = 1.0
         return np.round(255 * picture).astype(np.uint8)
-
-    def close(self) -> None:
-        """Frees the flow."""
-        self._batch.close()
-
-    def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
-        observation = batched.observation[0]
-        step_type = dm_env.StepType(int(batched.step_type[0]))
-        if step_type == dm_env.StepType.FIRST:
-            return dm_env.restart(observation)
-        return dm_env.TimeStep(
-            step_type, float(batched.reward[0]), float(batched.discount[0]), observation
-        )
 
 
 def _cells(name: str) -> int | None:

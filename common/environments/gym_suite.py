@@ -11,6 +11,7 @@ others.
 
 from collections.abc import Iterator
 import contextlib
+import difflib
 from typing import Any
 import warnings
 
@@ -52,7 +53,10 @@ def is_known(name: str) -> bool:
 
 
 def near(name: str) -> list[str]:
-    """Returns a name if it is an id; else the newest id that differs only in version or case."""
+    """Returns a name if it is an id; else the newest that differs only in version or case.
+
+    Else those that differ by a letter or two.
+    """
     if is_known(name):
         return [name]
     task, dash, _ = name.partition("-v")
@@ -61,7 +65,9 @@ def near(name: str) -> list[str]:
         for id_, spec in gymnasium.registry.items()
         if not spec.namespace and spec.name.lower() == task.lower()
     }
-    return [versions[max(versions)]] if dash and versions else []
+    if dash and versions:
+        return [versions[max(versions)]]
+    return difflib.get_close_matches(name, gymnasium.registry, cutoff=0.8)
 
 
 def make(

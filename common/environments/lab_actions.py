@@ -7,9 +7,6 @@ move back or forward; fire; jump; crouch. Negative numbers go to the left, down 
 from dm_env import specs
 import numpy as np
 
-NAMES = ("look_right", "look_up", "strafe_right", "move_forward", "fire", "jump", "crouch")
-"""Names of the integers, by their positive direction."""
-
 MINIMUM = (-512, -512, -1, -1, 0, 0, 0)
 MAXIMUM = (512, 512, 1, 1, 1, 1, 1)
 """The range of each integer, both ends included."""

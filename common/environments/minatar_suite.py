@@ -21,6 +21,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments import rendering
 from common.environments.environment_errors import UnusableEnvironmentError
 
 MAX_STEPS = 2500
@@ -109,18 +110,11 @@ class MinAtarEnvironment(dm_env.Environment):
         Of several objects in a place, that of the last channel is shown. The square image stands in
         the middle.
         """
-        rows, columns, channels = self._shape
+        channels = self._shape[-1]
         colors = [(0, 0, 0), *(colorsys.hsv_to_rgb(i / channels, 0.8, 1) for i in range(channels))]
         last = np.max(self._game.state() * np.arange(1, channels + 1), axis=2)
         picture = np.round(255 * np.array(colors)).astype(np.uint8)[last]
-        side = min(height, width)
-        shown = np.zeros((height, width, 3), np.uint8)
-        top, left = (height - side) // 2, (width - side) // 2
-        pixels = np.arange(side)
-        shown[top : top + side, left : left + side] = picture[
-            pixels[:, None] * rows // side, pixels * columns // side
-        ]
-        return shown
+        return rendering.in_the_middle(picture, height, width)
 
     def _observation(self) -> np.ndarray:
         return self._game.state().view(np.uint8) * np.uint8(255)

@@ -28,11 +28,11 @@ def _bent(low: float, number: int, reach: float) -> np.ndarray:
 
 
 PLANAR_X = _bent(-0.3, 50, 8.0)
-"""Where the planar walker sees heights: [50], x from its torso."""
+"""Positions at which the planar walker sees heights: [50], x from its torso."""
 HUMANOID_X = _bent(-0.35, 20, 6.0)
-"""Where the humanoid sees heights: [20], x from its torso."""
+"""Positions at which the humanoid sees heights: [20], x from its torso."""
 HUMANOID_Y = _bent(-1.0, 23, 2.0)
-"""Where the humanoid sees heights: [23], y from its torso."""
+"""Positions at which the humanoid sees heights: [23], y from its torso."""
 
 _CLIP = 2.0  # of heights relative to the lower foot
 _FEET = ("right_foot", "left_foot")

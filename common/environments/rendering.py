@@ -1,6 +1,8 @@
-"""Pictures from MuJoCo without a screen."""
+"""Pictures: MuJoCo's without a screen, and those of square images."""
 
 import os
+
+import numpy as np
 
 from common.environments.environment_errors import UnusableEnvironmentError
 
@@ -30,3 +32,22 @@ def unusable(error: Exception) -> UnusableEnvironmentError:
         "takes MUJOCO_GL=egl, libEGL and a driver (Debian: apt-get install libegl1 "
         "libgl1-mesa-dri); what draws nothing needs none of it: unset MUJOCO_GL"
     )
+
+
+def in_the_middle(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Returns a picture as a square, by repeated pixels, in the middle of a black one.
+
+    Args:
+      picture: uint8 [rows, columns, 3].
+      height: of the result, uint8 [height, width, 3].
+      width: of the result.
+    """
+    rows, columns, _ = picture.shape
+    side = min(height, width)
+    shown = np.zeros((height, width, 3), np.uint8)
+    top, left = (height - side) // 2, (width - side) // 2
+    pixels = np.arange(side)
+    shown[top : top + side, left : left + side] = picture[
+        pixels[:, None] * rows // side, pixels * columns // side
+    ]
+    return shown

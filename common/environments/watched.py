@@ -1,6 +1,9 @@
 """A guard around the environments of a role: it names those that hang, give NaN or break specs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
+import os
+import sys
 import threading
 import time
 from typing import Any
@@ -14,6 +17,38 @@ from common.environments.environment_errors import BrokenSpecError, UnusableEnvi
 
 STALL_SECONDS = 60.0
 """An environment that has not returned from a call for so long hangs."""
+MAKE_SECONDS = 10 * STALL_SECONDS
+"""Environments of a role that are not made after so long hang."""
+
+
+def end_process(message: str) -> None:
+    """Ends this process from any thread with exit code 1, so that a launcher restarts it."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def making(
+    name: str, on_stall: Callable[[str], None] = end_process, seconds: float = STALL_SECONDS
+) -> Iterator[None]:
+    """Calls `on_stall` with a message, from a thread, if the `with` block takes longer.
+
+    Args:
+      name: of the environment that the block makes, for the message.
+      on_stall: what to call.
+      seconds: longest duration of the block.
+    """
+    message = (
+        f"{name} has not been made after {seconds:g} s: the function that makes it, its first "
+        "reset or its first step hangs"
+    )
+    timer = threading.Timer(seconds, on_stall, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class WatchedBatch:
@@ -30,7 +65,7 @@ class WatchedBatch:
         self,
         environments: EnvironmentBatch,
         name: str,
-        on_stall: Callable[[str], None],
+        on_stall: Callable[[str], None] = end_process,
         stall_seconds: float = STALL_SECONDS,
     ):
         self._environments = environments
@@ -45,7 +80,7 @@ class WatchedBatch:
 
     @property
     def num_environments(self) -> int:
-        """K."""
+        """The number of environments, K."""
         return self._environments.num_environments
 
     def observation_spec(self) -> Any:

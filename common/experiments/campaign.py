@@ -25,7 +25,7 @@ from common.reporting.user_error import UserError
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
 """The columns of a list; docs/campaign.md explains each."""
 ATTEMPTS = 2
-"""How often a run is started in a session before it is given up."""
+"""Starts of a run in a session before it is given up."""
 _NICENESS = 10
 """Other programs of the machine go first."""
 _SECONDS_BETWEEN_LINES = 1.0

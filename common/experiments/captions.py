@@ -9,7 +9,7 @@ from common.experiments.runs import KeptRun
 from common.reporting.budget import Budget, duration
 
 FEWEST_SEEDS = 3
-"""With fewer nothing is shaded."""
+"""The least number of seeds with a shade."""
 LISTED = 6
 """The most tasks that a sentence names."""
 _SUITES = {"atari": "Atari", "control": "Control Suite", "gym": "Gym", "minatar": "MinAtar"}

@@ -120,7 +120,7 @@ class Evidence:
     reported: Reported
     benchmarks: pathlib.Path
     _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was read of runs, since many claims are about the same ones."""
+    """Frames that were read: many claims are about the same ones."""
 
     def frame(
         self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""

@@ -13,7 +13,7 @@ import pandas
 from scipy import stats
 
 CONFIDENCE = 0.95
-"""Of the intervals that are shown; two-sided."""
+"""Confidence of the two-sided intervals that are shown."""
 FIRST_LOOK, SECOND_LOOK = 5, 10
 """Seeds of each setting on each task at which runs are looked at, and again with twenty. From the
 first look on, runs evaluated by the rule decide alone."""

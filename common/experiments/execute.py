@@ -45,16 +45,16 @@ class Observer:
     """A watcher of an execution, called from the thread that executes."""
 
     def begins(self, planned: PlannedRun, is_resumed: bool) -> None:
-        """Is called before a run starts."""
+        """Handles the start of a run."""
 
     def ends(self, planned: PlannedRun) -> None:
-        """Is called when a run is finished."""
+        """Handles the end of a finished run."""
 
     def fails(self, failure: Failure, is_retried: bool) -> None:
-        """Is called when a run is not finished although it should be."""
+        """Handles the failure of a run, which may be started once more."""
 
     def watches(self, running: Sequence[PlannedRun]) -> None:
-        """Is called a few times a second."""
+        """Handles a look at the running ones, a few times a second."""
 
 
 def execute(
@@ -120,7 +120,7 @@ class _Running:
 
 
 class _Execution:
-    """See `execute`."""
+    """The state of `execute`: runs that wait, runs that run, failures."""
 
     def __init__(
         self,

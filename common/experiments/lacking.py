@@ -1,4 +1,4 @@
-"""What a claim that is not yet decided lacks: the command that makes the runs, and its hours."""
+"""The runs that an undecided claim lacks: the command that makes them, and its hours."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

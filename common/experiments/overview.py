@@ -11,6 +11,7 @@ from common.experiments import figures, forests, selection
 from common.experiments.claims import Basis, Claim, Finding, Verdict
 from common.experiments.paper import Experiment, Paper
 from common.experiments.runs import KeptRun, KeptRuns
+from common.reporting import markdown
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -100,7 +101,7 @@ def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
         others = f"{rest} {'more ' * bool(shown)}claims"
         cells = dict.fromkeys(("its effect", "ours (95 %)", "scale, tasks, seeds"), "-")
         rows.append({"the paper says": others, **cells, "verdict": str(Verdict.OPEN)})
-    table = _table(list(rows[0]), [list(row.values()) for row in rows])
+    table = markdown.table(list(rows[0]), [list(row.values()) for row in rows])
     picture = f"\n\n![{paper.title}, effects](figures/{paper.name}_{forests.NAME}.png)"
     return f"## {paper.title}\n\n{table}" + picture * forests.has_effects(findings)
 
@@ -120,13 +121,9 @@ def _summary(papers: Sequence[Paper], findings: Findings) -> str:
             cells.append("; ".join(words) or "-")
         cells.append(str(sum(finding.verdict is Verdict.OPEN for _, finding in own)))
         rows.append(cells)
-    return _table(["paper", str(Verdict.HOLDS), str(Verdict.FAILS), str(Verdict.OPEN)], rows)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table without padding, since cells are sentences."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown.table(
+        ["paper", str(Verdict.HOLDS), str(Verdict.FAILS), str(Verdict.OPEN)], rows
+    )
 
 
 def _changes(papers: Sequence[Paper], kept: KeptRuns) -> str:
@@ -143,8 +140,8 @@ def _changes(papers: Sequence[Paper], kept: KeptRuns) -> str:
             ]
             length = f"; runs of {scale.budget}" if scale.budget else ""
             summary = f"{paper.title}, {scale.name}: {scale.title}{length}"
-            table = _table(("agent", "flag", "here", "the agent's default"), rows)
-            parts.append(f"<details><summary>{summary}</summary>\n\n{table}\n\n</details>")
+            table = markdown.table(("agent", "flag", "here", "the agent's default"), rows)
+            parts.append(markdown.details(summary, table))
     return "\n\n".join(parts)
 
 

@@ -86,7 +86,8 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
       varied: values by flag, as of `parse`.
 
     Raises:
-      SweepError: a run's agent has no such flag, or a value is not allowed.
+      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+        the environment.
     """
     runs = []
     for values in itertools.product(*varied.values()):
@@ -117,7 +118,7 @@ def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
 
 
 def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises SweepError unless the run's agent takes the values."""
+    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
     settings, actors = run.agent.settings, run.agent.num_actors_flag
     config = settings.configuration(run.agent_setting or settings.default)
     names = [f"{_PREFIX}{each.name}" for each in dataclasses.fields(config)]
@@ -135,9 +136,13 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
         if (name := flag_name(flag)) in names and name not in chosen:
             changes[name.removeprefix(_PREFIX)] = _value(flag.partition("=")[2])
     try:
-        dataclasses.replace(config, **changes)
+        config = dataclasses.replace(config, **changes)
     except ValueError as error:
         raise SweepError(f"--vary: {error}") from None
+    try:
+        run.agent.require_environment(config, run.environment)
+    except ValueError as error:
+        raise SweepError(str(error)) from None
 
 
 def _value(text: str) -> object:

@@ -93,9 +93,11 @@ class Bookkeeping:
         )
         is_resumed = self._checkpoints.restore()
         self.steps = int(learner.steps)
+        last = csv_rows.last_row(run.learner_csv, ("wall_seconds", "actor_steps"))
         if is_resumed:
             logging.info("resumed at learner step %d", self.steps)
-        last = csv_rows.last_row(run.learner_csv, ("wall_seconds", "actor_steps"))
+        elif last:
+            logging.warning("there is no checkpoint: learning begins again at step 0")
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = RunCounters(saved, *known)
         self._learner = learner
@@ -124,7 +126,7 @@ class Bookkeeping:
 
     def status(self, finished: bool = False) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""
-        self._poll()
+        self.poll()
         counters = self.counters
         return LearnerStatus(
             self.version, self.steps, counters.actor_steps, counters.wall_seconds, finished
@@ -173,12 +175,22 @@ class Bookkeeping:
             self._log.add(metrics)
         row_is_due = self._log.is_due()
         if row_is_due or time.monotonic() - self._polled_at >= self._options.poll_seconds:
-            self._poll()
+            self.poll()
         if row_is_due:
             self._write_row(self.counters.wall_seconds, counters)
         if self.steps - self._published >= self._options.publish_period:
             self.publish()
         if time.monotonic() - self._saved_at >= self._options.checkpoint_seconds:
+            self.save()
+
+    def poll(self) -> None:
+        """Updates the counters from the replay, and saves them if its counts were lost."""
+        self._polled_at = time.monotonic()
+        try:
+            accepted = self._accepted()
+        except ServiceUnavailableError:
+            accepted = {}  # it may be dead: save the counts that only this process has
+        if self.counters.update(accepted):
             self.save()
 
     def settle(self, ask: Callable[[], Counters]) -> None:
@@ -188,14 +200,14 @@ class Bookkeeping:
           ask: asks the store for its counters.
         """
         wall_seconds = self.counters.wall_seconds
-        self._poll()
+        self.poll()
         self.save()
         saved = before = self.counters.actor_steps
         deadline = time.monotonic() + _SETTLE_SECONDS
         changed_at = time.monotonic()
         while time.monotonic() < min(deadline, changed_at + self._options.quiet_seconds):
             time.sleep(0.1)
-            self._poll()
+            self.poll()
             if self.counters.actor_steps != before:
                 before, changed_at = self.counters.actor_steps, time.monotonic()
         if before != saved:
@@ -216,16 +228,6 @@ class Bookkeeping:
                 last.items,
                 last.missing,
             )
-
-    def _poll(self) -> None:
-        """Updates the counters from the replay, and saves them if its counts were lost."""
-        self._polled_at = time.monotonic()
-        try:
-            accepted = self._accepted()
-        except ServiceUnavailableError:
-            accepted = {}  # it may be dead: save the counts that only this process has
-        if self.counters.update(accepted):
-            self.save()
 
     def _write_row(self, wall_seconds: float, counters: Counters | None) -> None:
         self._log.write(

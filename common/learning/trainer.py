@@ -64,7 +64,7 @@ class Trainer:
 
     The draw of a call depends only on the seed, the learner step at which the call begins and the
     contents of the store. Without prefetching, a learner that is stopped and resumed therefore
-    continues bit for bit.
+    continues bit for bit, unless its agent prepares anew (ReF-ER: the scale of rewards).
 
     Attributes:
       num_samples: items of a call.

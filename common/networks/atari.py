@@ -49,7 +49,6 @@ class ImageTorso(snt.Module):
         convolutions: Sequence[tuple[int, int, int]] = SIZES["atari"].convolutions,
         dtype: tf.DType = tf.float32,
         activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
-        name: str | None = None,
     ):
         """Makes the layers and their variables.
 
@@ -59,9 +58,8 @@ class ImageTorso(snt.Module):
           dtype: dtype of the computation and of the features.
           activation: of each layer, on the last axis. It may change the number of channels, as
             `tf.nn.crelu` does, which doubles it.
-          name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._dtype = dtype
         self._activation = activation
         height, width, channels = image_shape
@@ -116,7 +114,6 @@ class DuelingNetwork(snt.Module):
         hidden: int,
         num_actions: int,
         rescale_gradient: bool = False,
-        name: str | None = None,
     ):
         """Makes the streams and their variables.
 
@@ -127,9 +124,8 @@ class DuelingNetwork(snt.Module):
           num_actions: A.
           rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
             it comes from two streams (Wang et al. 2016).
-          name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._gradient_scale = 2**-0.5 if rescale_gradient else 1.0
         self.torso = torso
         self.value = _Stream(torso.output_size, hidden, 1)

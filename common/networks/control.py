@@ -53,20 +53,17 @@ class TerrainLayers(snt.Module):
         return tf.concat([before, heights, after], axis=-1)
 
 
-def terrain_layers(
-    spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool, activation: Layer = tf.nn.elu
-) -> list[Layer]:
+def terrain_layers(spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool) -> list[Layer]:
     """Returns new `TerrainLayers` for a network's `first_layers`; none where there is no terrain.
 
     Args:
       spec: of the environment.
       sizes: units of each layer, at least one.
       layer_norm: as for `ControlPolicy`.
-      activation: as for `ControlPolicy`.
     """
     if not spec.terrain_size:
         return []
-    return [TerrainLayers(spec, sizes, layer_norm, activation)]
+    return [TerrainLayers(spec, sizes, layer_norm, tf.nn.elu)]
 
 
 class ControlPolicy(snt.Module):
@@ -145,16 +142,12 @@ class ControlValue(snt.Module):
     """
 
     def __init__(
-        self,
-        hidden_sizes: Sequence[int],
-        layer_norm: bool,
-        activation: Layer = tf.nn.elu,
-        first_layers: Sequence[Layer] = (),
+        self, hidden_sizes: Sequence[int], layer_norm: bool, first_layers: Sequence[Layer] = ()
     ):
         """Builds the layers, whose output starts near zero; arguments as for `ControlPolicy`."""
         super().__init__()
         near_zero = snt.initializers.VarianceScaling(1e-4)
-        hidden = _hidden_layers(hidden_sizes, layer_norm, activation)
+        hidden = _hidden_layers(hidden_sizes, layer_norm, tf.nn.elu)
         output = snt.Linear(1, w_init=near_zero, name="value")
         self.layers: list[Layer] = [*first_layers, *hidden, output]
 

@@ -30,15 +30,14 @@ class LSTM(snt.Module):
     the rest is unrolled.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, name: str | None = None):
+    def __init__(self, input_size: int, hidden_size: int):
         """Makes the variables.
 
         Args:
           input_size: F.
           hidden_size: H.
-          name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._hidden_size = hidden_size
         forget = tf.concat([tf.zeros(hidden_size), tf.ones(hidden_size)], axis=0)
         bias = tf.concat([forget, tf.zeros(2 * hidden_size)], axis=0)  # input, forget, cell, output

@@ -18,20 +18,14 @@ class ResidualTorso(snt.Module):
       output_size: F.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        channels: Sequence[int] = (16, 32, 32),
-        name: str | None = None,
-    ):
+    def __init__(self, image_shape: tuple[int, int, int], channels: Sequence[int] = (16, 32, 32)):
         """Makes the layers and their variables.
 
         Args:
           image_shape: (H, W, C).
           channels: of each section.
-          name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__()
         self._sections = [_Section(count) for count in channels]
         self.output_size = self(tf.zeros([1, *image_shape], tf.uint8)).shape[-1]
 

@@ -11,7 +11,7 @@ _EXPLAINED = (
     (r"could not convert string to float.*", "it must be a number"),
     (r"\('Non-boolean argument .*", "it must be true or false"),
 )
-"""What Python says of a value, and what a person says."""
+"""(pattern of Python's message about a value, message for people)."""
 _CONFIG = "config."
 _SIMILAR = 0.65
 """The similarity of a name that may be meant."""

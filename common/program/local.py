@@ -67,7 +67,7 @@ class LocalRun:
         self._seen_at = time.monotonic()
         self._has_news = False
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._written_at, self._saved_at = 0.0, self._seen_at
+        self._written_at, self._saved_at = _written_at(directory.checkpoints), self._seen_at
 
     def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -88,6 +88,8 @@ class LocalRun:
     def _run(self, cluster: Cluster) -> None:
         progress = ProgressLine(self._limits, self._min_replay_size)
         progress.print(f"{self._title}; run directory {self._directory.path}")
+        if self._last_wall >= 0 and not self._written_at:
+            progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
         # The descriptor keeps the inode number, by which it is known, from being used again.
         opened = os.open(self._directory.path, os.O_RDONLY)
@@ -153,7 +155,7 @@ class LocalRun:
             if row["actor_steps"] != self._actor_steps:
                 self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
         silence = time.monotonic() - self._seen_at
-        elapsed = max(self._last_wall, 0.0) + silence
+        elapsed = max(self._last_wall, 0.0) + silence * self._has_news  # starts do not count
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
         is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running

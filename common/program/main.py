@@ -113,12 +113,12 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
 
 def _run_local(run: ProgramRun) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
-    stop = StopRequest().install()
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
     memories = run.layout.num_memories(run.values)
     _, replay_bytes = run.inspect_environment(memories * hasattr(run.config, "replay_capacity"))
+    stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = _with_defaults(run, processes.usable_cores())
     directory.open(run.record)
     with directory.hold():

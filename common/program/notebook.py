@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 
     from common.agents.trained import TrainedPolicy, TrainedRun
 
+_ERROR = "error: "
 _NOT_SAVED = ("logs", "replay", "tmp")
 
 
 class TrainingError(UserError):
-    """A run that its program did not finish; the message is the program's."""
+    """A run that its program did not finish, or that has not begun."""
 
 
 class NotebookAgent:
@@ -49,7 +51,7 @@ class NotebookAgent:
         setting: str | None = None,
         **values: Any,
     ):
-        """Checks the hyperparameters; starts nothing.
+        """Checks the hyperparameters, and makes the environment once to check it; starts nothing.
 
         Args:
           agent: the agent.
@@ -61,7 +63,8 @@ class NotebookAgent:
             num_actors=4.
 
         Raises:
-          ValueError: a hyperparameter has a value that is not allowed, or there is no such setting.
+          ValueError: a hyperparameter has a value that is not allowed, there is no such setting, or
+            the agent cannot act in the environment.
         """
         setting = setting or agent.settings.default
         if setting not in agent.settings.names:
@@ -70,7 +73,12 @@ class NotebookAgent:
         chosen = agent.settings.configuration(setting)
         names = {each.name for each in dataclasses.fields(chosen)}
         changed = {name: value for name, value in values.items() if name in names}
-        dataclasses.replace(chosen, **changed)
+        try:
+            with native_output_only_on_failure():
+                config = dataclasses.replace(chosen, **changed)
+                agent.require_environment(config, environment)
+        except ValueError as error:
+            raise ValueError(_in_keywords(str(error))) from None
         self._agent = agent
         self._temporary = None
         if workdir is None:
@@ -106,18 +114,21 @@ class NotebookAgent:
             preexec_fn=lambda: set_parent_death_signal(parent, signal.SIGTERM),
         )
         assert process.stdout is not None
-        last = ""
+        error = ""
         while True:
             try:
                 for line in process.stdout:
-                    print(line, end="", flush=True)
-                    last = line.strip() or last
+                    if error or line.startswith(_ERROR):
+                        error += line  # raised, and so shown, below
+                    else:
+                        print(line, end="", flush=True)
                 code = process.wait()
                 break
             except KeyboardInterrupt:
                 process.send_signal(signal.SIGINT)
         if code:
-            raise TrainingError(last.removeprefix("error: "))
+            message = error.removeprefix(_ERROR).strip() or f"it ended with exit code {code}"
+            raise TrainingError(_in_keywords(message))
         return self
 
     def evaluate(
@@ -129,7 +140,12 @@ class NotebookAgent:
           episodes: number of them.
           seed: of the environments.
           checkpoint: "newest", or "best": the best evaluation's.
+
+        Raises:
+          TrainingError: there is nothing to play yet.
         """
+        if episodes < 1:
+            raise ValueError(f"episodes must be at least 1, is {episodes}")
         run = self._load(checkpoint)
         from common import environments
         from common.acting.evaluate import environment_seeds, run_episodes
@@ -143,7 +159,11 @@ class NotebookAgent:
             batch.close()
 
     def policy(self, checkpoint: str = "newest") -> "TrainedPolicy":
-        """Returns the policy without exploration, see `TrainedPolicy`."""
+        """Returns the policy without exploration, see `TrainedPolicy`.
+
+        Raises:
+          TrainingError: nothing is learnt yet.
+        """
         run = self._load(checkpoint)
         from common.agents.trained import TrainedPolicy
 
@@ -151,6 +171,7 @@ class NotebookAgent:
 
     def evaluations(self) -> "pandas.DataFrame":
         """Returns the evaluations that the run has made, a row each, as in evaluator.csv."""
+        self._require_rows(self.directory.evaluator_csv)
         return csv_rows.read_rows(self.directory.evaluator_csv)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -158,14 +179,26 @@ class NotebookAgent:
 
         Raises:
           FileExistsError: there is something at `path`.
+          TrainingError: nothing is learnt yet.
         """
+        self._require_rows(self.directory.learner_csv)
         shutil.copytree(
             self.directory.path, path, ignore=lambda folder, names: {*_NOT_SAVED} & {*names}
         )
 
+    def _require_rows(self, path: pathlib.Path) -> None:
+        if not path.exists():
+            raise TrainingError(f"{path.name} is not there yet: call train(learner_steps) first")
+
     def _load(self, checkpoint: str) -> "TrainedRun":
+        self._require_rows(self.directory.learner_csv)
         with native_output_only_on_failure():
             from common.agents import trained
 
             agent_class = imported(self._agent.agent_class)
             return trained.load(self.directory.path, agent_class, checkpoint)
+
+
+def _in_keywords(message: str) -> str:
+    """Returns a program's message with keywords of `NotebookAgent` in the place of flags."""
+    return re.sub(r"--(?:config\.)?(?=\w)", "", message)

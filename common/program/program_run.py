@@ -77,14 +77,16 @@ class ProgramRun:
           UsageError: there is no such environment, or the agent cannot act in it.
         """
         from common import environments
+        from common.environments import watched
         from common.environments.spec import EnvironmentSpec
 
         verbosity = logging.get_verbosity()
         logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
         try:
-            environment = environments.make(
-                self.environment, flags_lib.SEED.value, frames=self.agent.num_frames
-            )
+            with watched.making(self.environment):
+                environment = environments.make(
+                    self.environment, flags_lib.SEED.value, frames=self.agent.num_frames
+                )
         except environments.UnusableEnvironmentError as error:
             raise UsageError(str(error)) from None
         finally:

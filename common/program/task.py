@@ -149,11 +149,11 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             command=command,
         )
 
-        def leave() -> None:
+        def record_stop() -> None:
             logging.info("stopped without a checkpoint: nothing has been learnt since the start")
             run.directory.close_run_record("stopped")
 
-        context.stop.end_within(processes.UNLEARNT_SECONDS, leave)
+        context.stop.end_within(processes.UNLEARNT_SECONDS, record_stop)
         outcome = "failed"
         try:
             function(context)

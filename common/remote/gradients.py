@@ -18,14 +18,13 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.remote.remote_store import RemoteStore
 from common.replay.store import MOST_STEPS, Counters, Store, Wire
-from common.types import Batch
 
 _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
 _SLEPT = 0.8
 """Share of the last wait for an update that passes before the next one is asked about."""
 _LONGEST_PAUSE = 0.2
-"""Upper bound of that, in seconds: the first wait is for the server's graphs as well."""
+"""Longest pause between two questions, in seconds: the first wait is for graphs as well."""
 _RETRY_SECONDS = 0.2
 
 
@@ -42,15 +41,6 @@ class FlatGradients(NamedTuple):
     head: np.ndarray
     metrics: np.ndarray
     steps: np.ndarray
-
-    @property
-    def token(self) -> tf.Tensor:
-        """Nothing: they are applied once."""
-        return tf.zeros([0], tf.int64)
-
-    def batch(self) -> Batch:
-        """Refuses: nothing learns from them."""
-        raise NotImplementedError
 
 
 class GradientWire(Wire):

@@ -18,8 +18,8 @@ _STRUCTURES = 66
 """Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
 _TREE_STRUCTURES = 121
 """The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
-_EPISODE_STRUCTURES = 68
-"""The same in a memory of episodes: seven numbers 28, slot 8, ranking up to 32."""
+_EPISODE_STRUCTURES = 100
+"""The same in a memory of episodes: seven numbers 28, slot 4, place 16, ranking up to 52."""
 _STRING = 32
 """Bytes of a string besides its own: its reference in the row, and malloc's."""
 _SOFT = 1.1

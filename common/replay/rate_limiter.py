@@ -56,4 +56,4 @@ class RateLimiter:
 
 
 UNLIMITED = RateLimiter()
-"""Of a store that limits both sides by its capacity."""
+"""The limiter of a store that limits both sides by its capacity."""

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.replay.signature import Signature
-from common.replay.store import Counters, Store, Wire
+from common.replay.store import Counters, Store, Wire, equal_batch
 from common.types import Batch, Nest
 
 
@@ -30,9 +30,7 @@ class Rollout(NamedTuple):
 
     def batch(self) -> Batch:
         """Returns what updates learn from."""
-        size = len(self.version)
-        steps = tf.nest.map_structure(tf.convert_to_tensor, self.steps)
-        return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
+        return equal_batch(self.steps)
 
 
 class RolloutWire(Wire):
@@ -83,7 +81,6 @@ class RolloutStore(Store):
         """
         self.wire = RolloutWire(specs)
         self.capacity = capacity
-        self._shapes = [tf.TensorShape([]), *self.wire.signature.shapes]
         self._lock = threading.Lock()
         self._puts: list[list[np.ndarray]] = []
         self._held = self._inserted = self._sampled = 0
@@ -142,19 +139,14 @@ class RolloutStore(Store):
 
     def _columns(self, rows: Rollout) -> list[np.ndarray]:
         """Returns copies of the columns, after a check."""
-        columns = [np.array(column) for column in self.wire.columns(rows)]
-        num_rows = len(columns[0])
-        for spec, shape, column in zip(self.wire.put_specs, self._shapes, columns):
-            if column.dtype != spec.dtype.as_numpy_dtype:
-                raise ValueError(f"{spec.name} must be {spec.dtype.name}, is {column.dtype}")
-            if column.shape != (num_rows, *shape):
-                expected = [num_rows, *shape]
-                raise ValueError(f"{spec.name} must have shape {expected}, has {column.shape}")
-            if spec.dtype.is_floating and not np.isfinite(column).all():
-                raise ValueError(f"{spec.name} must be finite")
-        versions = columns[0]
+        steps = self.wire.signature.checked(rows.steps)
+        version, num_rows = np.asarray(rows.version), len(steps[0])
+        if version.dtype != np.int64 or version.shape != (num_rows,):
+            raise ValueError(
+                f"version must be int64 [{num_rows}], is {version.dtype} {list(version.shape)}"
+            )
         if num_rows > self.capacity:
             raise ValueError(f"{num_rows} steps exceed the store, which holds {self.capacity}")
-        if (versions != versions[:1]).any():
-            raise ValueError(f"version must be one, is {versions.min()} to {versions.max()}")
-        return columns
+        if (version != version[:1]).any():
+            raise ValueError(f"version must be one, is {version.min()} to {version.max()}")
+        return [*map(np.array, (version, *steps))]

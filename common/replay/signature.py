@@ -97,6 +97,26 @@ class Signature:
             return self._flat_type._make(columns)
         return tree.unflatten_as(self.specs, columns)
 
+    def checked(self, steps: Nest) -> list[np.ndarray]:
+        """Returns the columns of `steps` [M, ...] as arrays, without strings.
+
+        Raises:
+          ValueError, TypeError: `steps` is a nest of another structure.
+          ValueError: a column has another dtype or shape, or values that are not finite.
+        """
+        columns = [np.asarray(column) for column in self.flatten(steps)]
+        num_rows = columns[0].shape[:1]
+        for name, dtype, shape, column in zip(self.names, self.dtypes, self.shapes, columns):
+            if column.dtype != dtype.as_numpy_dtype:
+                raise ValueError(f"column {name} must be {dtype.name}, is {column.dtype}")
+            if column.shape != (*num_rows, *shape):
+                raise ValueError(
+                    f"column {name} must have shape {[*num_rows, *shape]}, has {list(column.shape)}"
+                )
+            if dtype.is_floating and not np.isfinite(column).all():
+                raise ValueError(f"column {name} must be finite, has NaN or infinite values")
+        return columns
+
     def set_shapes(self, leading: Sequence[int | None], columns: Sequence[tf.Tensor]) -> None:
         """Sets the static shapes of columns in a graph to [leading..., ...]."""
         for column, shape in zip(columns, self.shapes):

@@ -114,6 +114,13 @@ class Wire(abc.ABC):
         return MOST_STEPS
 
 
+def equal_batch(steps: Nest) -> Batch:
+    """Returns a batch of rows [B, ...] that are learnt from once, each as probable as any other."""
+    steps = tf.nest.map_structure(tf.convert_to_tensor, steps)
+    size = len(tf.nest.flatten(steps)[0])
+    return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
+
+
 class Store(abc.ABC):
     """A store of steps, episodes, unrolls or gradients. All methods are thread-safe.
 

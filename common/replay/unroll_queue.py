@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.replay.signature import Signature
-from common.replay.store import Counters, Store, Wire
+from common.replay.store import Counters, Store, Wire, equal_batch
 from common.types import Batch, Nest
 
 
@@ -29,9 +29,7 @@ class UnrollBatch(NamedTuple):
 
     def batch(self) -> Batch:
         """Returns what updates learn from."""
-        steps = tf.nest.map_structure(tf.convert_to_tensor, self.steps)
-        size = len(tf.nest.flatten(steps)[0])
-        return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
+        return equal_batch(self.steps)
 
 
 class UnrollWire(Wire):
@@ -108,8 +106,10 @@ class UnrollQueue(Store):
           ValueError: M exceeds the capacity, or a column has another dtype or shape, or values that
             are not finite. The message names the column, and the queue is as it was.
         """
-        columns = self._columns(rows)
+        columns = self.signature.checked(rows)
         num_rows = len(columns[0])
+        if num_rows > self.capacity:
+            raise ValueError(f"{num_rows} unrolls exceed the queue, which holds {self.capacity}")
         with self._lock:
             if len(self._rows) + num_rows > self.capacity:
                 return False
@@ -134,22 +134,3 @@ class UnrollQueue(Store):
         """Returns the counters; an item is an unroll, and one that was taken counts as sampled."""
         with self._lock:
             return Counters(len(self._rows), self._inserted, self._sampled)
-
-    def _columns(self, unrolls: Nest) -> list[np.ndarray]:
-        """Returns the columns in order, after a check of their dtypes and shapes."""
-        columns = [np.asarray(column) for column in self.signature.flatten(unrolls)]
-        num_rows = columns[0].shape[:1]
-        for name, dtype, shape, column in zip(
-            self.signature.names, self.signature.dtypes, self.signature.shapes, columns
-        ):
-            if column.dtype != dtype.as_numpy_dtype:
-                raise ValueError(f"column {name} must be {dtype.name}, is {column.dtype}")
-            if column.shape != (*num_rows, *shape):
-                raise ValueError(
-                    f"column {name} must have shape {[*num_rows, *shape]}, has {list(column.shape)}"
-                )
-            if dtype.is_floating and not np.isfinite(column).all():
-                raise ValueError(f"column {name} must be finite, has NaN or infinite values")
-        if num_rows[0] > self.capacity:
-            raise ValueError(f"{num_rows[0]} unrolls exceed the queue, which holds {self.capacity}")
-        return columns

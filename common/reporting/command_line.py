@@ -41,9 +41,14 @@ def as_it_runs(text: str) -> str:
     return re.sub(r"(?<![/\w])python -m ", lambda _: f"{interpreter} -m ", text)
 
 
+def say(line: str) -> None:
+    """Prints a line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
     """Ends the program with one line on standard error."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
+    say(f"error: {message}")
     sys.exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 import math
+import time
 from typing import Any, TextIO
 
 from common.reporting.budget import Budget
@@ -48,9 +49,8 @@ class ProgressLine(LiveLine):
         self._state = (dict(learner_row or {}), dict(evaluator_row or {}), elapsed_seconds, note)
         if self.is_live:
             self.refresh()
-        # A learner that was down goes on from its last row: the run's time jumps back.
-        elif not 0 <= elapsed_seconds - self._printed_at < _SECONDS_BETWEEN_LINES:
-            self._printed_at = elapsed_seconds
+        elif time.monotonic() - self._printed_at >= _SECONDS_BETWEEN_LINES:
+            self._printed_at = time.monotonic()
             self.print(self.line(None))
 
     def line(self, width: int | None) -> str:
@@ -104,9 +104,10 @@ class ProgressLine(LiveLine):
         words = "{} actor steps/s" if long else "act {}/s"
         speeds = [words.format(_count(acting, long))]
         size = learner.get("replay_size") or 0
-        if not learner.get("learner_steps") or size < self._min_replay_size:
-            filled = f"{size:,}/{self._min_replay_size:,}" if self._min_replay_size else f"{size:,}"
-            return [f"filling replay {filled}", *speeds]
+        if size < self._min_replay_size:
+            return [f"filling replay {size:,}/{self._min_replay_size:,}", *speeds]
+        if not learner.get("learner_steps"):
+            return ["no update yet", *speeds]
         words = "{} learner steps/s" if long else "learn {}/s"
         speeds.append(words.format(_count(learner.get("learner_steps_per_second"), long)))
         ratio = learner.get("samples_per_insert")

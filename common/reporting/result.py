@@ -40,10 +40,13 @@ def _words(run: RunDirectory, title: str) -> str:
 def is_over(run: RunDirectory, limits: Budget) -> bool:
     """Returns whether a run has reached its limits, and its last evaluation has, too.
 
-    run.json says so where there are no evaluations.
+    The last evaluation must be of the last update. run.json says whether a run is over where there
+    are no evaluations.
     """
     row = csv_rows.last_row(run.evaluator_csv, columns.PROGRESS)
     if row is None:
         ended = {"outcome": "finished", "budget": limits.to_json()}
         return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
-    return limits.reached_by(row)
+    learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
+    is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
+    return is_newest and limits.reached_by(row)

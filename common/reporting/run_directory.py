@@ -18,7 +18,7 @@ from common.reporting.differences import ABSENT, differences, listed
 from common.reporting.user_error import UserError
 
 _MOMENT_SECONDS = 5.0
-"""A wait for a lock that is longer is told."""
+"""Duration of a wait for a lock after which a line says so."""
 _POLL_SECONDS = 0.05
 _CONFIG = {
     **dict.fromkeys(("paper", "agent", "setting", "environment"), str),

@@ -69,7 +69,7 @@ WRITERS: dict[str, Callable[[pathlib.Path, Sequence[np.ndarray], float], None]] 
     ".gif": write_gif,
     ".mp4": write_mp4,
 }
-"""By the end of a file's name."""
+"""{end of a file's name: its writer}."""
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ from typing import Protocol
 from common.acting import actor_start
 from common.cluster.processes import StopRequest
 from common.environments.batch import EnvironmentBatch
-from common.environments.spec import EnvironmentSpec
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.remote_step import RemoteStep
 from common.remote.outbox import Delivery, Writer
@@ -51,7 +50,6 @@ class Acting:
 
     Attributes:
       start: number of earlier starts of these actors. Random numbers differ between starts.
-      spec: of the environment.
       policy: the exploring policy.
       num_steps: actor steps whose results the adder has given so far.
       timesteps: of the batch of environments.
@@ -67,15 +65,15 @@ class Acting:
         agent, actors = context.agent, context.actors
         self.start = actor_start.record_start(context.directory, actors)
         self._environments = _make_environments(context, self.start)
-        self.spec = EnvironmentSpec.of(self._environments)
-        self.policy = agent.make_actor(self.spec, actors, context.num_actors, self.seed)
+        self.policy = agent.make_actor(context.spec, actors, context.num_actors, self.seed)
         self.num_steps = self.timesteps = 0
         self._is_between, self._added_with, self._added_at = True, -1, -math.inf
 
     @property
     def seed(self) -> int:
-        """The seed of this start of these actors."""
-        return actor_start.actor_seed(self._context.seed, self._context.actors.start, self.start)
+        """The seed of these actors' exploration in this start."""
+        context = self._context
+        return actor_start.exploration_seed(context.seed, context.actors.start, self.start)
 
     def begin(
         self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
@@ -155,7 +153,7 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     workers = layout.acting_role.name
     if workers == topology.job:
         return context.watch(
-            actor_start.make_environments(
+            lambda: actor_start.make_environments(
                 context.environment, context.actors, context.seed, start, agent.num_frames
             )
         )
@@ -197,7 +195,7 @@ class LocalActing(Acting):
         """
         super().__init__(context)
         self._source, self._store = source, store
-        self._writer = context.agent.make_writer(self.policy, context.actors, self.spec, seed)
+        self._writer = context.agent.make_writer(self.policy, context.actors, context.spec, seed)
         self.incarnation = self._writer.incarnation = incarnation or 1 + self.start
         self._added: list[Nest] = []
         self._waiting: deque[Delivery] = deque()

@@ -58,7 +58,7 @@ def _make_outbox(context: RunContext, acting: Acting) -> Outbox:
     """Builds the sender to the store, or to the shard of it that these actors add to."""
     agent, topology, job = context.agent, context.topology, context.layout.store
     shard = topology.service_index(job)
-    wire = agent.wire(acting.spec)
+    wire = agent.wire(context.spec)
     stores = [
         RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
         for number, address in enumerate(topology.service(job))
@@ -66,7 +66,7 @@ def _make_outbox(context: RunContext, acting: Acting) -> Outbox:
     return Outbox(
         stores.pop(shard),
         agent.make_writer(
-            acting.policy, context.actors, acting.spec, acting.seed, shard=shard, in_batches=True
+            acting.policy, context.actors, context.spec, acting.seed, shard=shard, in_batches=True
         ),
         agent.rate_limiter(),
         context.stop,

@@ -17,7 +17,9 @@ def run(context: RunContext) -> None:
 
     def make(session: int) -> WatchedBatch:
         return context.watch(
-            actor_start.make_environments(name, context.actors, context.seed, session, num_frames)
+            lambda: actor_start.make_environments(
+                name, context.actors, context.seed, session, num_frames
+            )
         )
 
     server = context.server()

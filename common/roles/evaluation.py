@@ -8,7 +8,6 @@ import numpy as np
 
 from common import environments
 from common.acting.evaluate import environment_seeds, run_episodes
-from common.environments.spec import EnvironmentSpec
 from common.learning import stored_policy
 from common.learning.stored_policy import StoredPolicy
 from common.remote.parameters import LearnerStatus
@@ -22,24 +21,22 @@ class Evaluation:
     """The environments and the policy of a run's evaluations, the best of which is kept.
 
     The policy acts without exploration noise (D4PG section 4).
-
-    Attributes:
-      spec: of the environment.
     """
 
     def __init__(self, context: RunContext):
         """Makes the environments, whose seeds are those of no actor and no other run."""
         self._context = context
         self._environments = context.watch(
-            environments.make_batch(
+            lambda: environments.make_batch(
                 context.environment,
                 environment_seeds(context.seed, context.evaluation_episodes),
                 evaluation=True,
                 frames=context.agent.num_frames,
             )
         )
-        self.spec = EnvironmentSpec.of(self._environments)
-        self._policy = context.agent.make_evaluator(self.spec, self._environments.num_environments)
+        self._policy = context.agent.make_evaluator(
+            context.spec, self._environments.num_environments
+        )
         self._rows = CsvRows(context.directory.evaluator_csv, columns.EVALUATOR)
         self._events = Events(context.directory.tensorboard / "evaluator")
         best = stored_policy.read(context.directory.best_policy)

@@ -114,7 +114,7 @@ class _Evaluator:
             status.wall_seconds, status.actor_steps, status.learner_steps
         ):
             return None
-        learner = self._context.agent.make_learner(self._evaluation.spec, seed=0)
+        learner = self._context.agent.make_learner(self._context.spec, seed=0)
         restore_newest(path, {"learner": learner})
         return Snapshot(status, packing.to_numpy(learner.actor_variables))
 

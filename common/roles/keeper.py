@@ -29,7 +29,7 @@ _IDLE_SECONDS_ELSEWHERE = 0.01
 """Time between calls to a store in another process that has no batch."""
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32
-"""Where every update is published: a call on a busy machine takes as long as several updates."""
+"""Versions kept where each update is published: a call may take as long as several updates."""
 
 
 @dataclasses.dataclass
@@ -108,6 +108,7 @@ def run(context: RunContext) -> None:
     finished = not stop.requested
     if finished:
         bookkeeping.close_store_file(is_over=True)
+        bookkeeping.poll()
         bookkeeping.save()  # before the other roles end: a keeper resumed later would lack them
         bookkeeping.publish(finished=True)
     bookkeeping.settle(data.counters)

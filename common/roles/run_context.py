@@ -1,9 +1,7 @@
 """The facts about a run that every role gets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
-import os
-import sys
 from typing import Any
 
 from common.agents.agent import Agent
@@ -12,6 +10,7 @@ from common.cluster.handshake import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.environments import watched
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.environments.watched import WatchedBatch
@@ -75,9 +74,11 @@ class RunContext:
         """Returns a client of the service at an address, with this process's credentials."""
         return rpc.Client(address, self.credentials, timeout_seconds)
 
-    def watch(self, environments: EnvironmentBatch) -> WatchedBatch:
+    def watch(self, make: Callable[[], EnvironmentBatch]) -> WatchedBatch:
         """Returns environments that are checked, and end this process if a simulator hangs."""
-        return WatchedBatch(environments, self.environment, _end_process)
+        with watched.making(self.environment, seconds=watched.MAKE_SECONDS):
+            environments = make()
+        return WatchedBatch(environments, self.environment)
 
     def store_file(self, store: Any) -> StoreFile:
         """Returns the file of what is stored in this process, see `StoreFile`."""
@@ -100,9 +101,3 @@ class RunContext:
         """Returns a `ParameterService` for this start of the role that keeps the run."""
         start = len(self.directory.read_starts())
         return ParameterService(server, num_parameters, start=start, **options)
-
-
-def _end_process(message: str) -> None:
-    """Ends this process from any thread with exit code 1, so that the launcher restarts it."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    os._exit(1)

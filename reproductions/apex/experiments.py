@@ -63,12 +63,12 @@ _TWO_CORES, _SMALL = "two_cores", "small"
 
 _DQN_MODEL = ScaleModel(DQN_RATES, batch_size=32)
 _DPG_MODEL = ScaleModel(DPG_RATES, batch_size=32)
-"""At the scale small."""
+"""The models of the scale small."""
 _SMALL_LEARNING_RATE = 2.5e-4
-"""Of Ape-X DQN at the scale small, in place of 6.25e-5: MinAtar's for DQN (Young and Tian 2019).
-Other learning rates keep their ratio to it."""
+"""Ape-X DQN's rate at the scale small, for 6.25e-5: MinAtar's of DQN (Young and Tian 2019). Other
+learning rates keep their ratio to it."""
 _SMALL_ACTORS, _SMALL_DPG_ACTORS = 32, 16
-"""In place of 360 and 64, where the paper does not vary them."""
+"""Actors in place of 360 and 64, where the paper does not vary them."""
 _SMALL_DPG_BUDGET = Budget(learner_steps=64_000)
 
 

@@ -134,7 +134,7 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         if config.search == "proposal":
             network = networks.ProposalNetwork(config, value.shared.output_size, self.space)
             self.trunk = numpy_twins.twin(network.trunk)
-            self.proposal = proposals.twin(network.proposal)
+            self.proposal = proposals.ProposalTwin(network.proposal)
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `AQLLearner.actor_variables`, [P] float32."""

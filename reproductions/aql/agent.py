@@ -58,7 +58,7 @@ class AQL(Agent):
     def decode(
         self, steps: StoredUnroll | impala.StoredPolicyUnroll, spec: EnvironmentSpec
     ) -> StoredUnroll | impala.StoredPolicyUnroll:
-        """PNG files of unrolls [B] -> uint8 [B, T, H, W, C]."""
+        """Decodes PNG files of unrolls [B] to uint8 [B, T, H, W, C]."""
         images = png.decode(steps.observation, self._film_shape(spec), "observation")
         shape = [-1, self.config.unroll_length, *spec.image_shape]
         return steps._replace(observation=tf.reshape(images, shape))

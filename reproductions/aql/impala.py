@@ -205,7 +205,9 @@ class SampledPolicy(SharedLayersPolicy):
         self._trunk = numpy_twins.twin(network.policy.trunk)
         policy = network.policy.proposal
         self._policy = (
-            FlatPolicyTwin(policy) if isinstance(policy, FlatPolicy) else proposals.twin(policy)
+            FlatPolicyTwin(policy)
+            if isinstance(policy, FlatPolicy)
+            else proposals.ProposalTwin(policy)
         )
 
     def load(self, flat: np.ndarray) -> None:

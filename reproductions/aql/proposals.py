@@ -211,8 +211,3 @@ class ProposalTwin:
             normal = generator.standard_normal(shape, np.float32)
             noise[:, self._value_columns] = self._deviation * normal
         return noise
-
-
-def twin(proposal: Proposal) -> ProposalTwin:
-    """Returns the NumPy twin of a proposal, with a copy of its parameters."""
-    return ProposalTwin(proposal)

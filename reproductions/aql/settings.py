@@ -59,8 +59,3 @@ SETTINGS = Settings(
     },
     default="aql",
 )
-
-
-def configuration(name: str) -> AQLConfig:
-    """Returns the hyperparameters of a setting."""
-    return SETTINGS.configuration(name)

@@ -13,13 +13,9 @@ from common.experiments.main_effects import (
     mean_of,
 )
 from reproductions.d4pg import settings
-from reproductions.d4pg.experiments import CONTROL_SUITE
+from reproductions.d4pg.experiments import CONTROL_SUITE, FULL, HAND, HUMANOID_PARKOUR, PARKOUR
 
-_FULL = "d4pg_prioritized_n5"
 _CARTPOLE = "control:cartpole:swingup"
-_HAND = "_lr5e-05_vmin0_vmax100"
-_PARKOUR = "_lr5e-05_vmin-1_vmax10"
-_HUMANOID_PARKOUR = "_lr5e-05_atoms101_vmin-1_vmax10"
 
 
 def _pairs(
@@ -58,7 +54,7 @@ _PRIORITY = ("{agent}_prioritized_n{n}", "{agent}_uniform_n{n}")
 _REPLAYS = ("uniform", "prioritized")
 _N_5_NAMES = tuple(name for name in settings.FIGURE_2 if name.endswith("n5"))
 _PPO = "ppo"
-_OTHERS = tuple(name for name in settings.FIGURE_2 if name != _FULL)
+_OTHERS = tuple(name for name in settings.FIGURE_2 if name != FULL)
 _ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 
 
@@ -106,7 +102,7 @@ CLAIMS = (
         "section 4.1, figure 2",
         "figure 2",
         MainEffects(
-            each([(name, "ddpg") for name in (_FULL, *_ABLATIONS)]), environments=_ALL_BUT_CARTPOLE
+            each([(name, "ddpg") for name in (FULL, *_ABLATIONS)]), environments=_ALL_BUT_CARTPOLE
         ),
     ),
     Claim(
@@ -114,7 +110,7 @@ CLAIMS = (
         "On cartpole swingup, the simplest task, DDPG does not perform worse.",
         "section 4.1, figure 2",
         "figure 2",
-        claim_of([("ddpg", _FULL)], NOT_BEHIND, environments=(_CARTPOLE,)),
+        claim_of([("ddpg", FULL)], NOT_BEHIND, environments=(_CARTPOLE,)),
     ),
     Claim(
         "distributed",
@@ -122,14 +118,14 @@ CLAIMS = (
         "swingup.",
         "section 4.1, figure 2",
         "figure 2",
-        claim_of([(_FULL, "ddpg")], environments=_ALL_BUT_CARTPOLE),
+        claim_of([(FULL, "ddpg")], environments=_ALL_BUT_CARTPOLE),
     ),
     Claim(
         "full_best",
         "Across all tasks the full D4PG (prioritised, N = 5) performs best.",
         "section 4.1, figure 2",
         "figure 2",
-        MainEffects(each([(_FULL, name) for name in _ABLATIONS])),
+        MainEffects(each([(FULL, name) for name in _ABLATIONS])),
     ),
     Claim(
         "n_step",
@@ -224,14 +220,14 @@ CLAIMS = (
         "Ornstein-Uhlenbeck noise is unnecessary: it does not add to performance.",
         "section 4",
         "section 4",
-        claim_of([(_FULL, f"{_FULL}_ou")], NOT_BEHIND),
+        claim_of([(FULL, f"{FULL}_ou")], NOT_BEHIND),
     ),
     Claim(
         "manipulation_n_step",
         "On the hand's tasks N = 5 is uniformly better across all algorithms.",
         "section 4.2, figure 3",
         "figure 3",
-        MainEffects(_uniformly_better(_HAND)),
+        MainEffects(_uniformly_better(HAND)),
     ),
     Claim(
         "manipulation_full",
@@ -240,10 +236,10 @@ CLAIMS = (
         "figure 3",
         MainEffects(
             each(
-                [(f"{_FULL}{_HAND}", f"{name}{_HAND}") for name in _ABLATIONS],
+                [(f"{FULL}{HAND}", f"{name}{HAND}") for name in _ABLATIONS],
                 NOT_BEHIND,
                 Over.UNIFORM,
-                _HAND,
+                HAND,
             )
         ),
     ),
@@ -252,14 +248,14 @@ CLAIMS = (
         "On the hand's tasks prioritisation never seems to harm D4PG.",
         "section 4.2, figure 3",
         "figure 3",
-        claim_of(_pairs(*_PRIORITY, _HAND, agents=("d4pg",)), NOT_BEHIND, Over.UNIFORM),
+        claim_of(_pairs(*_PRIORITY, HAND, agents=("d4pg",)), NOT_BEHIND, Over.UNIFORM),
     ),
     Claim(
         "manipulation_d3pg",
         "On the hand's tasks prioritisation sometimes harms D3PG, as is readily seen at N = 1.",
         "section 4.2, figure 3",
         "figure 3",
-        claim_of(_pairs(*reversed(_PRIORITY), _HAND, agents=("d3pg",), steps=(1,)), over=Over.SOME),
+        claim_of(_pairs(*reversed(_PRIORITY), HAND, agents=("d3pg",), steps=(1,)), over=Over.SOME),
     ),
     Claim(
         "parkour",
@@ -268,10 +264,10 @@ CLAIMS = (
         "figure 5",
         MainEffects(
             (
-                EffectPart("effect", mean_of(_pairs(*_DISTRIBUTION, _PARKOUR))),
+                EffectPart("effect", mean_of(_pairs(*_DISTRIBUTION, PARKOUR))),
                 EffectPart(
                     "beyond prioritisation's",
-                    mean_of(_pairs(*_DISTRIBUTION, _PARKOUR), less=_pairs(*_PRIORITY, _PARKOUR)),
+                    mean_of(_pairs(*_DISTRIBUTION, PARKOUR), less=_pairs(*_PRIORITY, PARKOUR)),
                 ),
             )
         ),
@@ -285,11 +281,11 @@ CLAIMS = (
             (
                 EffectPart(
                     "PPO over D3PG",
-                    mean_of([(_PPO, f"d3pg_{one}_n1{_PARKOUR}") for one in _REPLAYS]),
+                    mean_of([(_PPO, f"d3pg_{one}_n1{PARKOUR}") for one in _REPLAYS]),
                 ),
                 EffectPart(
                     "D4PG over PPO",
-                    mean_of([(f"d4pg_{one}_n1{_PARKOUR}", _PPO) for one in _REPLAYS]),
+                    mean_of([(f"d4pg_{one}_n1{PARKOUR}", _PPO) for one in _REPLAYS]),
                 ),
             )
         ),
@@ -299,14 +295,14 @@ CLAIMS = (
         "In planar parkour all algorithms outperform PPO with N = 5.",
         "section 4.3, figure 5",
         "figure 5",
-        MainEffects(each([(f"{name}{_PARKOUR}", _PPO) for name in _N_5_NAMES], suffix=_PARKOUR)),
+        MainEffects(each([(f"{name}{PARKOUR}", _PPO) for name in _N_5_NAMES], suffix=PARKOUR)),
     ),
     Claim(
         "ppo_by_steps",
         "By actor steps PPO outperforms D3PG without prioritisation in planar parkour.",
         "section 4.3, figure 5",
         "figure 5",
-        claim_of([(_PPO, f"d3pg_uniform_n{n}{_PARKOUR}") for n in (1, 5)], clock="actor_steps"),
+        claim_of([(_PPO, f"d3pg_uniform_n{n}{PARKOUR}") for n in (1, 5)], clock="actor_steps"),
     ),
     Claim(
         "ppo_humanoid",
@@ -316,12 +312,12 @@ CLAIMS = (
         MainEffects(
             (
                 *each(
-                    [(f"{name}{_HUMANOID_PARKOUR}", _PPO) for name in _N_5_NAMES],
-                    suffix=_HUMANOID_PARKOUR,
+                    [(f"{name}{HUMANOID_PARKOUR}", _PPO) for name in _N_5_NAMES],
+                    suffix=HUMANOID_PARKOUR,
                 ),
                 EffectPart(
                     "prioritisation of D3PG",
-                    mean_of(_pairs(*_PRIORITY, _HUMANOID_PARKOUR, agents=("d3pg",), steps=(5,))),
+                    mean_of(_pairs(*_PRIORITY, HUMANOID_PARKOUR, agents=("d3pg",), steps=(5,))),
                 ),
             )
         ),
@@ -331,7 +327,7 @@ CLAIMS = (
         "In humanoid parkour D4PG is better than D3PG.",
         "section 4.3, figure 6",
         "figure 6",
-        claim_of(_pairs(*_DISTRIBUTION, _HUMANOID_PARKOUR, steps=(5,))),
+        claim_of(_pairs(*_DISTRIBUTION, HUMANOID_PARKOUR, steps=(5,))),
     ),
     Claim(
         "mixture",
@@ -342,11 +338,11 @@ CLAIMS = (
             (
                 EffectPart(
                     "at equal learning rates",
-                    mean_of([(f"{_FULL}_lr5e-05", "d4pg_mixture_prioritized_n5_lr5e-05")]),
+                    mean_of([(f"{FULL}_lr5e-05", "d4pg_mixture_prioritized_n5_lr5e-05")]),
                 ),
                 EffectPart(
                     "at twice the rate",
-                    mean_of([(f"{_FULL}_lr5e-05", "d4pg_mixture_prioritized_n5")]),
+                    mean_of([(f"{FULL}_lr5e-05", "d4pg_mixture_prioritized_n5")]),
                 ),
             )
         ),

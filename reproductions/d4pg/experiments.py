@@ -80,7 +80,8 @@ SMALL_MANIPULATION = ("hand:catch", "hand:rotate_in_hand")
 """Those of figure 3 at the scale `small`."""
 
 
-_FULL = settings.SETTINGS.default
+FULL = settings.SETTINGS.default
+"""The paper's agent, prioritised with N = 5."""
 _SMALL_BATCH, _SMALL_RATE = 64, 3e-4
 _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.batch_size=512")
 """The changes of sections 4 to 4.3 beyond the Control Suite."""
@@ -88,13 +89,14 @@ _BEYOND_SUITE = ("--num_actors=64", "--config.learning_rate=5e-05", "--config.ba
 # metres, of which gamma leaves 2.5 at 1 m/s.
 _HAND_RANGE = ("--config.v_min=0", "--config.v_max=100")
 _PARKOUR_RANGE = ("--config.v_min=-1", "--config.v_max=10")
-_HAND = "_lr5e-05_vmin0_vmax100"
-_PARKOUR = "_lr5e-05_vmin-1_vmax10"
-_HUMANOID_PARKOUR = "_lr5e-05_atoms101_vmin-1_vmax10"
+HAND = "_lr5e-05_vmin0_vmax100"
+PARKOUR = "_lr5e-05_vmin-1_vmax10"
+HUMANOID_PARKOUR = "_lr5e-05_atoms101_vmin-1_vmax10"
+"""Ends of the names of settings beyond the Control Suite."""
 _NO_DDPG = tuple(name for name in settings.FIGURE_2 if name != "ddpg")
 _HAND_N1, _HAND_N5, _PARKOUR_N1, _PARKOUR_N5 = (
     tuple(name + suffix for name in _NO_DDPG if name.endswith(n))
-    for suffix in (_HAND, _PARKOUR)
+    for suffix in (HAND, PARKOUR)
     for n in ("n1", "n5")
 )
 
@@ -138,15 +140,15 @@ def _runs_beyond_suite(
 
 def _noise_runs(environments: Iterable[str]) -> tuple[Run, ...]:
     return (
-        *_runs(_FULL, environments),
-        *_runs(f"{_FULL}_ou", environments, "--config.noise=ou", setting=_FULL),
+        *_runs(FULL, environments),
+        *_runs(f"{FULL}_ou", environments, "--config.noise=ou", setting=FULL),
     )
 
 
 def _small_figure_3(setting: str) -> tuple[Run, ...]:
     """Returns runs with a learning rate in the paper's ratio to that on the Control Suite."""
     flags = (f"--config.learning_rate={_SMALL_RATE / 2:g}", *_HAND_RANGE)
-    return _runs(setting + _HAND, SMALL_MANIPULATION, *flags, setting=setting)
+    return _runs(setting + HAND, SMALL_MANIPULATION, *flags, setting=setting)
 
 
 def _small_figure_8(setting: str) -> tuple[Run, ...]:
@@ -164,8 +166,8 @@ def _small(
 
 _CARTPOLE = ("control:cartpole:swingup",)
 _IMPORTANCE_RUNS = (
-    *_suite_runs([_FULL, "d4pg_uniform_n5"], _CARTPOLE),
-    *_runs(f"{_FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0", setting=_FULL),
+    *_suite_runs([FULL, "d4pg_uniform_n5"], _CARTPOLE),
+    *_runs(f"{FULL}_beta0", _CARTPOLE, "--config.importance_exponent=0", setting=FULL),
 )
 
 
@@ -176,7 +178,7 @@ def _ppo(environment: str) -> tuple[Run, ...]:
 def _small_figure_5(name: str) -> tuple[Run, ...]:
     """Returns runs with a learning rate in the paper's ratio to that on the Control Suite."""
     flags = (f"--config.learning_rate={_SMALL_RATE / 2:g}", *_PARKOUR_RANGE)
-    return _runs(name + _PARKOUR, ("parkour:planar",), *flags, setting=name)
+    return _runs(name + PARKOUR, ("parkour:planar",), *flags, setting=name)
 
 
 _HALF_A_DAY = Budget(minutes=12 * 60)
@@ -201,7 +203,7 @@ EXPERIMENTS = (
                     Part(f"row {agent}", tuple(one for one in _NO_DDPG if agent in one))
                     for agent in ("d3pg", "d4pg")
                 ),
-                Part("row ddpg", (_FULL, "ddpg")),
+                Part("row ddpg", (FULL, "ddpg")),
             ),
         ),
         note="cheetah walk is not in dm_control: its target speed, 1 m/s, is ours",
@@ -209,7 +211,7 @@ EXPERIMENTS = (
     Experiment(
         "figure 3",
         "manipulation: D4PG and its ablations",
-        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, _HAND, *_HAND_RANGE),
+        runs=_runs_beyond_suite(_NO_DDPG, MANIPULATION, HAND, *_HAND_RANGE),
         budget=_A_DAY,
         parts=(Part("row N = 1", settings=_HAND_N1), Part("row N = 5", settings=_HAND_N5)),
         substitutes=_small(_joined(map(_small_figure_3, _NO_DDPG)), _NAMES_OF_RATES),
@@ -220,7 +222,7 @@ EXPERIMENTS = (
         "figure 5",
         "planar parkour: D4PG, its ablations and PPO, by time and actor steps",
         runs=(
-            *_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), _PARKOUR, *_PARKOUR_RANGE),
+            *_runs_beyond_suite(_NO_DDPG, ("parkour:planar",), PARKOUR, *_PARKOUR_RANGE),
             *_ppo("parkour:planar"),
         ),
         budget=Budget(minutes=22 * 60),
@@ -246,7 +248,7 @@ EXPERIMENTS = (
             *_runs_beyond_suite(
                 [name for name in _NO_DDPG if name.endswith("n5")],
                 ("parkour:humanoid",),
-                _HUMANOID_PARKOUR,
+                HUMANOID_PARKOUR,
                 *_PARKOUR_RANGE,
                 "--config.num_atoms=101",
             ),
@@ -365,13 +367,13 @@ def _looks() -> dict[str, Look]:
         words = "Prioritized" if replay == "prioritized" else "Non-Prioritized"
         for n, line in ((1, "--"), (5, "-")):
             name, width = f"{agent}_{replay}_n{n}", 1.3
-            if name == _FULL:
+            if name == FULL:
                 width = 2.0
             look = Look(f"{agent.upper()}, {words}, N = {n}", Style(color, line, width))
             looks |= dict.fromkeys(
-                (name, name + _HAND, name + _PARKOUR, name + _HUMANOID_PARKOUR), look
+                (name, name + HAND, name + PARKOUR, name + HUMANOID_PARKOUR), look
             )
-    full, style = _FULL, looks[_FULL].style
+    full, style = FULL, looks[FULL].style
     return looks | {
         "ddpg": Look("DDPG", Style(BLACK, ":", 1.6)),
         "ppo": Look("PPO", Style(GREEN)),

@@ -44,7 +44,7 @@ class Reactor(Agent):
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTimestep, spec: EnvironmentSpec) -> StoredTimestep:
-        """PNG files [B, T] -> uint8 [B, T, H, W, C]."""
+        """Decodes PNG files [B, T] to uint8 [B, T, H, W, C]."""
         images = png.decode(steps.observation, spec.image_shape, "observation")
         return steps._replace(observation=images)
 

@@ -18,11 +18,15 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments import rendering
+
 SIDE = 9  # rows and columns
 VISIBLE_ROWS = 4
 PIXELS = 36  # of a side: the smallest image that table 3's convolutions take
 _CELL = PIXELS // SIDE
 _BALL, _PADDLE = 255, 128
+_HIDDEN_BALL = (90, 30, 30)
+_STEP_SECONDS = 0.2
 
 
 class Catch(dm_env.Environment):
@@ -56,6 +60,17 @@ class Catch(dm_env.Environment):
             return dm_env.transition(0.0, self._observation())
         reward = 1.0 if self._paddle == self._column else -1.0
         return dm_env.termination(reward, self._observation())
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """Returns the board with the ball wherever it is, uint8 [height, width, 3]."""
+        board = np.zeros((SIDE, SIDE, 3), np.uint8)
+        board[SIDE - 1, self._paddle] = _PADDLE
+        board[self._row, self._column] = _BALL if self._row < VISIBLE_ROWS else _HIDDEN_BALL
+        return rendering.in_the_middle(board, height, width)
+
+    def control_timestep(self) -> float:
+        """Returns the length of a step in seconds, for films."""
+        return _STEP_SECONDS
 
     def _observation(self) -> np.ndarray:
         cells = np.zeros((SIDE, SIDE, 1), np.uint8)

@@ -203,7 +203,7 @@ class ReactorConfig(Config):
 
     @property
     def samples_per_insert(self) -> float:
-        """Sequences drawn per sequence added, of which each acting step adds one."""
+        """Sequences drawn per sequence added, of which each timestep adds one."""
         return self.batch_size / self.acting_steps_per_update
 
     @property

@@ -35,6 +35,8 @@ _LOOKS = {
     "reactor_one_over_mu": Look("1/mu-LOO", Style(VERMILLION, ":")),
     "reactor_islr": Look("ISLR", Style(VERMILLION, "--")),
     "reactor_stored_state": Look("stored LSTM states", Style(GREY)),
+    "reactor_entropy0.001": Look("entropy cost 0.001", Style(SKY, "--")),
+    "reactor_entropy0.003": Look("entropy cost 0.003", Style(SKY, ":")),
 }
 """Colours tell what is changed (replay: orange, the policy's gradient: vermillion), dashes how."""
 _AGENTS = {"Reactor ND": "reactor_nd", "Reactor": "reactor", "Reactor 500m": "reactor_500m"}
@@ -78,6 +80,17 @@ _CATCH_FLAGS = (
     "--config.min_replay_size=1000",
 )
 """Returns of Catch are 1 or -1; it is learnt within some 2,000 updates."""
+
+
+def _entropy_runs(*costs: str) -> tuple[Run, ...]:
+    """Returns runs of Catch at the scale small with other entropy costs than 0.01, A3C's."""
+    flags = ("--setting=reactor", *_CATCH_FLAGS, "--evaluation_steps=100")
+    return tuple(
+        Run(AGENT, f"reactor_entropy{cost}", *_CATCH, (*flags, f"--config.entropy_cost={cost}"))
+        for cost in costs
+    )
+
+
 _DRAWING = "a drawing, nothing to run"
 _AS_MANY_WORKERS = (
     "it is about 10 and 20 workers, which are as many at this scale: use the scale workstation"
@@ -201,7 +214,8 @@ EXPERIMENTS = (
         seeds=5,
         substitutes={
             "small": Substitute(
-                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_steps=100"),
+                _runs(_EVERY_VARIANT, _CATCH, *_CATCH_FLAGS, "--evaluation_steps=100")
+                + _entropy_runs("0.001", "0.003"),
                 budget=Budget(learner_steps=3_000),
             ),
             "two_cores": Substitute(

@@ -225,7 +225,7 @@ class ReactorLearner(Learner):
 
 
 def _swap_leading(column: tf.Tensor) -> tf.Tensor:
-    """[B, T, ...] -> [T, B, ...], without `tf.transpose`, which logs an error about uint8."""
+    """Swaps [B, T, ...] to [T, B, ...], without `tf.transpose`, which logs errors about uint8."""
     return tf.stack(tf.unstack(column, axis=1))
 
 

@@ -70,7 +70,7 @@ FIGURE_7_SMALL = FIGURE_7 | {
     "N": ("config.replay_capacity", ("16384", "32768", "65536")),
     "lr": ("config.learning_rate", ("0.0003", "0.001", "0.003")),
 }
-"""In the same ratios to the own values of the scale small."""
+"""Figure 7's values in the same ratios to those of the scale small."""
 _OWN = {
     "C": "4",
     "D": "0.1",
@@ -85,7 +85,7 @@ _OWN = {
 """The agent's own values."""
 _OWN_SMALL = _OWN | {"N": "32768", "lr": "0.001"}
 _EVALUATED = {"returns": Returns.EVALUATOR, "band": Band.UNSTATED}
-"""At the scale small runs are judged by their evaluations."""
+"""Fields of figures at the scale small, where evaluations judge runs."""
 _SLOW_FLOW = "a core makes 3 actions/s at D/32, and 28 at D/16: use the scale small"
 _NO_ANNEALING = "200,000 steps anneal next to nothing: use the scale workstation"
 

@@ -1,4 +1,4 @@
-"""What the networks get of a batch of steps: single states, or windows for recurrent networks."""
+"""Inputs of the networks from a batch of steps: states, or windows for recurrent networks."""
 
 import tensorflow as tf
 

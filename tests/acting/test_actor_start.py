@@ -10,7 +10,8 @@ from common.reporting.run_directory import RunDirectory
 
 def test_seeds_differ_between_runs_actors_and_starts():
     seeds = [
-        actor_start.actor_seed(seed, actor, start)
+        of(seed, actor, start)
+        for of in (actor_start.actor_seed, actor_start.exploration_seed)
         for seed in range(3)
         for actor in range(40)
         for start in range(5)

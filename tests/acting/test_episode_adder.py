@@ -2,8 +2,10 @@
 
 import dm_env
 import numpy as np
+import pytest
 
 from common.acting.episode_adder import EpisodeAdder
+from common.environments.environment_errors import UnusableEnvironmentError
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -81,3 +83,15 @@ def test_without_values_and_advantages_they_are_zeros():
     (episode,) = play(EpisodeAdder(1, 100), [[FIRST], [MID], [END]], values=False)[-1].episodes
     np.testing.assert_array_equal(episode.values, np.zeros(3))
     np.testing.assert_array_equal(episode.advantages, np.zeros(2))
+
+
+@pytest.mark.parametrize("step_type, discount", [(MID, 0.0), (MID, 0.9), (LAST, 0.5)])
+def test_a_discount_that_episodes_do_not_have_is_refused(step_type, discount):
+    adder, observation = EpisodeAdder(2, 100), np.zeros((2, 1), np.float32)
+    ones = np.ones(2, np.float32)
+    first = dm_env.TimeStep(np.int32([FIRST, FIRST]), 0 * ones, ones, observation)
+    adder.observe(first, {})
+    adder.act(first, observation, {})
+    discounts = np.float32([1.0, discount])
+    with pytest.raises(UnusableEnvironmentError, match=f"a discount of {discount:g}: "):
+        adder.observe(dm_env.TimeStep(np.int32([MID, step_type]), ones, discounts, observation), {})

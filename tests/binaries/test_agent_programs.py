@@ -29,3 +29,15 @@ def test_a_signal_during_the_imports_ends_it_in_silence(tmp_path, program, numbe
         assert process.stdout.readline() == "importing\n"
         process.send_signal(number)
         assert process.communicate() == ("", "") and process.returncode == -number
+
+
+def test_a_signal_ends_it_while_an_environment_of_the_users_own_hangs(tmp_path):
+    module = "import time\ndef make(seed):\n    print('making', flush=True)\n    time.sleep(600)\n"
+    (tmp_path / "hanging.py").write_text(module)
+    flags = [f"--workdir={tmp_path / 'run'}", "--environment=python:hanging:make"]
+    with launched() as start:
+        process = start("-m", "binaries.d4pg", *flags, env={"PYTHONPATH": str(tmp_path)})
+        assert process.stdout.readline() == "making\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate()[0] == "" and process.returncode == -signal.SIGTERM
+    assert not (tmp_path / "run").exists()

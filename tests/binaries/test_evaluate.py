@@ -173,6 +173,7 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, "--video=/absent/film.gif"], ["--video=/absent/film.gif", "directory"]),
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
         ([workdir, "--json=/absent/result.json"], ["--json=/absent/result.json"]),
+        ([workdir, "--json=a.gif", "--video=a.gif"], ["--json=a.gif must end in .json"]),
         ([workdir, "--vido=x.gif"], ["--vido"]),
         ([workdir, "--policy=d4pg"], ["--policy", "not allowed with"]),
         (["--policy=no_such"], ["--policy=no_such", "there are"]),

@@ -152,8 +152,11 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
 
 
 def test_keep_says_what_it_copied(capsys):
+    pathlib.Path("runs/experiments").mkdir(parents=True)
     assert experiment.main([*FEW, "--keep"]) == 0
     assert capsys.readouterr().out.startswith("0 runs copied")
+    line = refusal(capsys, experiment.main, *FEW, "--keep", "--runs=absent")
+    assert line == "error: --runs=absent is no directory\n"
 
 
 def test_it_needs_no_tensorflow(tmp_path):

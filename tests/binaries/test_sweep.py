@@ -67,6 +67,20 @@ def test_a_value_that_cannot_be_is_one_line(capsys, tmp_path, vary, words):
 
 
 @pytest.mark.parametrize(
+    "agent, task, words",
+    [
+        ("d4pg", "control:cartpole:swingpu", 'did you mean "control:cartpole:swingup"'),
+        ("d4pg", "gym:CartPol-v1", 'did you mean "gym:CartPole-v1"'),
+        ("d4pg", "gym:CartPole-v1", "error: d4pg on gym:CartPole-v1: "),
+        ("apex_dqn", SWINGUP, f"error: apex_dqn on {SWINGUP}: "),
+    ],
+)
+def test_a_task_in_which_the_agent_cannot_act_is_one_line(capsys, tmp_path, agent, task, words):
+    flags = [f"--agent={agent}", "--tasks", task, f"--runs={tmp_path}", "--dry_run", "--vary"]
+    assert words in refusal(capsys, experiment.main, *flags, "config.learning_rate=1e-3,1e-4")
+
+
+@pytest.mark.parametrize(
     "flags, words",
     [
         (["--agent=d4pg", "--vary", "config.n_step=1"], "--tasks"),
@@ -83,7 +97,7 @@ def test_flags_that_do_not_go_together(capsys, flags, words):
 def test_the_commands_of_a_sweep(capsys, tmp_path):
     flags = ["--scale=smoke", "--seeds=2", "--dry_run", f"--runs={tmp_path}"]
     vary = ["--vary", "config.learning_rate=1e-4,3e-4"]
-    own = "python:my.module:make"
+    own = "python:reproductions.d4pg.own_environment:make"
     assert experiment.main(["--agent=d4pg", "--tasks", own, *flags, *vary]) == 0
     assert (
         experiment.main(

@@ -89,6 +89,21 @@ def test_a_killed_process_starts_again_and_its_log_goes_on(tmp_path):
         assert event == "actor 0 ended with signal 9 (Killed): restart in 0.01 s"
 
 
+@pytest.mark.parametrize(
+    "end, reason",
+    [
+        ("raise KeyError('a bug')", " (KeyError: 'a bug')"),
+        ("print('error: no room'); raise SystemExit(3)", " (no room)"),
+        ("print('an Error is near'); raise SystemExit(3)", ""),
+    ],
+)
+def test_a_restart_says_why_the_process_ended(tmp_path, end, reason):
+    with cluster_of(tmp_path, ("actor", python(end)), ("other", SLEEP)) as cluster:
+        events = []
+        wait_for(lambda: events.extend(cluster.take_events()) or events)
+        assert events[0].partition(" with exit code ")[2][1:].startswith(f"{reason}: restart in ")
+
+
 def test_exit_code_zero_is_the_end_once_the_run_is_over(tmp_path, monkeypatch):
     monkeypatch.setattr(launcher, "_GRACE_SECONDS", 0.2)
     end = tmp_path / "end"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.environments.batch import BatchedEnvironment
+from common.environments.environment_errors import BrokenSpecError
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -124,3 +125,41 @@ def test_environments_must_agree():
         BatchedEnvironment([Counter(3), Counter(3, size=4)])
     with pytest.raises(ValueError, match="at least one"):
         BatchedEnvironment([])
+
+
+class OutOfTurn(Counter):
+    """Goes on after its end, or begins again before it."""
+
+    def __init__(self, goes_on):
+        super().__init__(2)
+        self._goes_on = goes_on
+
+    def step(self, action):
+        timestep = super().step(action)
+        if self._goes_on:
+            self._ended = False
+        elif not timestep.last():
+            self._ended = True
+        return timestep
+
+
+@pytest.mark.parametrize(
+    "goes_on, num_steps, words",
+    [(True, 3, "gave a MID step where FIRST is due"), (False, 2, "gave a FIRST step before")],
+)
+def test_an_episode_begins_after_the_last_step_of_another(goes_on, num_steps, words):
+    batch = BatchedEnvironment([Counter(9), OutOfTurn(goes_on)])
+    for _ in range(2):  # a reset begins episodes anew
+        batch.reset()
+        for _ in range(num_steps - 1):
+            batch.step(actions(0, 0))
+    with pytest.raises(BrokenSpecError, match=f"environment 1 {words}"):
+        batch.step(actions(0, 0))
+    batch = BatchedEnvironment([NeverFirst(9)])
+    with pytest.raises(BrokenSpecError, match="environment 0 gave a MID step where FIRST is due"):
+        batch.reset()
+
+
+class NeverFirst(Counter):
+    def reset(self):
+        return super().reset()._replace(step_type=dm_env.StepType.MID)

@@ -7,7 +7,7 @@ import pytest
 
 from common.environments import BrokenSpecError, UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
-from common.environments.canonical import DEFAULT_STEP_SECONDS, CanonicalBatch, CanonicalEnvironment
+from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 
 
@@ -247,7 +247,7 @@ def test_what_the_spec_does_not_say_is_named(spec, observation, words):
 
 def test_without_a_picture_or_a_length_of_steps():
     environment = CanonicalEnvironment(Still(FLOATS, BOUNDED))
-    assert environment.control_timestep() == DEFAULT_STEP_SECONDS
+    assert environment.control_timestep() == 0.04
     with pytest.raises(UnusableEnvironmentError, match=r"no method render\(height, width\)"):
         environment.render(2, 3)
 
@@ -311,6 +311,7 @@ def test_a_batch_names_the_environment_that_breaks_its_spec():
     with pytest.raises(BrokenSpecError, match=r"environment 1: it gave .*float64 \[3\]"):
         batch.reset()
     batch = CanonicalBatch([CanonicalEnvironment(good)])
+    batch.reset()
     with pytest.raises(ValueError, match="2 actions for 1 environments"):
         batch.step(np.zeros((2, 1), np.float32))
     good.step = lambda action: dm_env.transition(None, np.zeros(2))

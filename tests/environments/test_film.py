@@ -49,7 +49,7 @@ def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(m
 
 def test_a_long_episode_is_drawn_at_its_beginning(monkeypatch):
     monkeypatch.setattr(film, "MAX_FRAMES", 3)
-    camera = film._Camera(environments.make(OWN, 0), 4, 8)
+    camera = film._Camera(environments.make(OWN, 0), OWN, 4, 8)
     timesteps = [camera.reset()] + [camera.step(np.zeros(1, np.float32)) for _ in range(101)]
     assert timesteps[-2].last() and timesteps[-1].first()
     assert len(camera.film().frames) == 3
@@ -110,4 +110,52 @@ def test_a_renderer_that_crashes_is_named(make):
     (process,) = set(multiprocessing.active_children()) - before
     process.kill()
     with pytest.raises(UnusableEnvironmentError, match="draws ended with exit code -9"):
+        filmed.reset()
+
+
+IMAGES = """
+import dm_env
+from dm_env import specs
+import numpy as np
+
+
+class Images(dm_env.Environment):
+    def reset(self):
+        return dm_env.restart(np.zeros([36, 36, 1], np.uint8))
+
+    def step(self, action):
+        return dm_env.transition(0.0, np.zeros([36, 36, 1], np.uint8))
+
+    def observation_spec(self):
+        return specs.Array([36, 36, 1], np.uint8)
+
+    def action_spec(self):
+        return specs.DiscreteArray(2)
+
+
+class Drawn(Images):
+    def render(self, height, width):
+        return np.full([height, width, 3], 7, np.uint8)
+
+
+def plain(seed):
+    return Images()
+
+
+def drawn(seed):
+    return Drawn()
+"""
+
+
+def test_an_own_environment_of_images_is_drawn_if_it_has_a_render(make, monkeypatch, tmp_path):
+    (tmp_path / "images.py").write_text(IMAGES)
+    monkeypatch.syspath_prepend(tmp_path)
+    filmed = make("python:images:drawn")
+    filmed.reset()
+    frames, frame_seconds, _ = filmed.film()
+    assert np.all(frames[0] == 7) and frame_seconds == 0.04
+    filmed = make("python:images:plain")
+    with pytest.raises(
+        UnusableEnvironmentError, match="^no picture of python:images:plain: it has"
+    ):
         filmed.reset()

@@ -6,6 +6,7 @@ from dm_env import specs
 import numpy as np
 import pytest
 
+from common.environments import watched as watching
 from common.environments.batch import BatchedEnvironment
 from common.environments.environment_errors import BrokenSpecError, UnusableEnvironmentError
 from common.environments.watched import WatchedBatch
@@ -174,3 +175,18 @@ def test_what_is_finite_passes_unchanged():
     assert timestep.observation["image"][0].min() == 255
     assert timestep.reward.tolist() == [-3.0, 0.0] and timestep.discount.tolist() == [0.0, 1.0]
     assert timestep.observation["position"][0, 1] == np.float32(1e30)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_environments_that_are_not_made_in_time_are_reported(hangs):
+    messages, reported = [], threading.Event()
+
+    def on_stall(message):
+        messages.append(message)
+        reported.set()
+
+    with watching.making(NAME, on_stall, seconds=0.2 if hangs else 0.5):
+        assert not hangs or reported.wait(30)
+    time.sleep(0.0 if hangs else 0.8)
+    assert len(messages) == hangs
+    assert not hangs or messages[0].startswith(f"{NAME} has not been made after 0.2 s: ")

@@ -234,7 +234,7 @@ def test_impala_replays_nothing_at_any_scale():
 def test_aqls_settings_are_those_of_its_agent():
     aql = reproductions.paper("aql")
     for run in (run for one in aql.experiments for run in one.every_run):
-        config = aql_settings.configuration(run.agent_setting)
+        config = aql_settings.SETTINGS.configuration(run.agent_setting)
         assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 

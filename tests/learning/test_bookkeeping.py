@@ -139,6 +139,19 @@ def test_counts_what_comes_until_the_actors_have_ended(run):
     assert run.start().counters.actor_steps == 60  # and it is saved
 
 
+def test_what_says_that_the_run_is_over_counts_what_came_since_the_last_poll(run):
+    bookkeeping = run.start(poll_seconds=1000.0)
+    run.replay()
+    run.insert(1, accepted=10)
+    bookkeeping.after_call(None)
+    run.insert(1, accepted=40, steps_added=30)
+    bookkeeping.after_call(None)
+    assert bookkeeping.counters.actor_steps == 10
+    bookkeeping.poll()
+    bookkeeping.save()
+    assert run.start().counters.actor_steps == 40
+
+
 def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
     path, learners = run.directory.learner_csv, list(run._learners)
     row = dict.fromkeys(columns.learner(run.agent.metrics), 1)

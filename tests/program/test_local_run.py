@@ -124,6 +124,16 @@ def test_starting_ends_where_there_is_no_learner_csv(run):
     assert "starting" in lines[1] and "starting" not in lines[-1]
 
 
+def test_a_run_that_goes_on_without_a_checkpoint_says_so(run, tmp_path):
+    words = "the run has rows but no checkpoint: learning begins again at step 0"
+    checkpoints = RunDirectory(tmp_path / "run").checkpoints
+    assert words not in run("sys.exit(0)")
+    assert words in run("", "sys.exit(0)")
+    checkpoints.mkdir(exist_ok=True)
+    (checkpoints / "checkpoint").touch()
+    assert run("", "", "sys.exit(0)").count(words) == 1  # that of before
+
+
 def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
     lines = run("sys.exit(143)", "until('learner 0 restarted 1x'); sys.exit(0)")
     assert any("learner 0 ended with exit code 143" in line for line in lines)
@@ -238,6 +248,7 @@ except KeyboardInterrupt as interrupt:
         assert process.poll() is None
     begin = time.monotonic()
     if number == signal.SIGINT:
+        time.sleep(0.6)  # what comes sooner belongs to the first
         process.send_signal(number)
     out, err = process.communicate(timeout=50)
     assert ("interrupted twice" in out) == (number == signal.SIGINT) and not err

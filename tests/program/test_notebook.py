@@ -42,15 +42,44 @@ def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
         agent.save(tmp_path / "saved")
 
 
-def test_what_cannot_be_is_one_line(tmp_path):
+def test_what_cannot_be_is_one_line(tmp_path, capfd):
     with pytest.raises(ValueError, match='no agent "d5pg": there are apex_dpg'):
         reproductions.make("d5pg", OWN)
     with pytest.raises(ValueError, match='no setting "d4", .*|has no setting "d4": there are'):
         reproductions.make("d4pg", OWN, setting="d4")
-    with pytest.raises(ValueError, match="--config.n_step must be at least 1, is 0"):
+    with pytest.raises(ValueError, match="^n_step must be at least 1, is 0"):
         reproductions.make("d4pg", OWN, n_step=0)
     agent = reproductions.make("d4pg", OWN, workdir=tmp_path / "run", n_steps=3)
-    meant = "unknown flag --n_steps: did you mean --config.n_step"
+    meant = "unknown flag n_steps: did you mean n_step"
     with pytest.raises(TrainingError, match=meant) as caught:
         agent.train(1)
     assert "\n" not in str(caught.value)
+    assert meant not in "".join(capfd.readouterr())  # the exception shows it
+    with pytest.raises(ValueError, match='did you mean "control:cartpole:swingup"'):
+        reproductions.make("d4pg", "control:cartpole:swingpu")
+    with pytest.raises(ValueError, match="d4pg on gym:CartPole-v1: .* actions"):
+        reproductions.make("d4pg", "gym:CartPole-v1")
+
+
+def test_before_it_is_trained_there_is_nothing_to_play_or_to_save(tmp_path):
+    agent = reproductions.make("d4pg", OWN)
+    for call in (agent.evaluate, agent.policy, agent.evaluations, lambda: agent.save(tmp_path)):
+        with pytest.raises(TrainingError, match=r"is not there yet: call train\(learner_steps\)"):
+            call()
+    with pytest.raises(ValueError, match="episodes must be at least 1, is 0"):
+        agent.evaluate(episodes=0)
+
+
+def test_an_error_of_several_lines_is_raised_as_a_whole(tmp_path, monkeypatch):
+    path = tmp_path / "failing_environment.py"
+    path.write_text(
+        "import os\nfrom reproductions.d4pg import own_environment\n\n\ndef make(seed):\n"
+        "    if os.environ.get('FAILS'):\n        raise OSError('no simulator')\n"
+        "    return own_environment.make(seed)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    agent = reproductions.make("d4pg", "python:failing_environment:make")
+    monkeypatch.setenv("FAILS", "1")
+    with pytest.raises(TrainingError, match="OSError: no simulator"):
+        agent.train(1)

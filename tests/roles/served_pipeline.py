@@ -46,10 +46,10 @@ _FIELDS = {
 def run() -> dict[str, str]:
     """Makes the run; returns hashes of its parts."""
     agent = AGENT.make_agent(**_FIELDS)
-    seeds = [actor_start.actor_seed(_SEED, actor, 0) for actor in (*_ACTORS, _ACTORS.start)]
+    seed = actor_start.exploration_seed(_SEED, _ACTORS.start, 0)
     environments = actor_start.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
     spec = EnvironmentSpec.of(environments)
-    actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seeds[-1])
+    actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seed)
     learner = agent.make_learner(spec, _SEED)
     store = agent.make_store(spec, _SEED)
     server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)

@@ -46,7 +46,7 @@ class ApexDQN(Agent):
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
-        """PNG files [B] -> uint8 [B, H, W, C], in both columns of observations."""
+        """Decodes PNG files [B] to uint8 [B, H, W, C], in both columns of observations."""
         return steps._replace(
             **{
                 name: png.decode(getattr(steps, name), spec.image_shape, name)

@@ -29,7 +29,6 @@ class D4PGPPOLearner(ProximalLearner):
 
     def __init__(self, config: D4PGPPOConfig, spec: EnvironmentSpec):
         super().__init__(config, spec.observation_size, make_networks(config, spec))
-        self._config = config
         self.observation_moments = RunningMoments((spec.observation_size,))
         self.reward_moments = RunningMoments(())
         self.coefficient = tf.Variable(

@@ -26,7 +26,6 @@ class ReferPPOLearner(ProximalLearner):
     def __init__(self, config: ReferPPOConfig, observation_size: int, action_size: int):
         networks = make_networks(config, observation_size, action_size)
         super().__init__(config, observation_size, networks)
-        self._config = config
         self.reward_moments = RunningMoments(())
 
     def prepare(self, rollout: RolloutSteps) -> None:

@@ -22,7 +22,7 @@ SEARCHES = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "exact_q")
 
 
 def make_agent(name, **values):
-    config = settings.configuration(name)
+    config = settings.SETTINGS.configuration(name)
     for field, value in {**SMALL, **values}.items():
         setattr(config, field, value)
     return AQL(config, name)

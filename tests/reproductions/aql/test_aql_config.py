@@ -45,14 +45,14 @@ def test_what_does_not_fit_is_refused_in_one_line(values, message):
 
 def test_the_settings_are_those_of_the_figures():
     assert settings.SETTINGS.default == "aql"
-    assert settings.configuration("aql") == AQLConfig()
-    assert settings.configuration("d3pg_shared_rmsprop").search == "policy"
+    assert settings.SETTINGS.configuration("aql") == AQLConfig()
+    assert settings.SETTINGS.configuration("d3pg_shared_rmsprop").search == "policy"
     for name in settings.SETTINGS.names:
-        assert settings.SETTINGS.name_of(name, settings.configuration(name)) == name
+        assert settings.SETTINGS.name_of(name, settings.SETTINGS.configuration(name)) == name
 
 
 def test_another_value_shows_in_the_name():
-    config = settings.configuration("qt_opt")
+    config = settings.SETTINGS.configuration("qt_opt")
     config.cem_uniform_samples = 400
     assert settings.SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform400"
 

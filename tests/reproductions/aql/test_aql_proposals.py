@@ -105,7 +105,7 @@ def test_samples_have_the_enumerated_probabilities(autoregressive):
     space = ActionSpace((3, 2, 4))
     proposal = make(space, scale=0.5, autoregressive=autoregressive)
     features, every = some_features(2), space.all_actions()
-    samples = proposals.twin(proposal).sample(features, 40_000, np.random.default_rng(1))
+    samples = proposals.ProposalTwin(proposal).sample(features, 40_000, np.random.default_rng(1))
     assert samples.shape == (2, 40_000, 3) and samples.dtype == np.float32
     for row in range(2):
         log_prob = proposal.log_prob(np.repeat(features[row : row + 1], 24, axis=0), every)
@@ -121,7 +121,12 @@ def test_the_chance_of_the_best_action_is_the_footnotes():
     space = ActionSpace((3, 3))
     proposal = make(space)
     features = some_features(1)
-    twin, best, n, trials = proposals.twin(proposal), np.array([1, 2], np.float32), 5, 20_000
+    twin, best, n, trials = (
+        proposals.ProposalTwin(proposal),
+        np.array([1, 2], np.float32),
+        5,
+        20_000,
+    )
     p = float(np.exp(proposal.log_prob(features, best[np.newaxis]))[0])
     samples = twin.sample(np.repeat(features, trials, axis=0), n, np.random.default_rng(0))
     share = np.mean(np.any(np.all(samples == best, axis=-1), axis=1))
@@ -134,7 +139,7 @@ def test_the_chance_of_the_best_action_is_the_footnotes():
 def test_gaussian_samples_follow_their_clipped_predecessors():
     """Their own prefix, clipped to [-1, 1], makes the mean of the next one."""
     proposal = make(ActionSpace((0, 0)), scale=0.3)
-    twin, features = proposals.twin(proposal), some_features(1)
+    twin, features = proposals.ProposalTwin(proposal), some_features(1)
     samples = twin.sample(features, 50_000, np.random.default_rng(0))[0]
     u, p, b = (v.numpy() for v in proposal.parameters)
     mean = features[0] @ u + b
@@ -153,7 +158,7 @@ def test_hybrid_samples_have_the_density_of_the_distribution():
     """The mean of 1 / mu over samples in a box is the box's volume: with all else right."""
     proposal = make(HYBRID, scale=0.3)
     features = some_features(1)
-    samples = proposals.twin(proposal).sample(features, 20_000, np.random.default_rng(0))[0]
+    samples = proposals.ProposalTwin(proposal).sample(features, 20_000, np.random.default_rng(0))[0]
     inside = np.abs(samples[:, 1] + 0.3) < 0.6
     log_prob = proposal.log_prob(np.repeat(features, 20_000, axis=0), samples).numpy()
     volume = np.mean(np.where(inside, np.exp(-log_prob), 0))
@@ -162,14 +167,14 @@ def test_hybrid_samples_have_the_density_of_the_distribution():
 
 def test_samples_repeat_by_seed_and_a_loaded_twin_is_another():
     proposal, other = make(HYBRID), make(HYBRID, scale=3.0)
-    twin, features = proposals.twin(proposal), some_features(2)
+    twin, features = proposals.ProposalTwin(proposal), some_features(2)
     first = twin.sample(features, 30, np.random.default_rng(0))
     np.testing.assert_array_equal(first, twin.sample(features, 30, np.random.default_rng(0)))
     flat = np.concatenate([v.numpy().ravel() for v in other.parameters])
     assert flat.size == twin.num_parameters
     twin.load(flat)
     flat[:] = 0  # it was copied
-    expected = proposals.twin(other).sample(features, 30, np.random.default_rng(0))
+    expected = proposals.ProposalTwin(other).sample(features, 30, np.random.default_rng(0))
     np.testing.assert_array_equal(twin.sample(features, 30, np.random.default_rng(0)), expected)
 
 

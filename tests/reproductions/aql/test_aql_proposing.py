@@ -21,7 +21,7 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 
 
 def make_agent(name, **values):
-    config = settings.configuration(name)
+    config = settings.SETTINGS.configuration(name)
     for field, value in {**SMALL, **values}.items():
         setattr(config, field, value)
     return AQL(config, name), config

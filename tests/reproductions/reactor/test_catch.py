@@ -82,3 +82,16 @@ def test_the_seed_decides_where_balls_fall():
 def test_a_step_before_the_first_reset_begins_an_episode():
     timestep = catch.make(0).step(np.int32(0))
     assert isinstance(timestep, dm_env.TimeStep) and timestep.first()
+
+
+def test_a_film_shows_the_ball_at_all_times():
+    environment = catch.make(seed=2)
+    timestep = environment.reset()
+    for row in range(catch.SIDE):
+        picture = environment.render(18, 30)
+        assert picture.shape == (18, 30, 3) and not picture[:, :6].any()
+        board = picture[::2, 6:24:2]
+        assert np.count_nonzero(board[:8].any(axis=2)) == (row < 8)
+        assert row == 8 or board[row].any()
+        assert board[8].any() or timestep.last()
+        timestep = environment.step(np.int32(1))
