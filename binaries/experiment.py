@@ -106,10 +106,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail("--agent needs --vary and --tasks, and no figure (see --help)")
     if arguments.paper and arguments.vary and not has_figure:
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
-    if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
-        fail(f"--runs={arguments.runs} is no directory")
     if arguments.vary and arguments.keep:
         fail("--keep is for the runs of papers' figures: sweeps stay in --runs")
+    if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
+        fail(f"--runs={arguments.runs} is no directory")
     return arguments
 
 

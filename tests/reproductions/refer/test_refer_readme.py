@@ -85,7 +85,7 @@ def test_the_arithmetic():
     batches = [settings.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]
     bounds = [2 * actions / config.sigma**2 for actions in (humanoid.action_size, 6)]
     for text in (
-        f"4 ({cheetah.observation_size} + 3 x {cheetah.action_size}) + 68 = {steps[0]} bytes",
+        f"4 ({cheetah.observation_size} + 3 x {cheetah.action_size}) + 100 = {steps[0]} bytes",
         f"HalfCheetah {memories[0]:.2f} GB, Humanoid {memories[1]:.2f} GB ({steps[1]:,} bytes",
         f"| parameters of V-RACER | {size:,} on HalfCheetah |",
         f"| {config.samples_per_insert:.0f} of V-RACER and NAF, "
