@@ -76,7 +76,7 @@ class CanonicalEnvironment(dm_env.Environment):
           UnusableEnvironmentError: the observations or the actions are of another kind.
         """
         self.wrapped = environment
-        self._render = render or getattr(environment, "render", None)
+        self._render = render
         self._places: list[tuple[_Path, int, Any]] = []
         size = 0
         for path, spec in _leaves(environment.observation_spec()):
@@ -155,9 +155,7 @@ class CanonicalEnvironment(dm_env.Environment):
         Raises:
           UnusableEnvironmentError: the environment cannot be drawn.
         """
-        if self._render is None:
-            raise UnusableEnvironmentError("it has no method render(height, width)")
-        return self._render(height, width)
+        return self._render(height, width) if self._render else picture(self.wrapped, height, width)
 
     def close(self) -> None:
         """Closes the wrapped environment."""
@@ -234,6 +232,18 @@ class CanonicalBatch(BatchedEnvironment):
         observations = np.empty(self._shape, np.float32)
         np.concatenate(parts, out=observations.reshape(-1), casting="unsafe")
         return observations
+
+
+def picture(environment: dm_env.Environment, height: int, width: int) -> np.ndarray:
+    """Returns a picture of an environment's state, uint8 [height, width, 3].
+
+    Raises:
+      UnusableEnvironmentError: the environment cannot be drawn.
+    """
+    render = getattr(environment, "render", None)
+    if render is None:
+        raise UnusableEnvironmentError("it has no method render(height, width)")
+    return render(height, width)
 
 
 def step_seconds(environment: dm_env.Environment) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from common import environments
 from common.environments import rendering
-from common.environments.canonical import step_seconds
+from common.environments.canonical import picture, step_seconds
 from common.environments.environment_errors import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
@@ -149,9 +149,7 @@ class _Camera:
 
     def _picture(self) -> np.ndarray:
         try:
-            if not hasattr(self._environment, "render"):
-                raise UnusableEnvironmentError("it has no method render(height, width)")
-            return self._environment.render(*self._size)
+            return picture(self._environment, *self._size)
         except UnusableEnvironmentError as error:
             raise UnusableEnvironmentError(f"no picture of {self._name}: {error}") from error
 

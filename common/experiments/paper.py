@@ -6,7 +6,7 @@ The lists are in `reproductions/<paper>/experiments.py`. A run is kept in
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import pathlib
@@ -100,6 +100,28 @@ class Run:
     def choices(self) -> tuple[str, ...]:
         """Flags that no scale changes."""
         return (*self.flags, *self.fixed)
+
+
+def curve(
+    agent: AgentDeclaration,
+    name: str,
+    environments: Iterable[str],
+    *flags: str,
+    setting: str = "",
+    fixed: tuple[str, ...] = (),
+) -> tuple[Run, ...]:
+    """Returns the runs of a curve, one on each environment.
+
+    Args:
+      agent: the one that is run.
+      name: of the curve.
+      environments: as given to `common.environments.make`.
+      *flags: of the runs, beside --setting.
+      setting: of the agent; "": that of the curve's name.
+      fixed: see `Run`.
+    """
+    own = (f"--setting={setting or name}", *flags)
+    return tuple(Run(agent, name, environment, own, fixed=fixed) for environment in environments)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ from common.experiments.paper import (
     Returns,
     Run,
     Substitute,
+    curve,
 )
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Change, Scale, changes
@@ -80,9 +81,8 @@ def _runs(
     setting: str = "",
     fixed: tuple[str, ...] = (),
 ) -> tuple[Run, ...]:
-    own = (f"--setting={setting or name}", *flags)
     fixed = (*fixed, *(f"--config.{choice}" for choice in _SETTINGS[setting or name]))
-    return tuple(Run(agent, name, environment, own, fixed=fixed) for environment in environments)
+    return curve(agent, name, environments, *flags, setting=setting, fixed=fixed)
 
 
 def _dqn(

@@ -1,8 +1,9 @@
 """The paper's figures and tables as lists of runs, and the scales of these."""
 
 from collections.abc import Iterable
+import functools
 
-from common.experiments.paper import Experiment, Paper, Part, Run, Substitute
+from common.experiments.paper import Experiment, Paper, Part, Run, Substitute, curve
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Scale, changes
 from common.figures.palette import (
@@ -101,15 +102,7 @@ _HAND_N1, _HAND_N5, _PARKOUR_N1, _PARKOUR_N5 = (
 )
 
 
-def _runs(
-    name: str,
-    environments: Iterable[str],
-    *flags: str,
-    setting: str = "",
-    fixed: tuple[str, ...] = (),
-) -> tuple[Run, ...]:
-    own = (f"--setting={setting or name}", *flags)
-    return tuple(Run(AGENT, name, environment, own, fixed=fixed) for environment in environments)
+_runs = functools.partial(curve, AGENT)
 
 
 def _joined(parts: Iterable[tuple[Run, ...]]) -> tuple[Run, ...]:

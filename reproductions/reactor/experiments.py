@@ -5,7 +5,16 @@ import dataclasses
 
 from common.environments.atari_games import ENVIRONMENTS
 from common.experiments.atari_scores import GameScores, GameSummaries
-from common.experiments.paper import Experiment, OverTasks, Paper, Part, Reference, Run, Substitute
+from common.experiments.paper import (
+    Experiment,
+    OverTasks,
+    Paper,
+    Part,
+    Reference,
+    Run,
+    Substitute,
+    curve,
+)
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Scale, changes
 from common.figures.palette import (
@@ -49,11 +58,7 @@ _500M_FRAMES = Budget(actor_steps=125_000_000)
 def _runs(
     settings: Iterable[str], environments: Iterable[str] = ENVIRONMENTS, *flags: str
 ) -> tuple[Run, ...]:
-    return tuple(
-        Run(AGENT, setting, environment, (f"--setting={setting}", *flags))
-        for setting in settings
-        for environment in environments
-    )
+    return tuple(run for name in settings for run in curve(AGENT, name, environments, *flags))
 
 
 _TABLES = (
@@ -84,10 +89,18 @@ _CATCH_FLAGS = (
 
 def _entropy_runs(*costs: str) -> tuple[Run, ...]:
     """Returns runs of Catch at the scale small with other entropy costs than 0.01, A3C's."""
-    flags = ("--setting=reactor", *_CATCH_FLAGS, "--evaluation_steps=100")
     return tuple(
-        Run(AGENT, f"reactor_entropy{cost}", *_CATCH, (*flags, f"--config.entropy_cost={cost}"))
+        run
         for cost in costs
+        for run in curve(
+            AGENT,
+            f"reactor_entropy{cost}",
+            _CATCH,
+            *_CATCH_FLAGS,
+            "--evaluation_steps=100",
+            f"--config.entropy_cost={cost}",
+            setting="reactor",
+        )
     )
 
 

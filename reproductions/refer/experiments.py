@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 
 from common.agents.declaration import AgentDeclaration
-from common.experiments.paper import Band, Experiment, Paper, Part, Returns, Run, Substitute
+from common.experiments.paper import Band, Experiment, Paper, Part, Returns, Run, Substitute, curve
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Scale, changes
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
@@ -103,11 +103,7 @@ def with_value(symbol: str, value: str, is_small: bool = False) -> str:
 
 
 def _runs(settings: Iterable[str], environments: Iterable[str]) -> tuple[Run, ...]:
-    return tuple(
-        Run(_agent(setting), setting, environment, (f"--setting={setting}",))
-        for setting in settings
-        for environment in environments
-    )
+    return tuple(run for name in settings for run in curve(_agent(name), name, environments))
 
 
 def _agent(setting: str) -> AgentDeclaration:
