@@ -16,7 +16,7 @@ from common.types import Nest, Unrolls
 
 
 class ReplayedUnrolls(Data):
-    """Unrolls of T timesteps, new and replayed ones (AQL algorithm 1).
+    """Unrolls of T timesteps, new and replayed ones (AQL algorithm 2).
 
     For each unroll an actor sends that unroll and R others, drawn from its replay, to the learner's
     queue. So (learner steps) * B * T = (1 + R) * timesteps.

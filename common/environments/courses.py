@@ -72,13 +72,13 @@ class Course:
 
 def planar(generator: np.random.Generator) -> Course:
     """Returns a course of 120 m with gaps, barriers and hovering platforms."""
-    kinds = (_gap, _barrier(0.5), _platform)
+    kinds = (_gap(0.9), _barrier(0.5), _platform)
     return _course(generator, 120.0, _PLANAR_HALF_WIDTH, kinds, ramp=60.0, free=(3.0, 6.0))
 
 
 def humanoid(generator: np.random.Generator) -> Course:
     """Returns a course of 100 m x 4 m with gaps, barriers and walls that have an opening."""
-    kinds = (_narrow_gap, _barrier(0.4), _wall)
+    kinds = (_gap(0.7), _barrier(0.4), _wall)
     return _course(generator, 100.0, 2.0, kinds, ramp=50.0, free=(4.0, 7.0))
 
 
@@ -131,14 +131,14 @@ class _Obstacle(NamedTuple):
 _Kind = Callable[[np.random.Generator, float, float], _Obstacle]
 
 
-def _gap(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
-    del half_width
-    return _Obstacle([], generator.uniform(0.2, 0.3 + 0.9 * difficulty), is_gap=True)
+def _gap(growth: float) -> _Kind:
+    """Returns the kind of gaps whose largest length grows by `growth`."""
 
+    def make(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
+        del half_width
+        return _Obstacle([], generator.uniform(0.2, 0.3 + growth * difficulty), is_gap=True)
 
-def _narrow_gap(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
-    del half_width
-    return _Obstacle([], generator.uniform(0.2, 0.3 + 0.7 * difficulty), is_gap=True)
+    return make
 
 
 def _barrier(growth: float) -> _Kind:

@@ -15,7 +15,7 @@ MAX_CHOICES = 10_000
 """Most choices of a sub-action, each of which has an output of the proposal. Not in the paper."""
 
 MAX_EXACT_ACTIONS = 10_000
-"""Most actions of an exact search. Not in the paper, whose largest one has 3,528 (section 5.2)."""
+"""Most actions of an exact search or a flat policy. Not in the paper: 3,528 there (section 5.2)."""
 
 
 @dataclasses.dataclass
@@ -331,6 +331,8 @@ class AQLConfig(Config):
         if self.channels:
             self.require(self.search not in ("cem", "policy"), "search", "another one for images")
             self.require(not self.shared_sizes, "shared_sizes", "empty for images")
+        else:  # flat observations come with integers that count from 0
+            self.require(self.action_set == "own", "action_set", "own without channels")
         self.require(
             self.search == "none" or not self.flat_policy,
             "flat_policy",

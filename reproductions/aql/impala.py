@@ -1,8 +1,8 @@
 """IMPALA (section 5.1): an actor-critic with V-trace on unrolls that are learnt from once.
 
-The paper gives the baseline's cost and that IMPALA has no replay. What else there is, is not in the
-paper: the policy is AQL's proposal, of the discretised actions, and the losses are those of
-IMPALA's published program.
+The paper only names it, as an actor-critic with importance weighted advantages. What there is, is
+not in the paper: the policy is AQL's proposal, of the discretised actions, the losses and their
+costs are those of IMPALA's paper and published program, and there is no replay, as there.
 """
 
 from typing import NamedTuple

@@ -29,7 +29,7 @@ def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
             f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "
             "--setting=aql"
         )
-    if config.action_set == "own" and spec.action_choices == _LAB_CHOICES:
+    if config.channels and config.action_set == "own" and spec.action_choices == _LAB_CHOICES:
         raise ValueError(
             "--environment has DeepMind Lab's seven integers, and this setting no set of them: "
             "use --config.action_set=structured or curated"
@@ -39,10 +39,11 @@ def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
             f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
             "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
         )
-    if config.action_set == "own" and max(spec.action_choices, default=0) > MAX_CHOICES:
+    own = (spec.action_size,) if spec.is_discrete else spec.action_choices or (config.num_levels,)
+    if config.action_set == "own" and max(own) > MAX_CHOICES:
         raise ValueError(
-            f"--environment has a sub-action of {max(spec.action_choices):,} choices, but this "
-            f"agent takes at most {MAX_CHOICES:,}: make the integer's bounds narrower"
+            f"--environment has a sub-action of {max(own):,} choices, but this agent takes at most "
+            f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
         )
     space = ActionSpace.of(spec, config.num_levels, config.action_set)
     if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
@@ -51,11 +52,15 @@ def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
             "setting needs continuous actions (num_levels 0): name another environment, or "
             "--setting=aql"
         )
-    if config.search == "exact" and space.num_actions > MAX_EXACT_ACTIONS:
-        raise ValueError(
-            f"--environment has {_number(space)} actions, but search=exact evaluates each of them "
-            f"and takes at most {MAX_EXACT_ACTIONS:,}: use --setting=aql"
-        )
+    for is_chosen, part, other in (
+        (config.search == "exact", "search=exact", "--setting=aql"),
+        (config.flat_policy, "flat_policy=True", "--config.flat_policy=False"),
+    ):
+        if is_chosen and space.num_actions > MAX_EXACT_ACTIONS:
+            raise ValueError(
+                f"--environment has {_number(space)} actions, but {part} evaluates each of them "
+                f"and takes at most {MAX_EXACT_ACTIONS:,}: use {other}"
+            )
 
 
 def _number(space: ActionSpace) -> str:

@@ -152,6 +152,11 @@ IMAGES = EnvironmentSpec(
             EnvironmentSpec(observation_size=5, action_size=2, action_choices=(3, 2**31 - 1)),
             r"--environment has a sub-action of 2,147,483,647 choices, but .* at most 10,000: .*",
         ),
+        (
+            "aql",
+            EnvironmentSpec(observation_size=5, action_size=10_001, is_discrete=True),
+            r"--environment has a sub-action of 10,001 choices, but .* at most 10,000: .*",
+        ),
     ],
 )
 def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, message):

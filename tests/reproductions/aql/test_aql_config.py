@@ -28,6 +28,7 @@ from reproductions.aql.config import AQLConfig
             {"shared_sizes": (4,), "channels": (4,)},
             r"shared_sizes must be empty for images, is \(4,\)",
         ),
+        ({"action_set": "curated"}, "action_set must be own without channels, is curated"),
         ({"flat_policy": True}, "flat_policy must be false without search=none, is True"),
         ({"cem_elites": 101}, r"cem_elites must be at most cem_samples \(100\), is 101"),
         ({"replay_capacity": 29}, r"unroll_length must be at most replay_capacity \(29\), is 30"),

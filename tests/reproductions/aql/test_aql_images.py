@@ -324,6 +324,12 @@ PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
             SPEC,
             r"has DeepMind Lab's seven integers, and this setting no set of them: .*",
         ),
+        (
+            "impala_3528_actions",
+            {"channels": (), "action_set": "own"},
+            EnvironmentSpec(observation_size=67, action_size=21),
+            r"has 5\^21 = 476,837,158,203,125 actions, but flat_policy=True .* at most 10,000: .*",
+        ),
     ],
 )
 def test_what_does_not_suit_is_refused_in_one_line(name, changed, spec, message):
