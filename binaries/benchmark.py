@@ -1,6 +1,6 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
-    python -m binaries.benchmark                    # all of them, each in a process of its own
+    python -m binaries.benchmark                    # all but whole runs and mazes, a process each
     python -m binaries.benchmark replay --peers     # beside cpprb, Reverb and a sum tree in NumPy
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat

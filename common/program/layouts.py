@@ -13,8 +13,8 @@ flags.DEFINE_integer(
     None,
     "Processes that share the actors; each runs the policies of its actors as one batch. Give all "
     "roles the same value. Default: with --role=local one for every second core, or as many as "
-    "--replay_shards if that is more; otherwise the number of actor tasks in TF_CONFIG. Not in the "
-    "paper (a core for each actor).",
+    "--replay_shards if that is more, and of ReF-ER none; otherwise the number of actor tasks in "
+    "TF_CONFIG. Not in the paper (a core for each actor).",
     lower_bound=1,
 )
 flags.DEFINE_integer(

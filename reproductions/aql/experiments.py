@@ -202,8 +202,8 @@ def _mazes() -> dict[str, Substitute]:
     )
     small_note = (
         f"{note}: here a room without walls inside, two sections of 8 and 16 channels, an LSTM of "
-        "64 units, proposals of two layers of 128 instead of one of 256, unrolls of 20 timesteps and "
-        "an evaluation every 150 updates"
+        "64 units, proposals of two layers of 128 instead of one of 256, unrolls of 20 timesteps "
+        "and an evaluation every 150 updates"
     )
     substitutes = {
         "workstation": Substitute(_runs(_LAB_SETTINGS, MAZES), note),
