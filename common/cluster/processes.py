@@ -19,6 +19,7 @@ READY_VARIABLE = "REPLAY_RL_READY"
 """Environment variable with the descriptor on which a process reports to its launcher."""
 UNLEARNT_SECONDS = 10.0
 """Longest end of a role that has made no update: it has nothing that must be saved."""
+_STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _ONE_REQUEST_SECONDS = 0.5
 """Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
 passes it on."""
@@ -126,7 +127,7 @@ class StopRequest:
 
         Call it in the main thread.
         """
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _STOPS:
             signal.signal(number, self._on_signal)
         return self
 
@@ -164,7 +165,9 @@ class StopRequest:
         in_time = threading.Event()
 
         def watch() -> None:
-            number = os.read(reader, 1)  # nothing once the other end is closed
+            while number := os.read(reader, 1):  # nothing once the other end is closed
+                if number[0] in _STOPS:  # not one that the environment handles
+                    break
             if number and not in_time.wait(seconds):
                 try:
                     last()

@@ -8,6 +8,7 @@ import pathlib
 
 from common.cluster.errors import ClusterError
 from common.program import available
+from common.reporting.run_directory import RunDirectory
 
 _MIN_DISK = 500 * 10**6
 """Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
@@ -32,8 +33,9 @@ def check(
       NotEnoughError: memory or disk do not suffice.
     """
     memory, disk = available.memory(), available.disk(directory)
+    saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
     needed = 2 * replay_bytes  # a file is written before the last one goes
-    fits = disk is None or needed + _MIN_DISK <= disk
+    fits = disk is None or needed + _MIN_DISK <= disk + saved
     line, is_saved = "no replay here", fits if saves is None else saves
     if replay_bytes:
         there = "" if memory is None else f" of {size(memory)} of memory available"

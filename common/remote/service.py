@@ -130,8 +130,9 @@ class StoreService:
         return np.array(self.inbox.report(int(sender), int(incarnation), counters), np.int64)
 
     def _draw(self, num_items, seed):
-        text = f"num_items must be at most {self._most_drawn} to fit a message, is"
-        fits = tf.debugging.Assert(num_items <= self._most_drawn, [text, num_items])
+        text = f"num_items must be from 1 to {self._most_drawn} to fit a message, is"
+        in_range = (num_items >= 1) & (num_items <= self._most_drawn)
+        fits = tf.debugging.Assert(in_range, [text, num_items])
         wire = self.store.wire
         with tf.control_dependencies([fits]):
             if self.store.in_graph:

@@ -36,6 +36,8 @@ class StoreFile:
     def load(self) -> None:
         """Loads the contents, if there are any; says in one line why not if they are unusable."""
         if not self._is_on:
+            if self._path.exists():
+                logging.warning("the replay's file is removed, since this start saves none")
             self._remove()
         elif self._path.exists():
             try:

@@ -121,6 +121,22 @@ def test_a_signal_ends_a_process_that_is_held_up(name, is_early):
     assert (child.returncode, child.stdout) == (128 + signal.Signals[name], b"last\n")
 
 
+def test_a_signal_that_the_environment_handles_ends_nothing():
+    late = """
+signal.signal(signal.SIGALRM, lambda *_: print("alarm", flush=True))
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+time.sleep(1)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(stop.requested, flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
+    code = END.format(early="", seconds=0.2, late=late)
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
+    assert child.stdout.replace(b"alarm\n", b"") == b"False\nlast\n"
+    assert child.returncode == 128 + signal.SIGTERM and child.stdout.count(b"alarm\n") > 3
+
+
 def test_an_end_in_time_and_the_signal_of_a_forked_process_end_nothing():
     late = """
 child = os.fork()

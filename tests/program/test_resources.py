@@ -74,6 +74,16 @@ def test_a_disk_without_room_for_the_contents_twice(machine):
     assert check(2 * GB)[1]
 
 
+def test_what_an_earlier_start_has_saved_is_counted(machine, tmp_path, monkeypatch):
+    machine(12 * GB, disk=4 * GB)
+    monkeypatch.chdir(tmp_path)
+    assert not check(3 * GB)[1]
+    (WORKDIR / "replay").mkdir(parents=True)
+    with open(WORKDIR / "replay/replay_0.replay", "wb") as file:
+        file.truncate(3 * GB)
+    assert check(3 * GB)[1] and check(3 * GB, saves=True)[1]
+
+
 def test_without_a_replay(machine):
     machine(0)
     assert check(0)[0] == "no replay here"

@@ -418,10 +418,10 @@ BAD = [
     *[
         (("store_draw", [num_items, seed]), message)
         for num_items, seed, message in [
-            (np.int32(0), np.int64(0), "batch_size must be at least 1"),
-            (np.int32(-5), np.int64(0), "batch_size must be at least 1"),
-            (np.int32(100_000), np.int64(0), "num_items must be at most"),
-            (np.int32(2**31 - 1), np.int64(0), "num_items must be at most"),
+            (np.int32(0), np.int64(0), "num_items must be from 1 to"),
+            (np.int32(-5), np.int64(0), "num_items must be from 1 to"),
+            (np.int32(100_000), np.int64(0), "num_items must be from 1 to"),
+            (np.int32(2**31 - 1), np.int64(0), "num_items must be from 1 to"),
             (np.int32([4]), np.int64(0), None),
             (np.int32(4), np.int64([1]), None),
             (np.int32(4), np.int32(1), None),

@@ -101,7 +101,7 @@ def test_the_end_of_the_run_removes_the_file_and_no_other_role_s(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["actor_10.replay"]
 
 
-def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path):
+def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path, lines):
     path, memory = tmp_path / "learner_0.replay", make_memory()
     put(memory, 0, 5)
     StoreFile(memory, path, 60.0).close(is_over=False)
@@ -111,6 +111,7 @@ def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path):
     off.save_if_due()
     off.close(is_over=False)
     assert other.counters().items == 0 and not list(tmp_path.iterdir())
+    assert lines == ["warning: the replay's file is removed, since this start saves none"]
 
 
 def test_a_damaged_file_is_one_line_and_the_replay_starts_empty(tmp_path, lines):
