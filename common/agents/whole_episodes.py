@@ -7,7 +7,8 @@ from common.acting.episode_adder import EpisodeAdder
 from common.agents.data import Data
 from common.remote.outbox import Delivery, Writer
 from common.replay.distributions import RankBased, Uniform
-from common.replay.episodes import EpisodeMemory, EpisodeWire
+from common.replay.episode_wire import EpisodeWire
+from common.replay.episodes import EpisodeMemory
 from common.replay.rate_limiter import RateLimiter
 from common.replay.window_memory import WindowMemory
 from common.types import Episodes, Nest

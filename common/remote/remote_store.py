@@ -7,14 +7,14 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.cluster import rpc
+from common.cluster import message_size, rpc
 from common.remote import inbox
 from common.replay import seeds
 from common.replay.signature import check_dtype
 from common.replay.store import Counters, Store, Wire
 from common.types import Nest
 
-_MOST_BYTES = rpc.MAX_ARGUMENT_BYTES - 64
+_MOST_BYTES = message_size.MAX_ARGUMENT_BYTES - 64
 """Bytes of a put in a single call; the rest is for its numbers."""
 
 
@@ -45,8 +45,8 @@ class RemoteStore(Store):
         """
         self.wire = wire
         self._client = client
-        self._most_put = max(1, rpc.MAX_ARGUMENT_BYTES // wire.row_bytes)
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // wire.draw_bytes)
+        self._most_put = max(1, message_size.MAX_ARGUMENT_BYTES // wire.row_bytes)
+        self._most_drawn = max(1, message_size.MAX_ARGUMENT_BYTES // wire.draw_bytes)
         self.incarnation = self.num_accepted = self.number = 0
         self.last_counters = Counters()
 
@@ -78,7 +78,7 @@ class RemoteStore(Store):
             accepted = self.num_accepted + steps * num_done // num_rows
             head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
             tensors = [_checked(*pair) for pair in zip(part, self.wire.put_specs, strict=True)]
-            if rpc.size_of(tensors) <= _MOST_BYTES:
+            if message_size.size_of(tensors) <= _MOST_BYTES:
                 answer = self._client.call("store_put", [*head, *tensors])
             else:
                 answer = self._put_in_parts(head, inbox.pack(tensors))

@@ -6,7 +6,7 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import message_size, rpc
 from common.remote.inbox import Inbox
 from common.replay.store import MOST_STEPS, Counters, Store
 
@@ -35,7 +35,7 @@ class StoreService:
           former_steps: see `Inbox`.
         """
         self.store, self.inbox = store, Inbox(store, former_steps)
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
+        self._most_drawn = max(1, message_size.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
         int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
