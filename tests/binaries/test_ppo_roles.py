@@ -100,13 +100,16 @@ def test_a_killed_actor_or_learner_stalls_no_ppo(tmp_path):
             assert programs[task].wait(SECONDS) == -signal.SIGKILL
             programs[task] = run.start(*task, *flags)
         run.ends(programs.values(), SECONDS)
-    assert re.search(r"resumed at learner step [1-9]", programs["learner", 0].output)
+    resumed = re.search(r"resumed at learner step ([1-9]\d*)", programs["learner", 0].output)
+    assert resumed
     run.check_files()
     row = last_row(run.workdir / "learner.csv")
     assert row["learner_steps"] == 400
     horizon = UNROLLS * 50
     # A rollout needs two updates, some were made twice. What was sent twice, or with another
-    # version than the learner's, was dropped. Nobody repeats the last count of the killed actor.
-    assert 199 * horizon <= row["actor_steps"] < 250 * horizon
+    # version than the learner's, was dropped. Nobody repeats the counts of the killed actor, which
+    # made half of the rollouts before, since the killed learner's last row.
+    lost = int(resumed[1]) // 2 * horizon // 2
+    assert 199 * horizon - lost <= row["actor_steps"] < 250 * horizon
     policy = reproductions.load_policy(run.workdir)
     assert policy(np.ones((3, 4), np.float32)).shape == (3, 1)
