@@ -1,6 +1,7 @@
 """The paper's figures and tables as lists of runs, and the scales of these."""
 
 from collections.abc import Iterable, Mapping
+import dataclasses
 from typing import Any
 
 from common.agents.declaration import AgentDeclaration
@@ -73,16 +74,14 @@ _SMALL_ACTORS, _SMALL_DPG_ACTORS = 32, 16
 _SMALL_DPG_BUDGET = Budget(learner_steps=64_000)
 
 
-def _runs(
-    agent: AgentDeclaration,
-    name: str,
-    environments: Iterable[str],
-    *flags: str,
-    setting: str = "",
-    fixed: tuple[str, ...] = (),
-) -> tuple[Run, ...]:
-    fixed = (*fixed, *(f"--config.{choice}" for choice in _SETTINGS[setting or name]))
-    return curve(agent, name, environments, *flags, setting=setting, fixed=fixed)
+def _runs(*arguments: Any, **options: Any) -> tuple[Run, ...]:
+    """Returns a `curve` of which no scale changes what its setting chooses."""
+    return tuple(
+        dataclasses.replace(
+            run, fixed=(*run.fixed, *(f"--config.{name}" for name in _SETTINGS[run.agent_setting]))
+        )
+        for run in curve(*arguments, **options)
+    )
 
 
 def _dqn(

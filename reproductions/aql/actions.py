@@ -10,6 +10,13 @@ from common.environments import lab_actions
 from common.environments.spec import EnvironmentSpec
 
 
+def own_choices(spec: EnvironmentSpec, num_levels: int) -> tuple[int, ...]:
+    """Returns K of each of an environment's own sub-actions; see `ActionSpace.of`."""
+    if spec.is_discrete:
+        return (spec.action_size,)
+    return spec.action_choices or (num_levels,) * spec.action_size
+
+
 class ActionSpace:
     """A product A_1 x ... x A_D of finite sets and intervals [-1, 1].
 
@@ -76,9 +83,7 @@ class ActionSpace:
             if action_set == "structured":
                 elements = [np.array(one)[:, np.newaxis] for one in lab_actions.STRUCTURED]
             return cls([len(rows) for rows in elements], elements)
-        if spec.is_discrete:
-            return cls((spec.action_size,))
-        return cls(spec.action_choices or (num_levels,) * spec.action_size)
+        return cls(own_choices(spec, num_levels))
 
     def to_environment(self, actions: np.ndarray, spec: EnvironmentSpec) -> np.ndarray:
         """Returns actions [K, D] as an environment takes them.

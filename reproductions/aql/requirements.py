@@ -6,7 +6,7 @@ import math
 from common.environments import lab_actions
 from common.environments.requirements import MAX_PNG_CHANNELS, actions_of
 from common.environments.spec import EnvironmentSpec
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql.actions import ActionSpace, own_choices
 from reproductions.aql.config import MAX_CHOICES, MAX_EXACT_ACTIONS, AQLConfig
 
 _LAB_CHOICES = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
@@ -39,10 +39,10 @@ def require(config: AQLConfig, spec: EnvironmentSpec) -> None:
             f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
             "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
         )
-    own = (spec.action_size,) if spec.is_discrete else spec.action_choices or (config.num_levels,)
-    if config.action_set == "own" and max(own) > MAX_CHOICES:
+    most = max(own_choices(spec, config.num_levels))
+    if config.action_set == "own" and most > MAX_CHOICES:
         raise ValueError(
-            f"--environment has a sub-action of {max(own):,} choices, but this agent takes at most "
+            f"--environment has a sub-action of {most:,} choices, but this agent takes at most "
             f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
         )
     space = ActionSpace.of(spec, config.num_levels, config.action_set)
