@@ -14,6 +14,9 @@ from common.reporting.run_directory import RunDirectory
 _MIN_DISK = 500 * 10**6
 """Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
 
+_LOWER = ("--config.replay_capacity", "the number of actors", "--config.queue_capacity")
+"""By what each part of a `Need` becomes smaller."""
+
 
 class NotEnoughError(ClusterError):
     """A machine that cannot hold the run; the message is one line that says what to do."""
@@ -66,9 +69,10 @@ def check(
             line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
     problem = ""
     if memory is not None and in_memory > memory:
+        largest = _LOWER[need.index(max(need))]
         problem = (
             f"not enough memory: {needs} when full, but {size(memory)} are available: lower "
-            f"--config.replay_capacity{' or the number of actors' * bool(need.engines)}"
+            f"{largest}"
         )
     elif disk is not None and disk < _MIN_DISK:
         problem = f"not enough disk: {size(disk)} free at {directory}: give another --workdir"

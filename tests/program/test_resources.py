@@ -97,8 +97,8 @@ def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine
     said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
     assert check_need(8 * GB, 2 * GB, GB).startswith(said)
     assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
-    with pytest.raises(ClusterError, match="engines need about 13 GB.*or the number of actors"):
-        check_need(8 * GB, 5 * GB)
+    with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
+        check_need(6 * GB, 7 * GB)
 
 
 def test_what_is_not_known_is_not_checked(machine):
