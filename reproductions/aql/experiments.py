@@ -1,6 +1,6 @@
 """The paper's figures as lists of runs; it has no tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import dataclasses
 import importlib.util
 
@@ -103,7 +103,8 @@ SMALL_HIGH = tuple(
 """Stand-ins for the tasks of figure 8: easy ones with fourteen or more sub-actions."""
 _MATCH_SIZES = (5, 21, 56)
 MATCH = tuple(f"python:reproductions.aql.match:make_{size}" for size in _MATCH_SIZES)
-ROVER = ("python:reproductions.aql.rover:make",)
+ROVER = tuple(f"python:reproductions.aql.rover:{make}" for make in ("make", "make_11"))
+"""With all 3,528 actions, and with 11."""
 MAZES = ("maze:goal", "maze:objects")
 ROOM = ("maze:room",)
 """Stand-ins for the levels of DeepMind Lab, and one that is learnt from in less time."""
@@ -123,7 +124,6 @@ _METHODS = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
 _LAB_METHODS = ("aql", "exact_q", "impala")
 _SHARED_RMSPROP = tuple(f"{method}_shared_rmsprop" for method in _METHODS)
 _MATCH_METHODS = ("aql", "aql_independent", "aql_gaussian", "uniform_q", "qt_opt")
-_ROVER_METHODS = ("aql", "uniform_q", "exact_q")
 _ACTION_SETS = ("11", "3528")
 
 
@@ -171,19 +171,23 @@ _WIDTHS = tuple(
 )
 
 
-def _small_ours(
-    settings: Iterable[str], environments: Iterable[str], budget: Budget
-) -> dict[str, Substitute]:
+def _small_ours(runs: Sequence[Run], budget: Budget) -> dict[str, Substitute]:
     """Returns runs on an environment of ours: the paper's batches and layers are soon enough."""
     assert budget.actor_steps is not None
     period = budget.actor_steps // 2000  # some 30 evaluations: 63 steps are one update
-    flags = ("--config.learning_rate=0.001", f"--evaluation_steps={period}")
-    runs = _runs(settings, environments, flags, fixed=("--config.batch_size", *_WIDTHS))
-    note = (
-        "here batches of 32 unrolls, layers of 256 units, a learning rate of 0.001 and an "
-        f"evaluation every {period} updates"
-    )
-    return {"small": Substitute(runs, note, budget, seeds=3)}
+
+    def run_at_small(run: Run) -> Run:
+        every, fixed = period, (*run.fixed, "--config.batch_size", *_WIDTHS)
+        if run.setting == "impala":  # 800 steps are one update of 8 unrolls, that of the scale
+            every, fixed = period // 12, (*run.fixed, *_WIDTHS)
+        flags = (*run.flags, "--config.learning_rate=0.001", f"--evaluation_steps={every}")
+        return dataclasses.replace(run, flags=flags, fixed=fixed)
+
+    note = "here layers of 256 units, a learning rate of 0.001, batches of 32 unrolls and an "
+    note += f"evaluation every {period} updates"
+    if any(run.setting == "impala" for run in runs):
+        note += f"; IMPALA's of 8, and every {period // 12}"
+    return {"small": Substitute(tuple(map(run_at_small, runs)), note, budget, seeds=3)}
 
 
 _LAB_SETTINGS = tuple(
@@ -234,6 +238,13 @@ _COMMON = {
 _FINAL = {**_COMMON, "x": ""}
 _OURS = {**_COMMON, "states_budget": False, "band": Band.UNSTATED}
 _MATCH_BUDGET = Budget(actor_steps=50_000)
+_ROVER_RUNS = (
+    *_runs(_LAB_METHODS[:2], ROVER),
+    # 500 samples have all of 11 actions.
+    *_runs(["uniform_q"], ROVER[:1]),
+    # One softmax over all actions, as in the Lab.
+    *_runs(["impala"], ROVER, ("--config.flat_policy=True",)),
+)
 
 EXPERIMENTS = (
     Experiment(
@@ -346,7 +357,7 @@ EXPERIMENTS = (
         "section match",
         "not in the paper: signs to be matched by many sub-actions",
         runs=_runs(_MATCH_METHODS, MATCH),
-        substitutes=_small_ours(_MATCH_METHODS, MATCH, _MATCH_BUDGET),
+        substitutes=_small_ours(_runs(_MATCH_METHODS, MATCH), _MATCH_BUDGET),
         **{
             **_OURS,
             "budget": _MATCH_BUDGET,
@@ -359,14 +370,14 @@ EXPERIMENTS = (
     ),
     Experiment(
         "section rover",
-        "not in the paper: 3,528 structured actions on features",
-        runs=_runs(_ROVER_METHODS, ROVER),
-        substitutes=_small_ours(_ROVER_METHODS, ROVER, Budget(actor_steps=100_000)),
-        parts=(Part("left"), Part("right", overrides={"x": "wall_seconds"})),
+        "not in the paper: 3,528 structured actions, and 11, on features",
+        runs=_ROVER_RUNS,
+        substitutes=_small_ours(_ROVER_RUNS, Budget(actor_steps=100_000)),
+        parts=(Part("top"), Part("bottom", overrides={"x": "wall_seconds"})),
         **{
             **_OURS,
             "budget": Budget(actor_steps=1_000_000),
-            "note": "an environment of ours, with the sub-actions of figure 3's large set",
+            "note": "an environment of ours, with the sub-actions of figure 3's large set, or 11",
         },
     ),
 )

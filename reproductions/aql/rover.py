@@ -17,8 +17,11 @@ The reward is `PROGRESS` times the distance by which the rover came nearer, and 
 was read. What is ahead, nothing, a rock or a bar, changes by chance. An episode ends after 100
 steps by its time limit.
 
-It is no environment of the paper, whose tasks are DeepMind Lab's; the angles are ours.
+It is no environment of the paper, whose tasks are DeepMind Lab's; the angles are ours. `make_11`
+returns it with the 11 actions of `CURATED`, as the paper's small set, in place of all 3,528.
 """
+
+from collections.abc import Sequence
 
 import dm_env
 from dm_env import specs
@@ -27,6 +30,20 @@ import numpy as np
 CHOICES = (7, 7, 3, 3, 2, 2, 2)
 TURNS = (-60, -25, -10, 0, 10, 25, 60)
 TILTS = (-20, -10, -5, 0, 5, 10, 20)
+CURATED = (
+    (3, 3, 1, 2, 0, 0, 0),  # forward
+    (3, 3, 1, 2, 0, 1, 0),  # forward, with a jump
+    (3, 3, 1, 2, 0, 0, 1),  # forward, in a crouch
+    (0, 3, 1, 1, 0, 0, 0),  # a turn by -60 degrees
+    (1, 3, 1, 1, 0, 0, 0),  # by -25
+    (5, 3, 1, 1, 0, 0, 0),  # by 25
+    (6, 3, 1, 1, 0, 0, 0),  # by 60
+    (3, 2, 1, 1, 0, 0, 0),  # a tilt by -5 degrees
+    (3, 4, 1, 1, 0, 0, 0),  # by 5
+    (3, 3, 1, 1, 1, 0, 0),  # read
+    (3, 3, 1, 1, 0, 0, 0),  # nothing
+)
+"""A small set of actions, each an index into every sub-action, with which all beacons are read."""
 EPISODE_STEPS = 100
 REACH = 0.5
 PROGRESS = 0.2
@@ -40,9 +57,10 @@ _ROCK, _BAR = 1, 2
 
 
 class Rover(dm_env.Environment):
-    """Observations float32 [8]; actions int32 [7], below `CHOICES`."""
+    """Observations float32 [8]; actions int32 [7] below `CHOICES`, or an index into `actions`."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, actions: Sequence[Sequence[int]] = ()):
+        self._actions = actions
         self._random = np.random.default_rng(seed)
         self._steps_left = 0
 
@@ -51,7 +69,9 @@ class Rover(dm_env.Environment):
         return specs.Array((8,), np.float32, name="features")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the seven sub-actions."""
+        """Returns the spec of the seven sub-actions, or of the index."""
+        if self._actions:
+            return specs.DiscreteArray(len(self._actions), name="action")
         most = np.array(CHOICES) - 1
         return specs.BoundedArray(most.shape, np.int32, 0, most, name="action")
 
@@ -62,12 +82,13 @@ class Rover(dm_env.Environment):
         self._place_beacon()
         return dm_env.restart(self._observation())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+    def step(self, action: np.ndarray | int) -> dm_env.TimeStep:
         """Turns, tilts, moves, then reads; after an episode's last step, starts the next."""
         if not self._steps_left:
             return self.reset()
         self._steps_left -= 1
-        turn, tilt, strafe, drive, read, jump, crouch = map(int, action)
+        chosen = self._actions[int(action)] if self._actions else action
+        turn, tilt, strafe, drive, read, jump, crouch = map(int, chosen)
         before = abs(self._beacon)
         self._beacon *= np.exp(-1j * np.radians(TURNS[turn]))
         self._tilt = float(np.clip(self._tilt + TILTS[tilt], -_HIGHEST, _HIGHEST))
@@ -113,3 +134,8 @@ class Rover(dm_env.Environment):
 def make(seed: int) -> Rover:
     """Returns an environment whose random numbers come from `seed`."""
     return Rover(seed)
+
+
+def make_11(seed: int) -> Rover:
+    """Returns it with the actions of `CURATED`."""
+    return Rover(seed, CURATED)
