@@ -29,6 +29,7 @@ class AgentDeclaration:
         environment, given the configuration and the environment's spec; without TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
+      queue_bytes: bytes of the learner's queue when it is full, given the same.
       num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
       num_actors_flag: name of the flag --num_actors, where the paper does not speak of actors.
       program: module that runs the agent with `python -m`; "": that of its name in `binaries`.
@@ -44,6 +45,7 @@ class AgentDeclaration:
     layouts: tuple[Layout, ...]
     require: str
     bytes_per_step: Callable[[Any, Any, Any], float]
+    queue_bytes: Callable[[Any, Any, Any], float] = lambda config, spec, environment: 0
     num_frames: int | None = None
     num_actors_flag: str = "num_actors"
     program: str = ""

@@ -125,8 +125,9 @@ def late_mean(run: pandas.DataFrame) -> float:
 
 
 def early_mean(run: pandas.DataFrame) -> float:
-    """Returns the mean of the evaluations in the first third of a run."""
-    return float(run["value"][run["x"] <= (1 - LATE) * run["x"].max()].mean())
+    """Returns the mean of the evaluations in the first third of a run, after its first step."""
+    is_early = (run["x"] > 0) & (run["x"] <= (1 - LATE) * run["x"].max())
+    return float(run["value"][is_early].mean())
 
 
 def whole_mean(run: pandas.DataFrame) -> float:

@@ -1,6 +1,7 @@
 """Tests of claims by main effects of settings over tasks."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 import dataclasses
 import enum
 import math
@@ -140,6 +141,29 @@ class EffectPart:
         return f"{self.name or 'effect'} {words} {self.over.value}"
 
 
+def grouped(
+    pairs: Pairs, by: int, bounds: Bounds = AHEAD, over: Over = Over.MEAN, suffix: str = ""
+) -> tuple[EffectPart, ...]:
+    """Returns a part for each first or second setting of the pairs: the mean of those it is in.
+
+    Args:
+      pairs: (first, second).
+      by: 0 for the first, 1 for the second.
+      bounds: of each part.
+      over: of each part.
+      suffix: of the settings' names, left out in those of the parts.
+    """
+    return tuple(
+        EffectPart(
+            name.removesuffix(suffix),
+            mean_of([pair for pair in pairs if pair[by] == name]),
+            bounds,
+            over,
+        )
+        for name in dict.fromkeys(pair[by] for pair in pairs)
+    )
+
+
 def each(
     pairs: Pairs, bounds: Bounds = AHEAD, over: Over = Over.MEAN, suffix: str = ""
 ) -> tuple[EffectPart, ...]:
@@ -148,21 +172,12 @@ def each(
     Args:
       pairs: (first, second), which have the first or the second in common.
       bounds: of the mean.
-      over: of the mean.
+      over: of each part.
       suffix: of the settings' names, left out in those of the parts.
     """
-    has_one_first = len({first for first, _ in pairs}) == 1
-    return (
-        EffectPart("mean", mean_of(pairs), bounds, over),
-        *(
-            EffectPart(
-                (second if has_one_first else first).removesuffix(suffix),
-                mean_of([(first, second)]),
-                NOT_BEHIND,
-            )
-            for first, second in pairs
-        ),
-    )
+    by = int(len({first for first, _ in pairs}) == 1)
+    mean = EffectPart("mean", mean_of(pairs), bounds, over)
+    return mean, *grouped(pairs, by, NOT_BEHIND, over, suffix)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +192,7 @@ class MainEffects:
       quantity: a column of learner.csv in place of the experiment's; "": the experiment's.
       clock: column along which runs are compared up to where the shortest ends; "": that of their
         limit, which is the same for all.
-      at: fields to replace at a scale, by its name.
+      at: fields to replace at a scale, by its name; None: its runs cannot decide the claim.
     """
 
     parts: tuple[EffectPart, ...]
@@ -186,13 +201,13 @@ class MainEffects:
     unit: float | None = None
     quantity: str = ""
     clock: str = ""
-    at: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+    at: Mapping[str, Mapping[str, object] | None] = dataclasses.field(default_factory=dict)
 
     basis = Basis.RUNS
 
     def at_scale(self, scale: str) -> "MainEffects":
         """Returns the test with what `at` replaces at a scale."""
-        return dataclasses.replace(self, **{**self.at.get(scale, {}), "at": {}})
+        return dataclasses.replace(self, **{**(self.at.get(scale) or {}), "at": {}})
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -215,13 +230,16 @@ class MainEffects:
         """Implements `claims.Test`."""
 
         def needed_at(scale: str) -> tuple[Sequence[str], Sequence[str]]:
-            test, can_decide = self.at_scale(scale), _can_decide(paper, experiment, scale)
-            return test.settings, test.tasks(experiment, scale) if can_decide else ()
+            if not self._can_decide(paper, experiment, scale):
+                return (), ()
+            test = self.at_scale(scale)
+            return test.settings, test.tasks(experiment, scale)
 
+        listed = set(self.environments or experiment.environments)
         found = [
-            self.at_scale(scale)._at(paper, experiment, evidence, scale)
+            self.at_scale(scale)._at(paper, experiment, evidence, scale, listed)
             for scale in evidence.scales(paper)
-            if _can_decide(paper, experiment, scale)
+            if self._can_decide(paper, experiment, scale)
         ]
         found = [one for one in found if one.effects]
         decided = [one for one in found if one.verdict is not Verdict.OPEN]
@@ -238,7 +256,15 @@ class MainEffects:
             is_complete=not needs,
         )
 
-    def _at(self, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str) -> Finding:
+    def _at(
+        self,
+        paper: Paper,
+        experiment: Experiment,
+        evidence: Evidence,
+        scale: str,
+        listed: AbstractSet[str],
+    ) -> Finding:
+        """Returns the finding of a scale's runs; `listed` are the paper's tasks."""
         tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y
         frame = evidence.frame(paper, scale, y, self.clock)
         frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
@@ -275,10 +301,22 @@ class MainEffects:
         elif all(one is Verdict.HOLDS for one in verdicts):
             verdict = Verdict.HOLDS
         numbers = "; ".join(map(str, named))
-        total = len(dict.fromkeys(self.environments or experiment.environments))
-        coverage = f"{len(tasks)} of {total} tasks, {named[0].effect.seeds} seeds"
+        of_paper, others = len(listed & set(tasks)), len(set(tasks) - listed)
+        there = f"{of_paper} of" if of_paper else f"{others} in place of"
+        more = f" and {others} others" if of_paper and others else ""
+        coverage = f"{there} {len(listed)} tasks{more}, {named[0].effect.seeds} seeds"
         words = f"{numbers}. {coverage}."
         return Finding(verdict, words, scale, coverage, numbers, effects=tuple(named))
+
+    def _can_decide(self, paper: Paper, experiment: Experiment, scale: str) -> bool:
+        """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
+        of = next((one for one in paper.scales if one.name == scale), None)
+        if of is None or of.is_compact and scale not in experiment.substitutes:
+            return False
+        budget = planned_budget(paper, experiment, scale)
+        is_of_kind = scale == PAPER.name or budget.minutes is None
+        is_tested = self.at.get(scale, {}) is not None
+        return is_of_kind and is_tested and experiment.substitute(scale).is_evidence
 
 
 def claim_of(
@@ -293,16 +331,6 @@ def claim_of(
       **fields: others of `MainEffects`.
     """
     return MainEffects((EffectPart("", mean_of(pairs), bounds, over),), **fields)
-
-
-def _can_decide(paper: Paper, experiment: Experiment, scale: str) -> bool:
-    """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
-    of = next((one for one in paper.scales if one.name == scale), None)
-    if of is None or of.is_compact and scale not in experiment.substitutes:
-        return False
-    budget = planned_budget(paper, experiment, scale)
-    is_of_kind = scale == PAPER.name or budget.minutes is None
-    return is_of_kind and experiment.substitute(scale).is_evidence
 
 
 def _largest(runs: pandas.DataFrame, task: str, y: str) -> float:

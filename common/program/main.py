@@ -117,13 +117,15 @@ def _run_local(run: ProgramRun) -> None:
     if directory.config_json.exists() and _is_finished(run):
         return
     memories = run.layout.num_memories(run.values)
-    _, replay_bytes = run.inspect_environment(memories * hasattr(run.config, "replay_capacity"))
+    share = memories * hasattr(run.config, "replay_capacity")
+    # One more environment is the evaluator's.
+    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = _with_defaults(run, processes.usable_cores())
     directory.open(run.record)
     with directory.hold():
         line, saves_replay = resources.check(
-            replay_bytes,
+            need,
             directory.path,
             flags_lib.IGNORE_RESOURCES.value,
             flags_lib.CHECKPOINT_REPLAY.value,
@@ -149,7 +151,7 @@ def _run_ray(run: ProgramRun) -> None:
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
-    run.inspect_environment(0)
+    run.inspect_environment()
     address = flags_lib.RAY_ADDRESS.value
     assert address  # checked by flags
     ray = ray_cluster.connect(address)

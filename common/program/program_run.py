@@ -67,11 +67,15 @@ class ProgramRun:
             if value != getattr(chosen, name)
         }
 
-    def inspect_environment(self, share: float) -> tuple[Any, int]:
-        """Returns the environment's spec, and the bytes of a part of the replay when it is full.
+    def inspect_environment(
+        self, share: float = 0.0, num_environments: int = 0, has_queue: bool = False
+    ) -> tuple[Any, resources.Need]:
+        """Returns the environment's spec, and the bytes that are needed of a machine or process.
 
         Args:
-          share: the part of the replay; above 1 for several replays of the configured size.
+          share: its part of the replay; above 1 for several replays of the configured size.
+          num_environments: in it.
+          has_queue: whether the learner's queue, if there is one, is in it.
 
         Raises:
           UsageError: there is no such environment, or the agent cannot act in it.
@@ -96,7 +100,8 @@ class ProgramRun:
             imported(self.agent.require)(self.config, spec)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        replay_bytes = 0
+        engines = num_environments * getattr(environment, "engine_bytes", 0)
+        replay = queue = 0.0
         if share:
             steps = resources.replay_steps(
                 share,
@@ -104,7 +109,8 @@ class ProgramRun:
                 getattr(self.config, "num_copies", 1),
                 flags_lib.MAX_ACTOR_STEPS.value,
             )
-            step_bytes = self.agent.bytes_per_step(self.config, spec, environment)
-            replay_bytes = round(steps * step_bytes)
+            replay = steps * self.agent.bytes_per_step(self.config, spec, environment)
+        if has_queue:
+            queue = self.agent.queue_bytes(self.config, spec, environment)
         environment.close()
-        return spec, replay_bytes
+        return spec, resources.Need(round(replay), engines, round(queue))

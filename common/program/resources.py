@@ -1,10 +1,11 @@
-"""The check that this machine can hold a run's replay, before the run starts.
+"""The check that this machine can hold a run's replay and games, before the run starts.
 
 A replay reserves address space and fills over hours. Without the check, a run on a machine that is
 too small would end late and without a message.
 """
 
 import pathlib
+from typing import NamedTuple
 
 from common.cluster.errors import ClusterError
 from common.program import available
@@ -13,18 +14,35 @@ from common.reporting.run_directory import RunDirectory
 _MIN_DISK = 500 * 10**6
 """Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
 
+_LOWER = ("--config.replay_capacity", "the number of actors", "--config.queue_capacity")
+"""By what each part of a `Need` becomes smaller."""
+
 
 class NotEnoughError(ClusterError):
     """A machine that cannot hold the run; the message is one line that says what to do."""
 
 
+class Need(NamedTuple):
+    """Bytes that a run, or a process of one, needs on this machine.
+
+    Attributes:
+      replay: the full replay, or the part of it that is kept here.
+      engines: of environments, which are processes of their own.
+      queue: the learner's, when it is full.
+    """
+
+    replay: int
+    engines: int = 0
+    queue: int = 0
+
+
 def check(
-    replay_bytes: int, directory: pathlib.Path, ignore: bool, saves: bool | None
+    need: Need, directory: pathlib.Path, ignore: bool, saves: bool | None
 ) -> tuple[str, bool]:
     """Returns a line that says what the replay needs and what is left, and whether it is saved.
 
     Args:
-      replay_bytes: bytes of the full replay, or of the part of it that this machine keeps.
+      need: of the run, of which the replay alone is saved.
       directory: the run's directory, which need not exist yet.
       ignore: whether to start anyway if that is not enough.
       saves: whether the replay's contents are saved; None: if the disk has room for them.
@@ -34,22 +52,27 @@ def check(
     """
     memory, disk = available.memory(), available.disk(directory)
     saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
-    needed = 2 * replay_bytes  # a file is written before the last one goes
+    in_memory, needed = sum(need), 2 * need.replay  # a file is written before the last one goes
     fits = disk is None or needed + _MIN_DISK <= disk + saved
     line, is_saved = "no replay here", fits if saves is None else saves
-    if replay_bytes:
+    parts = [name for name, number in need._asdict().items() if number]
+    verb = "needs" if parts in (["replay"], ["queue"]) else "need"
+    needs = f"{', '.join(parts)} {verb} about {size(in_memory)}"
+    if in_memory:
         there = "" if memory is None else f" of {size(memory)} of memory available"
-        line = f"replay needs about {size(replay_bytes)}{there} when full"
+        line = f"{needs}{there} when full"
+    if need.replay:
         kept = f"{size(needed)} of disk" + ("" if disk is None else f", of {size(disk)}")
         if is_saved:
             line += f", and {kept}, to survive a stop"
         elif saves is None:
             line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
     problem = ""
-    if memory is not None and replay_bytes > memory:
+    if memory is not None and in_memory > memory:
+        largest = _LOWER[need.index(max(need))]
         problem = (
-            f"not enough memory: the replay needs about {size(replay_bytes)} when full, but "
-            f"{size(memory)} are available: lower --config.replay_capacity"
+            f"not enough memory: {needs} when full, but {size(memory)} are available: lower "
+            f"{largest}"
         )
     elif disk is not None and disk < _MIN_DISK:
         problem = f"not enough disk: {size(disk)} free at {directory}: give another --workdir"

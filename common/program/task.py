@@ -61,16 +61,18 @@ def run_task(run: ProgramRun) -> NoReturn:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
     elif role.acts:
         actors = range(run.num_actors)
-    spec, replay_bytes = run.inspect_environment(role.replay_share(topology, len(actors)))
+    share = role.replay_share(topology, len(actors))
+    spec, need = run.inspect_environment(share, len(actors), has_queue=role is layout.keeper)
     saves_replay = False
-    if replay_bytes:
-        line, saves_replay = resources.check(
-            replay_bytes,
+    if any(need):
+        line, can_save = resources.check(
+            need,
             run.directory.path,
             flags_lib.IGNORE_RESOURCES.value,
             flags_lib.CHECKPOINT_REPLAY.value,
         )
         logging.info("%s", line)
+        saves_replay = can_save and need.replay > 0
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds

@@ -82,14 +82,27 @@ def episode_bytes_per_step(
 def unroll_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> float:
-    """Returns the bytes per timestep of unrolls with two actions (AQL).
+    """Returns the bytes per timestep of replayed unrolls with two actions (AQL).
 
-    They are 0 where no unroll is replayed, since actors then keep none. The images of an unroll are
-    one PNG file, whose size is measured as for `image_bytes_per_step`; unlike a game, a maze is as
-    busy in random play.
+    They are 0 where no unroll is replayed, since actors then keep none.
     """
-    if not config.replayed_unrolls:
-        return 0
+    return _unroll_step(config, spec, environment) if config.replayed_unrolls else 0
+
+
+def unroll_queue_bytes(
+    config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
+) -> float:
+    """Returns the bytes of a full queue of unrolls with two actions (AQL)."""
+    num_steps = config.queue_capacity * config.unroll_length
+    return num_steps * _unroll_step(config, spec, environment)
+
+
+def _unroll_step(config: Any, spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
+    """Returns the bytes per timestep of unrolls.
+
+    The images of an unroll are one PNG file, whose size is measured as for `image_bytes_per_step`;
+    unlike a game, a maze is as busy in random play.
+    """
     num_elements = 1 if spec.is_discrete else spec.action_size
     # Both actions, the reward and the discount; whether the episode ends.
     step = 4 * (2 * num_elements + 2) + 1 + _STRUCTURES / config.unroll_length

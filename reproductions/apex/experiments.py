@@ -184,10 +184,14 @@ def _only_small(*arguments: Any, **options: Any) -> dict[str, Substitute]:
 
 
 def _small_batches(size: int) -> tuple[Run, ...]:
-    """Returns runs with a batch in the paper's ratio to the others, given the paper's size."""
-    batch = _DQN_MODEL.size(size)
-    ratio = _DQN_MODEL.samples_per_insert(_SMALL_ACTORS, batch)
-    flags = (f"--config.batch_size={batch}", f"--config.samples_per_insert={ratio}")
+    """Returns runs of many actors with a batch in the paper's ratio, given the paper's size."""
+    batch, actors = _DQN_MODEL.size(size), max(FIGURE_4_SMALL)
+    ratio = _DQN_MODEL.samples_per_insert(actors, batch)
+    flags = (
+        f"--num_actors={actors}",
+        f"--config.batch_size={batch}",
+        f"--config.samples_per_insert={ratio}",
+    )
     return _runs(DQN, f"dqn_batch{size}", MINATAR, *flags)
 
 
@@ -412,6 +416,7 @@ EXPERIMENTS = (
         substitutes=_only_small(
             (
                 *_runs(DQN, "dqn", MINATAR),
+                *_dqn(MINATAR, max(FIGURE_4_SMALL), small=True),
                 *_joined(_small_batches(size) for size in OTHER_BATCH_SIZES),
                 *_joined(
                     _runs(DQN, f"dqn_lr{rate}", MINATAR, _small_learning_rate(float(rate)))
@@ -433,7 +438,8 @@ EXPERIMENTS = (
                 ),
             ),
             "names have the paper's batch sizes and learning rates, of which the model has a "
-            "sixteenth and four times as much; an update of any batch has as many inserts",
+            "sixteenth and four times as much; an update of any batch has as many inserts, of 128 "
+            "actors where batches vary",
         ),
         note=f"{_GAMES_OPEN}; hours are those of figure 4, and what lies between the ends of "
         "DPG's ranges is ours",

@@ -3,7 +3,7 @@
 import math
 
 from common.experiments.claims import Basis, Check, Claim, Evidence, measured
-from common.experiments.effects import early_mean, late_magnitude
+from common.experiments.effects import early_mean, late_magnitude, whole_mean
 from common.experiments.main_effects import (
     LEVEL,
     NOT_BEHIND,
@@ -12,6 +12,7 @@ from common.experiments.main_effects import (
     Over,
     claim_of,
     each,
+    grouped,
     mean_of,
 )
 from reproductions.aql.experiments import HIGH, LOW, MATCH, MEDIUM
@@ -100,12 +101,7 @@ CLAIMS = (
         "clearly outperforms Uniform Q-learning and QT-Opt.",
         "section 5.1, figure 2",
         "figure 8",
-        MainEffects(
-            tuple(
-                EffectPart(name, mean_of([pair for pair in _LEARNED_SEARCH if pair[0] == name]))
-                for name in ("aql", "d3pg")
-            )
-        ),
+        MainEffects(grouped(_LEARNED_SEARCH, 0)),
     ),
     Claim(
         "learned_search_match",
@@ -113,11 +109,14 @@ CLAIMS = (
         "outperforms Uniform Q-learning and QT-Opt.",
         "section 5.1, figure 2",
         "section match",
-        MainEffects(
-            tuple(EffectPart(name, mean_of([("aql", name)])) for name in ("uniform_q", "qt_opt")),
-            MATCH[1:],
-            unit=100.0,
-        ),
+        MainEffects(grouped(_LEARNED_SEARCH[:2], 1), MATCH[1:], unit=100.0),
+    ),
+    Claim(
+        "outperforms",
+        "AQL outperforms D3PG and QT-Opt on tasks of medium and high dimensions.",
+        "abstract, section 6, figure 2",
+        "figure 2",
+        MainEffects(grouped([("aql", "d3pg"), ("aql", "qt_opt")], 1)),
     ),
     Claim(
         "humanoid",
@@ -131,7 +130,7 @@ CLAIMS = (
         "IMPALA performs worse than the other methods on most tasks.",
         "section 5.1, figure 1",
         "figure 1",
-        claim_of([(name, "impala") for name in ("aql", *_OTHERS[:-1])]),
+        MainEffects(each([(name, "impala") for name in ("aql", *_OTHERS[:-1])])),
     ),
     Claim(
         "gaussian_low",
@@ -168,9 +167,11 @@ CLAIMS = (
         "section 5.2, figure 3",
         "figure 3",
         MainEffects(
-            tuple(
-                EffectPart(name, mean_of([("aql_11_actions", f"{name}_11_actions")]), LEVEL)
-                for name in ("exact_q", "impala")
+            grouped(
+                [("aql_11_actions", f"{name}_11_actions") for name in _LAB[1:]],
+                1,
+                LEVEL,
+                suffix="_11_actions",
             )
         ),
     ),
@@ -201,7 +202,7 @@ CLAIMS = (
         "for IMPALA and continuous AQL.",
         "appendix A3, figure 11",
         "figure 11",
-        MainEffects(each(_RMSPROP)),
+        MainEffects(grouped(_RMSPROP, 0)),
     ),
     Claim(
         "rmsprop_gaussian",
@@ -222,21 +223,29 @@ CLAIMS = (
         "RMSProp and shared layers affect D3PG most.",
         "appendix A3, figure 11",
         "figure 11",
-        MainEffects((EffectPart("", mean_of(_RMSPROP[-1:], less=_RMSPROP[:-1])),)),
+        MainEffects(
+            (
+                EffectPart("mean", mean_of(_RMSPROP[-1:], less=_RMSPROP[:-1])),
+                *(
+                    EffectPart(pair[0], mean_of(_RMSPROP[-1:], less=[pair]), NOT_BEHIND)
+                    for pair in _RMSPROP[:-1]
+                ),
+            )
+        ),
     ),
     Claim(
         "weak_low",
         "On low-dimensional tasks D3PG and IMPALA are the weakest.",
         "appendix A3, figure 6",
         "figure 6",
-        claim_of(_WEAK),
+        MainEffects(grouped(_WEAK, 1)),
     ),
     Claim(
         "weak_medium",
         "On medium-dimensional tasks D3PG and IMPALA are worse than the others on average.",
         "appendix A3, figure 7",
         "figure 7",
-        claim_of(_WEAK),
+        MainEffects(grouped(_WEAK, 1)),
     ),
     Claim(
         "high",
@@ -244,7 +253,7 @@ CLAIMS = (
         "Q-learning.",
         "appendix A3, figure 8",
         "figure 8",
-        claim_of(_HIGH),
+        MainEffects(grouped(_HIGH, 0)),
     ),
     Claim(
         "humanoid_fixed_search",
@@ -252,7 +261,7 @@ CLAIMS = (
         "D3PG.",
         "section 5.1, figure 8",
         "figure 8",
-        claim_of(_LEARNED_SEARCH, environments=_HUMANOID),
+        MainEffects(grouped(_LEARNED_SEARCH, 1), _HUMANOID),
     ),
     Claim(
         "a3c",
@@ -267,9 +276,20 @@ CLAIMS = (
         "section 5.2, figure 3",
         "figure 3",
         MainEffects(
-            each([(f"{name}_11_actions", f"{name}_3528_actions") for name in _LAB]),
+            grouped(
+                [(f"{name}_11_actions", f"{name}_3528_actions") for name in _LAB],
+                0,
+                suffix="_11_actions",
+            ),
             measure=early_mean,
         ),
+    ),
+    Claim(
+        "lab_efficiency",
+        "With 3528 actions AQL has a better data efficiency than exact Q-learning.",
+        "section 5.2, figure 3",
+        "figure 3",
+        claim_of([("aql_3528_actions", "exact_q_3528_actions")], measure=whole_mean),
     ),
     Claim(
         "impala_cost",

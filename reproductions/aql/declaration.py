@@ -2,7 +2,7 @@
 
 from common.agents.declaration import AgentDeclaration
 from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
-from common.replay.footprint import unroll_bytes_per_step
+from common.replay.footprint import unroll_bytes_per_step, unroll_queue_bytes
 from reproductions.aql.config import NUM_ACTORS
 from reproductions.aql.settings import SETTINGS
 
@@ -20,4 +20,5 @@ AGENT = AgentDeclaration(
     layouts=(ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS),
     require="reproductions.aql.requirements:require",
     bytes_per_step=unroll_bytes_per_step,
+    queue_bytes=unroll_queue_bytes,
 )

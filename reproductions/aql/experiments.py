@@ -152,20 +152,36 @@ def _runs(
     )
 
 
-def _evaluated(runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    """Returns runs at the scale small, where IMPALA makes a fifteenth of the others' updates."""
-    return tuple(
-        dataclasses.replace(run, flags=(*run.flags, "--evaluation_steps=27"))
-        if run.setting.startswith("impala")
-        else run
-        for run in runs
-    )
+_EVALUATION_STEPS = 400
+"""Updates between two evaluations at the scale small."""
+
+
+def _evaluated(runs: tuple[Run, ...], period: int = _EVALUATION_STEPS) -> tuple[Run, ...]:
+    """Returns runs at the scale small, where IMPALA makes a fifteenth of the others' updates.
+
+    Args:
+      runs: of the scale.
+      period: updates between two evaluations of the others.
+    """
+
+    def evaluated(run: Run) -> Run:
+        of_run = round(period / 15) if run.setting.startswith("impala") else period
+        own = (f"--evaluation_steps={of_run}",) if of_run != _EVALUATION_STEPS else ()
+        return dataclasses.replace(run, flags=(*run.flags, *own))
+
+    return tuple(map(evaluated, runs))
 
 
 def _small(runs: tuple[Run, ...]) -> dict[str, Substitute]:
     return {"small": Substitute(_evaluated(runs), seeds=3)}
 
 
+_HALF_WIDTHS = (
+    *(f"--config.{size}=64" for size in ("state_size", "action_size")),
+    *(f"--config.{sizes}=64,64" for sizes in ("shared_sizes", "proposal_sizes")),
+    "--config.joint_sizes=(64,)",
+)
+"""Figure 11's layers have half of the units of the others, at the scale small as well."""
 _WIDTHS = tuple(
     f"--config.{size}" for size in ("state_size", "action_size", "joint_sizes", "proposal_sizes")
 )
@@ -198,12 +214,8 @@ _LAB_SETTINGS = tuple(
 def _mazes() -> dict[str, Substitute]:
     """Returns what stands in for DeepMind Lab's levels, by scale."""
     note = "mazes of ViZDoom stand in for the levels, so returns are not those of the Lab"
-    small = (
-        "--config.channels=8,16",
-        "--config.lstm_size=64",
-        "--config.unroll_length=20",
-        "--evaluation_steps=150",
-    )
+    small = ("--config.channels=8,16", "--config.lstm_size=64", "--config.unroll_length=20")
+    at_small = _evaluated(_runs(_LAB_SETTINGS, ROOM, small), 150)
     small_note = (
         f"{note}: here a room without walls inside, two sections of 8 and 16 channels, an LSTM of "
         "64 units, proposals of two layers of 128 instead of one of 256, unrolls of 20 timesteps "
@@ -212,10 +224,8 @@ def _mazes() -> dict[str, Substitute]:
     substitutes = {
         "workstation": Substitute(_runs(_LAB_SETTINGS, MAZES), note),
         "two_cores": Substitute.none("ten minutes on two cores are a dozen updates from images"),
-        "small": Substitute(
-            _runs(_LAB_SETTINGS, ROOM, small), small_note, Budget(actor_steps=50_000), seeds=3
-        ),
-        "smoke": Substitute(_runs(_LAB_SETTINGS, ROOM, small[:-1]), small_note),
+        "small": Substitute(at_small, small_note, Budget(actor_steps=50_000), seeds=3),
+        "smoke": Substitute(_runs(_LAB_SETTINGS, ROOM, small), small_note),
     }
     if importlib.util.find_spec("deepmind_lab") is None:
         substitutes[PAPER_SCALE.name] = Substitute(
@@ -349,7 +359,7 @@ EXPERIMENTS = (
         "figure 11",
         "Control Suite: RMSProp, and a deeper network that shares layers",
         runs=_runs(_SHARED_RMSPROP, ALL),
-        substitutes=_small(_runs(_SHARED_RMSPROP, (*SMALL_LOW, *SMALL_MEDIUM), fixed=_WIDTHS)),
+        substitutes=_small(_runs(_SHARED_RMSPROP, (*SMALL_LOW, *SMALL_MEDIUM), _HALF_WIDTHS)),
         over_tasks=OverTasks.MEAN,
         **_COMMON,
     ),
@@ -436,7 +446,7 @@ SCALES = (
                 "--config.joint_sizes=128,128",
                 "--config.proposal_sizes=128,128",
                 "--learner_threads=1",
-                "--evaluation_steps=400",
+                f"--evaluation_steps={_EVALUATION_STEPS}",
                 "--evaluation_episodes=5",
             ),
         ),

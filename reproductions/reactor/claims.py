@@ -4,6 +4,7 @@ import pandas
 
 from common.experiments.atari_scores import median_reached
 from common.experiments.claims import Check, Claim, Evidence
+from common.experiments.effects import whole_mean
 from common.experiments.main_effects import LEVEL, EffectPart, MainEffects, claim_of, mean_of
 from common.reporting import ranking, scores
 
@@ -155,15 +156,12 @@ def _faster(evidence: Evidence) -> tuple[bool, str]:
     return ours < theirs, f"Figure 2: Reactor less than {ours:g} days, A3C {theirs:g}."
 
 
-def _less_than_a_day(evidence: Evidence) -> tuple[bool, str]:
-    """Compares with all that were trained for 200M frames, from human starts and by the median."""
-    days = _days(evidence, "Reactor*")
-    table = evidence.reported.table("reactor", "table 1")[_MEDIAN]
-    best = table[_others(evidence, "table 1")].idxmax()
-    return (
-        bool(days <= 1 and table["Reactor"] > table[best]),
-        f"Figure 2: with 20 workers less than {days:g} day; table 1: Reactor "
-        f"{table['Reactor']:g}, {best} {table[best]:g}.",
+def _less_than_a_day(evidence: Evidence) -> tuple[None, str]:
+    days = [_days(evidence, name) for name in ("Reactor*", "Reactor")]
+    median = evidence.reported.number("reactor", "table 1", "Reactor", _MEDIAN)
+    return None, (
+        f"Figure 2: with 20 workers less than {days[0]:g} day, with 10 less than {days[1]:g}; "
+        f"table 1: with 10 a median of {median:g}. No score of 20 workers is printed."
     )
 
 
@@ -292,11 +290,7 @@ CLAIMS = (
         "Reactor reaches state-of-the-art performance after 200M frames and less than a day.",
         "abstract, figure 2, table 1",
         "figure 2",
-        Check(
-            _less_than_a_day,
-            "figure 2 has a time of less than a day, and table 1 its median, from human starts, "
-            "above all other papers'",
-        ),
+        Check(_less_than_a_day, "runs with a time of less than a day have their scores in a table"),
     ),
     Claim(
         "longer",
@@ -318,6 +312,13 @@ CLAIMS = (
         "section 4, figure 3",
         "figure 3",
         MainEffects(_CONTRIBUTIONS),
+    ),
+    Claim(
+        "contributions_efficiency",
+        "Each of these innovations contributes to sample efficiency, too.",
+        "abstract, figure 3",
+        "figure 3",
+        MainEffects(_CONTRIBUTIONS, measure=whole_mean),
     ),
     Claim(
         "contributions_catch",

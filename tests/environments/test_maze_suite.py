@@ -214,6 +214,19 @@ def test_a_game_that_nobody_closes_leaves_nothing_and_says_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@is_installed
+def test_an_engine_takes_the_memory_that_is_counted_for_it(make):
+    games = [make() for _ in range(3)]
+    shared = {Path(line.split()[-1]) for line in mapped(os.getpid())}
+    used = sum(path.stat().st_blocks * 512 for path in shared)
+    for game in games:
+        (engine,) = engines_in(game.engine._folder.name)
+        lines = Path(f"/proc/{engine}/smaps_rollup").read_text().splitlines()
+        sizes = dict(line.split()[:2] for line in lines[1:])
+        used += 1024 * int(sizes["Pss:"])
+    assert used / len(games) == pytest.approx(games[0].engine_bytes, rel=0.25)
+
+
 def engines_in(folder):
     """The processes that work in a folder of `DoomEngine`."""
     found = []

@@ -286,7 +286,7 @@ def test_more_actors(tmp_path, evidence, levels, verdict):
             agent_setting="dpg",
         )
     finding = judge("apex", "dpg_actors", evidence)
-    assert finding.verdict is verdict and finding.coverage == "3 of 4 tasks, 3 seeds"
+    assert finding.verdict is verdict and finding.coverage == "3 in place of 4 tasks, 3 seeds"
 
 
 @pytest.mark.parametrize(
@@ -352,6 +352,31 @@ def test_at_equal_steps_runs_count_up_to_the_end_of_the_shortest(tmp_path, evide
     assert compare(evidence, EffectPart("", PAIR)).verdict is Verdict.FAILS
     by_steps = compare(evidence, EffectPart("", PAIR), clock="actor_steps")
     assert by_steps.verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize("small, verdict", [({}, Verdict.HOLDS), (None, Verdict.OPEN)])
+def test_a_claim_may_leave_out_a_scale(tmp_path, evidence, small, verdict):
+    plant(tmp_path, FIRST, TASKS, 900)
+    plant(tmp_path, SECOND, TASKS, 500)
+    finding = compare(evidence, EffectPart("", PAIR), at={"small": small})
+    assert finding.verdict is verdict and bool(finding.effects) == (small == {})
+    assert "--scale=small" not in finding.evidence
+
+
+@pytest.mark.parametrize("d3pg, verdict", [(300, Verdict.HOLDS), (900, Verdict.FAILS)])
+def test_weakest_of_two_needs_both(tmp_path, evidence, d3pg, verdict):
+    """The mean of both would be behind with D3PG first, too."""
+    aql = reproductions.paper("aql")
+    figure = aql.experiment("figure 6")
+    levels = dict.fromkeys(("aql", "aql_gaussian", "uniform_q", "qt_opt"), 700)
+    for setting, level in (levels | {"d3pg": d3pg, "impala": 100}).items():
+        plant(
+            *(tmp_path, setting, figure.at("small").environments, level),
+            **{"paper": "aql", "budget": planned_budget(aql, figure, "small")},
+        )
+    finding = judge("aql", "weak_low", evidence)
+    assert finding.verdict is verdict
+    assert [one.name for one in finding.effects] == ["d3pg", "impala"]
 
 
 @pytest.mark.parametrize("task", ["gym:Ant-v4", "minatar:breakout"])
@@ -507,12 +532,6 @@ def test_each_run_is_read_once_for_all_claims_of_a_clock(tmp_path, evidence, mon
             "reactor",
             "faster",
             ("figure 2,A3C,Training time,4", "figure 2,A3C,Training time,1"),
-            Verdict.FAILS,
-        ),
-        (
-            "reactor",
-            "less_than_a_day",
-            ("figure 2,Reactor*,Training time,< 1", "figure 2,Reactor*,Training time,< 2"),
             Verdict.FAILS,
         ),
         (
@@ -679,7 +698,9 @@ def test_apexs_settings_at_small_are_those_of_its_runs():
         if isinstance(claim.test, MainEffects)
     }
     assert at_small["actors"] == dqn and at_small["prioritized_actors"] == dqn | uniform
-    assert at_small["prioritized"] == {most, "dqn_uniform_lr0.00025_128_actors_replay_1m"}
+    rates = {f"dqn_uniform_lr{rate}_128_actors_replay_1m" for rate in ("0.00025", "6.25e-05")}
+    assert at_small["prioritized"] == {most} | rates
+    assert at_small["batch_size"] == {most, *(f"dqn_batch{size}" for size in (32, 128, 256))}
     assert at_small["recency"] == {most, "dqn_16_actors_8_copies_replay_1m"}
     assert at_small["capacity"] == {f"dqn_128_actors_replay_{size}" for size in ("250k", "2m")}
     assert at_small["dpg_actors"] == {"dpg_8_actors", "dpg_16_actors", "dpg_64_actors"}

@@ -149,7 +149,7 @@ def test_the_positions_of_evaluations_do_not_matter(measure):
 
 def test_measures_of_a_run():
     run = pandas.DataFrame({"x": np.arange(0, 31) * 10.0, "value": np.arange(31.0)})
-    assert effects.late_mean(run) == 25.5 and effects.early_mean(run) == 5.0
+    assert effects.late_mean(run) == 25.5 and effects.early_mean(run) == 5.5
     assert effects.whole_mean(run) == effects.whole_mean(run[run["x"] > 0])
     assert effects.whole_mean(run) == pytest.approx(15.0, abs=0.05)
     assert effects.whole_mean(run[run["x"] % 50 == 0]) == pytest.approx(15.0, abs=0.5)

@@ -11,7 +11,7 @@ WORKDIR = pathlib.Path("runs/humanoid")
 
 def check(replay_bytes, ignore=False, saves=None):
     """`resources.check` in this directory."""
-    return resources.check(replay_bytes, WORKDIR, ignore, saves)
+    return resources.check(resources.Need(replay_bytes), WORKDIR, ignore, saves)
 
 
 @pytest.fixture
@@ -87,6 +87,18 @@ def test_what_an_earlier_start_has_saved_is_counted(machine, tmp_path, monkeypat
 def test_without_a_replay(machine):
     machine(0)
     assert check(0)[0] == "no replay here"
+
+
+def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine):
+    def check_need(*need):
+        return resources.check(resources.Need(*need), WORKDIR, ignore=False, saves=None)[0]
+
+    machine(12 * GB)
+    said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
+    assert check_need(8 * GB, 2 * GB, GB).startswith(said)
+    assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
+    with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
+        check_need(6 * GB, 7 * GB)
 
 
 def test_what_is_not_known_is_not_checked(machine):

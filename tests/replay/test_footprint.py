@@ -158,8 +158,9 @@ def test_a_humanoids_unroll():
         footprint.unroll_bytes_per_step(config, spec, None) for spec in (vector, single)
     )
     assert of_vector - of_single == 4 * 2 * 6
-    config.replayed_unrolls = 0  # actors then keep no unroll
+    config.replayed_unrolls, config.queue_capacity = 0, 64  # actors then keep no unroll
     assert footprint.unroll_bytes_per_step(config, vector, None) == 0
+    assert footprint.unroll_queue_bytes(config, vector, None) == pytest.approx(64 * 30 * of_vector)
 
 
 def test_vectors_take_four_bytes_a_number():
