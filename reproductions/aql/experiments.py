@@ -219,7 +219,7 @@ def _mazes() -> dict[str, Substitute]:
     small_note = (
         f"{note}: here a room without walls inside, two sections of 8 and 16 channels, an LSTM of "
         "64 units, proposals of two layers of 128 instead of one of 256, unrolls of 20 timesteps "
-        "and an evaluation every 150 updates"
+        "and an evaluation every 150 updates, of IMPALA every 10"
     )
     substitutes = {
         "workstation": Substitute(_runs(_LAB_SETTINGS, MAZES), note),
@@ -380,7 +380,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "section rover",
-        "not in the paper: 3,528 structured actions, and 11, on features",
+        "not in the paper: 3,528 structured actions, or 11",
         runs=_ROVER_RUNS,
         substitutes=_small_ours(_ROVER_RUNS, Budget(actor_steps=100_000)),
         parts=(Part("top"), Part("bottom", overrides={"x": "wall_seconds"})),

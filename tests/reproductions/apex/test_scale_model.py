@@ -77,7 +77,7 @@ def test_curves_keep_the_papers_ratios_to_each_other():
     assert others["dqn_batch32"]["config.batch_size"] == 2
     for name in ("dqn_batch32", "dqn_batch1024"):
         batch, ratio = (others[name][f"config.{of}"] for of in ("batch_size", "samples_per_insert"))
-        assert batch / ratio == pytest.approx(32 / DQN.samples_per_insert(32), rel=1e-3)
+        assert batch / ratio == pytest.approx(32 / DQN.samples_per_insert(128), rel=1e-3)
 
 
 def test_runs_of_the_scale_end_with_a_whole_call():
