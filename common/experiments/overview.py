@@ -88,7 +88,7 @@ def _answers(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> str:
     )
     rows = [
         {
-            "the paper says": claim.text,
+            "the paper says": f"`{claim.name}`: {claim.text}",
             "its effect": claim.experiment or claim.source,
             "ours (95 %)": finding.numbers or finding.evidence,
             "scale, tasks, seeds": ", ".join(filter(None, (finding.scale, finding.coverage)))

@@ -194,7 +194,7 @@ def _small_ours(runs: Sequence[Run], budget: Budget) -> dict[str, Substitute]:
 
     def run_at_small(run: Run) -> Run:
         every, fixed = period, (*run.fixed, "--config.batch_size", *_WIDTHS)
-        if run.setting == "impala":  # 800 steps are one update of 8 unrolls, that of the scale
+        if run.setting == "impala":  # 240 steps are one update of 8 unrolls, that of the scale
             every, fixed = period // 12, (*run.fixed, *_WIDTHS)
         flags = (*run.flags, "--config.learning_rate=0.001", f"--evaluation_steps={every}")
         return dataclasses.replace(run, flags=flags, fixed=fixed)

@@ -64,7 +64,7 @@ def test_the_scale_small_shrinks_what_an_environment_of_ours_leaves_as_in_the_pa
     for name in ("section match", "section rover"):
         for run in experiments.PAPER.experiment(name).at("small").runs:
             kept = {f"--config.{size}" for size in sizes}
-            if run.setting == "impala":  # it replays nothing: small batches, for 125 updates
+            if run.setting == "impala":  # it replays nothing: small batches, for 417 updates
                 kept ^= {"--config.batch_size", "--config.replayed_unrolls"}
             assert kept == set(run.fixed)
             assert "--config.learning_rate=0.001" in run.flags
