@@ -1,7 +1,6 @@
 """Tests of claims by main effects of settings over tasks."""
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 import dataclasses
 import enum
 import math
@@ -257,12 +256,7 @@ class MainEffects:
         )
 
     def _at(
-        self,
-        paper: Paper,
-        experiment: Experiment,
-        evidence: Evidence,
-        scale: str,
-        listed: AbstractSet[str],
+        self, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str, listed: set[str]
     ) -> Finding:
         """Returns the finding of a scale's runs; `listed` are the paper's tasks."""
         tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y

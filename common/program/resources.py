@@ -54,7 +54,7 @@ def check(
     saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
     in_memory, needed = sum(need), 2 * need.replay  # a file is written before the last one goes
     fits = disk is None or needed + _MIN_DISK <= disk + saved
-    line, is_saved = "no replay here", fits if saves is None else saves
+    line, is_saved = "no replay here", need.replay > 0 and (fits if saves is None else saves)
     parts = [name for name, number in need._asdict().items() if number]
     verb = "needs" if parts in (["replay"], ["queue"]) else "need"
     needs = f"{', '.join(parts)} {verb} about {size(in_memory)}"

@@ -65,14 +65,13 @@ def run_task(run: ProgramRun) -> NoReturn:
     spec, need = run.inspect_environment(share, len(actors), has_queue=role is layout.keeper)
     saves_replay = False
     if any(need):
-        line, can_save = resources.check(
+        line, saves_replay = resources.check(
             need,
             run.directory.path,
             flags_lib.IGNORE_RESOURCES.value,
             flags_lib.CHECKPOINT_REPLAY.value,
         )
         logging.info("%s", line)
-        saves_replay = can_save and need.replay > 0
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds

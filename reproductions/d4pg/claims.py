@@ -55,9 +55,9 @@ _REPLAYS = ("uniform", "prioritized")
 _N_5_NAMES = tuple(name for name in settings.FIGURE_2 if name.endswith("n5"))
 _PPO = "ppo"
 _OTHERS = tuple(name for name in settings.FIGURE_2 if name != FULL)
+_ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 _BY_TIME = {"small": None}
 """Of claims about training time: at the scale small runs end by actor steps."""
-_ABLATIONS = tuple(name for name in _OTHERS if name != "ddpg")
 
 
 def _dimensions(evidence: Evidence) -> tuple[bool, str]:

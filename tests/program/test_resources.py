@@ -97,6 +97,7 @@ def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine
     said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
     assert check_need(8 * GB, 2 * GB, GB).startswith(said)
     assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
+    assert not resources.check(resources.Need(0, GB), WORKDIR, ignore=False, saves=True)[1]
     with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
         check_need(6 * GB, 7 * GB)
 
