@@ -1,4 +1,9 @@
-"""A replay memory of whole episodes: the Python interface of its ops."""
+"""A replay memory of whole episodes: the Python interface of its ops.
+
+A memory of episodes whose draws are windows of whole episodes.
+
+Windows of whole episodes, as a memory of episodes draws them.
+"""
 
 import os
 from typing import NamedTuple
@@ -6,12 +11,54 @@ from typing import NamedTuple
 import tensorflow as tf
 import tree
 
-from common.replay import distributions, library, memory_file
-from common.replay.episode_windows import EpisodeWindows
+from common.replay import library, memory, saving
+from common.replay.columns import check_dtype
 from common.replay.episode_wire import EpisodeSample, EpisodeWire, WindowSample
-from common.replay.signature import check_dtype
+from common.replay.memory import Uniform
 from common.replay.store import Counters, Store
-from common.types import Episodes, Nest
+from common.types import Batch, Episodes, Nest, WindowBatch
+
+
+class EpisodeWindows(NamedTuple):
+    """Windows of N episodes drawn from a memory, in batches one behind the other.
+
+    L is the longest of them. All end with the last of L steps and L + 1 states; a shorter one
+    repeats its first step, and the state of that, in front.
+
+    Attributes:
+      keys: [N] int64, of the first steps.
+      lengths: [N] int64, steps of the windows.
+      steps: nest of [N, L + 1, ...], the states.
+      rewards: [N, L] float32, scaled.
+      bootstraps: [N] bool, whether the last state is no true end.
+      count: int64 scalar, episodes in the memory.
+    """
+
+    keys: tf.Tensor
+    lengths: tf.Tensor
+    steps: Nest
+    rewards: tf.Tensor
+    bootstraps: tf.Tensor
+    count: tf.Tensor
+
+    @property
+    def step_keys(self) -> tf.Tensor:
+        """The keys of all steps, [N, L] int64; where a window repeats its first step, so it is."""
+        longest = tf.shape(self.rewards, tf.int64)[1]
+        padding = longest - self.lengths[:, tf.newaxis]
+        return self.keys[:, tf.newaxis] + tf.maximum(tf.range(longest) - padding, 0)
+
+    @property
+    def token(self) -> tf.Tensor:
+        """`step_keys`, one window behind the other, [N L]."""
+        return tf.reshape(self.step_keys, [-1])
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from, with a `WindowBatch` as its steps."""
+        steps = WindowBatch(self.steps, self.rewards, self.lengths, self.bootstraps)
+        count = tf.cast(self.count, tf.float32)
+        return Batch(steps, tf.fill(tf.shape(self.keys), 1.0 / count), count)
+
 
 _REMOVALS = ("oldest", "far_policy", "divergence")
 
@@ -88,7 +135,7 @@ class EpisodeMemory(Store):
         specs: Nest,
         capacity: int,
         discount: float,
-        sampling: distributions.Uniform | distributions.RankBased,
+        sampling: memory.Uniform | memory.RankBased,
         removal: str = "oldest",
         seed: int = 0,
         num_batches: int = 1,
@@ -117,7 +164,7 @@ class EpisodeMemory(Store):
             raise ValueError(f"capacity must be at least 1, is {capacity}")
         if not 0 <= discount <= 1:
             raise ValueError(f"discount must be in [0, 1], is {discount}")
-        if not isinstance(sampling, distributions.Uniform | distributions.RankBased):
+        if not isinstance(sampling, memory.Uniform | memory.RankBased):
             raise ValueError(f"sampling must be Uniform or RankBased, is {sampling}")
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
@@ -413,7 +460,7 @@ class EpisodeMemory(Store):
         Raises:
           ReplayFileError: the file cannot be written; one of that name is as it was.
         """
-        memory_file.check(self._ops.episode_save(self._handle, os.fsencode(path)))
+        saving.check_saved(self._ops.episode_save(self._handle, os.fsencode(path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Makes this memory, which must be empty, the one that was saved, as `Memory.load` does.
@@ -422,7 +469,7 @@ class EpisodeMemory(Store):
           ReplayFileError: the file cannot be read, is damaged, or is of a memory of other arguments
             (the seed does not matter), or this memory is in use. It is unchanged.
         """
-        memory_file.check(self._ops.episode_load(self._handle, os.fsencode(path)))
+        saving.check_saved(self._ops.episode_load(self._handle, os.fsencode(path)))
 
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
@@ -437,3 +484,45 @@ class EpisodeMemory(Store):
     def _halves(self, columns) -> tuple:
         count = len(self.signature.names)
         return columns[:count], columns[count:]
+
+
+class WindowMemory(EpisodeMemory):
+    """A memory of episodes that updates in the same process draw windows from, as ACER's.
+
+    Its counters are of steps, but for `Counters.sampled`, which counts windows.
+    """
+
+    drawn_items = "episodes"
+
+    def __init__(
+        self,
+        specs: Nest,
+        capacity: int,
+        discount: float,
+        window: int,
+        removal: str = "oldest",
+        seed: int = 0,
+        num_batches: int = 1,
+    ):
+        """Makes an empty memory.
+
+        Args:
+          specs: see base class.
+          capacity: see base class.
+          discount: see base class.
+          window: most steps of an episode that an update learns from.
+          removal: see base class.
+          seed: see base class.
+          num_batches: see base class.
+        """
+        super().__init__(specs, capacity, discount, Uniform(), removal, seed, num_batches)
+        self._window = window
+
+    def draw(self, num_items, seed=None) -> EpisodeWindows:
+        """Draws windows of `num_items` episodes, which the memory's number of batches divides."""
+        size = num_items // self._num_batches
+        return self.sample_episodes(size, self._window, seed, self._num_batches)
+
+    def num_drawable(self, counters: Counters) -> int:
+        """Returns the number of episodes."""
+        return self.statistics().episodes

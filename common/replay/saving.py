@@ -1,4 +1,7 @@
-"""The file of a store, so that a process that starts again goes on with its contents."""
+"""The file of a store, so that a process that starts again goes on with its contents.
+
+The error of a replay memory's file.
+"""
 
 from concurrent import futures
 import pathlib
@@ -6,9 +9,27 @@ import time
 from typing import Any
 
 from absl import logging
+import tensorflow as tf
 
-from common.replay.memory_file import ReplayFileError
 from common.replay.store import Counters
+from common.reporting.user_error import UserError
+
+
+class ReplayFileError(UserError):
+    """A file of a replay memory that cannot be written or loaded."""
+
+
+def check_saved(wrong: tf.Tensor) -> None:
+    """Raises an error of the line that an op outputs if it cannot write or load a file.
+
+    Args:
+      wrong: string scalar, empty if the op has succeeded.
+
+    Raises:
+      ReplayFileError: the op has failed.
+    """
+    if line := wrong.numpy().decode(errors="replace"):
+        raise ReplayFileError(line)
 
 
 class StoreFile:

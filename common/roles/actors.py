@@ -1,24 +1,37 @@
-"""Acting in a process: environments, policy and writer, whoever drives them."""
+"""Acting in a process: environments, policy and writer, whoever drives them.
+
+The actor's process: several of the paper's actors, whose policies run as one batch.
+
+A worker's process: it acts, keeps a store of its own and computes gradients (Reactor, 3.4).
+
+The process of environments for which the learner chooses the actions.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
 import contextlib
 import math
+import threading
 import time
 from typing import Protocol
 
-from common.acting import actor_start
-from common.cluster.processes import StopRequest
-from common.environments.batch import EnvironmentBatch
+from absl import logging
+
+from common.acting import loop
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.learning.bookkeeping import Bookkeeping
-from common.learning.remote_step import RemoteStep
-from common.remote.outbox import Delivery, Writer
-from common.remote.remote_batch import RemoteBatch
+from common.learning.learner import DivergedError
+from common.learning.parameter_server import RemoteStep
+from common.remote.environments import EnvironmentService, RemoteBatch
+from common.remote.gradients import GradientSender
+from common.remote.outbox import Delivery, Outbox, RemoteStore, Writer
+from common.remote.parameters import TARGET, ParameterClient, ParameterPuller
 from common.replay.local_replay import LocalReplay
-from common.replay.rate_limiter import RateLimiter
-from common.replay.store import Counters, Store
-from common.roles.run_context import RunContext
+from common.replay.store import Counters, RateLimiter, Store
+from common.roles.run_context import CALL_SECONDS, RunContext
 from common.types import Nest
 
 _LATE_SECONDS = 30.0
@@ -63,7 +76,7 @@ class Acting:
         """
         self._context = context
         agent, actors = context.agent, context.actors
-        self.start = actor_start.record_start(context.directory, actors)
+        self.start = loop.record_start(context.directory, actors)
         self._environments = _make_environments(context, self.start)
         self.policy = agent.make_actor(context.spec, actors, context.num_actors, self.seed)
         self.num_steps = self.timesteps = 0
@@ -73,7 +86,7 @@ class Acting:
     def seed(self) -> int:
         """The seed of these actors' exploration in this start."""
         context = self._context
-        return actor_start.exploration_seed(context.seed, context.actors.start, self.start)
+        return loop.exploration_seed(context.seed, context.actors.start, self.start)
 
     def begin(
         self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
@@ -93,7 +106,7 @@ class Acting:
             self._added_with, self._added_at = parameters.version, time.monotonic()
             on_added(added)
 
-        log = actor_start.EpisodeLog(
+        log = loop.EpisodeLog(
             self._context.directory,
             self._context.actors,
             lambda: {
@@ -153,7 +166,7 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     workers = layout.acting_role.name
     if workers == topology.job:
         return context.watch(
-            lambda: actor_start.make_environments(
+            lambda: loop.make_environments(
                 context.environment, context.actors, context.seed, start, agent.num_frames
             )
         )
@@ -162,7 +175,7 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
         layout.actors_of(index, len(addresses), context.num_actors)
         for index in range(len(addresses))
     ]
-    specs = actor_start.environment_specs(context.environment, context.seed, agent.num_frames)
+    specs = loop.environment_specs(context.environment, context.seed, agent.num_frames)
     clients = [context.client(address) for address in addresses]
     return RemoteBatch(clients, rows, start, *specs, context.stop)
 
@@ -321,3 +334,195 @@ class ActingBeside:
         )
         while not (is_due() or self._stop.requested):
             self._actors.step()
+
+
+_AWAIT_SECONDS = 0.005
+"""Time between requests for parameters for which actors wait."""
+
+
+def run_actor(context: RunContext) -> None:
+    """Acts with the published policy and sends, until the run is over or a stop is requested.
+
+    After a restart, environments and exploration use other random numbers than before.
+    """
+    stop = context.stop
+    acting = Acting(context)
+    policy = acting.policy
+    outbox = _make_outbox(context, acting)
+    puller = ParameterPuller(ParameterClient(context.client(context.topology.keeper_address)))
+    acting.begin(outbox.writer, outbox.add, puller)
+    if not puller.wait(policy.load, stop) or puller.finished:
+        return
+    outbox.start()
+    file = context.store_file(outbox.writer.replay) if outbox.writer.replay else None
+    if file is not None:
+        file.load()
+    while not stop.requested and not puller.finished:
+        if acting.may_load:
+            puller.apply(policy.load)  # even without credit, to notice the end of the run
+        if not outbox.has_credit():
+            continue
+        if acting.awaits_parameters:
+            puller.request()
+            stop.wait(_AWAIT_SECONDS)
+            continue
+        if acting.pull_is_due:
+            puller.request()
+        acting.step()
+        if outbox.num_accepted:
+            report_ready()
+        if file is not None:
+            file.save_if_due()
+    outbox.close()
+    puller.close()
+    if file is not None:
+        file.close(is_over=puller.finished)
+    logging.info("acted for %d steps, %d accepted", acting.steps, outbox.num_accepted)
+
+
+def _make_outbox(context: RunContext, acting: Acting) -> Outbox:
+    """Builds the sender to the store, or to the shard of it that these actors add to."""
+    agent, topology, job = context.agent, context.topology, context.layout.store
+    shard = topology.service_index(job)
+    wire = agent.wire(context.spec)
+    stores = [
+        RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
+        for number, address in enumerate(topology.service(job))
+    ]
+    return Outbox(
+        stores.pop(shard),
+        agent.make_writer(
+            acting.policy, context.actors, context.spec, acting.seed, shard=shard, in_batches=True
+        ),
+        agent.rate_limiter(),
+        context.stop,
+        others=stores if agent.samples_per_insert is not None else (),
+        in_lockstep=agent.data.in_lockstep,
+        job=job,
+    )
+
+
+_POLL_SECONDS = 0.002
+
+
+def run_worker(context: RunContext) -> None:
+    """Acts in one thread and learns in another until the run is over or a stop is requested.
+
+    The limiter holds both to the agent's ratio of samples to inserts. After a restart environment
+    and exploration use other random numbers than before.
+    """
+    agent, spec, stop = context.agent, context.spec, context.stop
+    stop.end_within(UNLEARNT_SECONDS, lambda: None)  # nobody misses a worker without an update
+    actors: LocalActing | None = None
+
+    def progress() -> tuple[int, Counters]:
+        return actors.num_steps if actors else 0, store.counters()
+
+    client = context.client(context.topology.keeper_address)
+    sender = GradientSender(client, context.actors.start, progress, stop)
+    if not sender.join():
+        return
+    seed = loop.actor_seed(context.seed, context.actors.start, sender.incarnation)
+    learner = agent.make_learner(spec, seed)
+    store = agent.make_store(spec, seed)
+    file = context.store_file(store)
+    file.load()
+    step = RemoteStep(
+        learner,
+        ParameterClient(client),
+        ParameterClient(client, TARGET),
+        sender,
+        agent.metrics,
+        agent.batch_size,
+        agent.jit_compile,
+        stop,
+    )
+    if not step.download():
+        return
+    limiter = agent.rate_limiter(in_turns=True)
+    trainer = agent.make_trainer(learner, store, spec, seed, limiter, updates=step)
+    actors = LocalActing(context, store, step, seed, sender.incarnation)
+    acting = _ActingThread(actors, store, limiter, stop)
+    while not (stop.requested or step.finished):
+        acting.raise_error()
+        if actors.num_steps:
+            report_ready()
+        try:
+            metrics = trainer.step()
+        except DivergedError:
+            file.close(is_over=True)  # a start with the same contents would diverge again
+            raise
+        if metrics is None:  # the store fills, or the actor has to catch up
+            if sender.report_if_due():
+                step.download()
+            stop.wait(_POLL_SECONDS)
+        else:
+            stop.take_time()
+        file.save_if_due()
+    stop.take_time()
+    acting.close()
+    trainer.close()
+    try:
+        sender.report()
+    except ServiceUnavailableError as error:
+        logging.warning("the last actor steps were not reported: %s", error)
+    file.close(is_over=step.finished)
+    acted = actors.num_steps
+    logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
+
+
+class _ActingThread:
+    """The acting thread of a worker, held back by a rate limiter."""
+
+    def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
+        self._actors = actors
+        self._store = store
+        self._limiter = limiter
+        self._stop = stop
+        self._closed = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._act, name="act", daemon=True)
+        self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raises the error that ended the thread, if one has."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Ends the thread after the present step."""
+        self._closed = True
+        self._thread.join()
+        self.raise_error()
+
+    def _act(self) -> None:
+        try:
+            while not (self._closed or self._stop.requested):
+                if self._limiter.may_insert(self._store.counters()):
+                    self._actors.act()
+                else:
+                    self._stop.wait(_POLL_SECONDS)
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
+
+
+def run_environments(context: RunContext) -> None:
+    """Steps the environments of this process's actors until the run is over or a stop is requested.
+
+    Raises:
+      PatienceError: the learner has not called for too long.
+    """
+    name, num_frames = context.environment, context.agent.num_frames
+
+    def make(session: int) -> WatchedBatch:
+        return context.watch(
+            lambda: loop.make_environments(name, context.actors, context.seed, session, num_frames)
+        )
+
+    server = context.server()
+    specs = loop.environment_specs(name, context.seed, num_frames)
+    service = EnvironmentService(server, len(context.actors), *specs, make)
+    server.start()
+    report_ready()
+    service.serve(context.stop)
+    server.close()

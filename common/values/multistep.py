@@ -7,12 +7,21 @@ A the number of actions, K the number of atoms of the support (m in the paper).
 Index 0 of every `*_t` belongs to the second frame of a sequence, x_2, and to the reward and
 discount that led to it. Index 0 of the targets belongs to the first frame, x_1. In the comments,
 t is the index of a target and k >= t that of the frame x_{t+n} where an n-step backup ends.
+
+V-trace: off-policy targets of a state value and advantages of actions (TensorFlow).
+
+Source: IMPALA (Espeholt et al. 2018), section 4.1, with lambda 1.
+
+Peng's Q(lambda): returns that mix values of best actions with what follows (TensorFlow).
+
+Generalised advantage estimates (NumPy), for actors.
 """
 
+import numpy as np
 import tensorflow as tf
 
 
-def coefficients(
+def retrace_coefficients(
     pi_t: tf.Tensor, a_t: tf.Tensor, mu_t: tf.Tensor, lambda_: float | tf.Tensor
 ) -> tf.Tensor:
     """Returns the trace coefficients c_s = lambda min(1, pi(a_s|x_s) / mu(a_s|x_s)) (eq 4).
@@ -34,7 +43,7 @@ def coefficients(
     return tf.stop_gradient(lambda_ * tf.minimum(1.0, pi_a / mu_a))
 
 
-def scalar_targets(
+def scalar_retrace_targets(
     q_t: tf.Tensor,
     pi_t: tf.Tensor,
     a_t: tf.Tensor,
@@ -74,7 +83,7 @@ def scalar_targets(
     return tf.stop_gradient(tf.reduce_sum(weights * (r_t + discount_t * v_t), axis=1))
 
 
-def categorical_targets(
+def categorical_retrace_targets(
     q_t: tf.Tensor,
     pi_t: tf.Tensor,
     a_t: tf.Tensor,
@@ -225,3 +234,108 @@ def _check_shapes(
     for name, value in zip(("a_t", "c_t", "r_t", "discount_t"), (a_t, c_t, r_t, discount_t)):
         if not q_shape[:2].is_compatible_with(value.shape):
             raise ValueError(f"{name} must be [T, B] = {q_shape[:2]}, got {value.shape}.")
+
+
+def v_trace(
+    log_rho: tf.Tensor,
+    discount: tf.Tensor,
+    reward: tf.Tensor,
+    value: tf.Tensor,
+    bootstrap: tf.Tensor,
+    rho_bar: float = 1.0,
+    pg_rho_bar: float = 1.0,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the V-trace targets of a sequence's values, and the advantages of its actions.
+
+        v_t = V_t + min(rho_bar, rho_t) (r_t + g_t V_{t+1} - V_t)
+              + g_t min(1, rho_t) (v_{t+1} - V_{t+1})
+        A_t = min(pg_rho_bar, rho_t) (r_t + g_t v_{t+1} - V_t)
+
+    After the last step, v and V are both `bootstrap`. On policy, v is the n-step return. No
+    gradient flows into any argument.
+
+    Args:
+      log_rho: [T, B] floating, log pi(a_t|s_t) - log mu(a_t|s_t).
+      discount: [T, B], g, gamma times the environment's discount of the step; 0 cuts the trace.
+      reward: [T, B], of the step that follows each state.
+      value: [T, B], V of each state.
+      bootstrap: [B], V of the state after the last step.
+      rho_bar: bound of the weights of temporal differences (IMPALA eq 1). The paper also bounds
+        the trace coefficients c, by 1.
+      pg_rho_bar: bound of the weights of advantages.
+
+    Returns:
+      v: [T, B], in the dtype of `value`.
+      advantage: [T, B], the weight of grad log pi(a_t|s_t), importance weight included.
+    """
+    rho = tf.exp(log_rho)
+    following = tf.concat([value[1:], bootstrap[tf.newaxis]], axis=0)
+    error = tf.minimum(rho_bar, rho) * (reward + discount * following - value)
+
+    def accumulate(after: tf.Tensor, step: tuple) -> tf.Tensor:
+        step_error, decay = step
+        return step_error + decay * after
+
+    correction = tf.scan(
+        accumulate, (error, discount * tf.minimum(1.0, rho)), tf.zeros_like(bootstrap), reverse=True
+    )
+    target = value + correction
+    following = tf.concat([target[1:], bootstrap[tf.newaxis]], axis=0)
+    advantage = tf.minimum(pg_rho_bar, rho) * (reward + discount * following - value)
+    return tf.stop_gradient(target), tf.stop_gradient(advantage)
+
+
+def q_lambda_returns(
+    reward_t: tf.Tensor, discount_t: tf.Tensor, value_t: tf.Tensor, lambda_: tf.Tensor | float
+) -> tf.Tensor:
+    """Returns the lambda-returns from each step of a sequence.
+
+        G_t = r_t + g_t ((1 - lambda_t) v_t + lambda_t G_{t+1})
+
+    The last step bootstraps from its value alone. Peng's Q(lambda) has a constant lambda, also
+    where actions explore; a lambda of 0 after an exploring action makes it Watkins'.
+
+    Args:
+      reward_t: [T, B] floating, with which each step arrives.
+      discount_t: [T, B], gamma times the environment's discount of the step.
+      value_t: [T, B], value of the best action where the step arrives.
+      lambda_: scalar or [T, B], the share of what follows the arrival. The last is not used.
+
+    Returns:
+      [T, B], in the dtype of `reward_t`. Gradients flow into all arguments.
+    """
+    lambda_ = tf.broadcast_to(tf.cast(lambda_, reward_t.dtype), tf.shape(reward_t))
+
+    def mix(following: tf.Tensor, step: tuple) -> tf.Tensor:
+        reward, discount, value, share = step
+        return reward + discount * (value + share * (following - value))
+
+    return tf.scan(mix, (reward_t, discount_t, value_t, lambda_), value_t[-1], reverse=True)
+
+
+def generalized_advantage(
+    rewards: np.ndarray, values: np.ndarray, discount: np.ndarray | float, lambda_: float
+) -> np.ndarray:
+    """Returns the advantages of the actions of fragments (Schulman et al. 2016, eq 16).
+
+        A_t = r_t + d_t V_{t+1} - V_t + d_t lambda A_{t+1},  A_T = 0
+
+    With lambda 1 this is the discounted sum of rewards, with a bootstrap from the last value, less
+    V; with lambda 0 the one-step error.
+
+    Args:
+      rewards: [T, ...] floating, with which each step arrives.
+      values: [T + 1, ...], V of each state.
+      discount: scalar or [T, ...], d: gamma times the environment's discount, 0 at a true end.
+      lambda_: in [0, 1].
+
+    Returns:
+      [T, ...], in the dtype of `rewards`.
+    """
+    errors = rewards + discount * values[1:] - values[:-1]
+    traces = np.broadcast_to(np.asarray(lambda_ * discount, rewards.dtype), rewards.shape)
+    advantages = np.empty_like(rewards)
+    following = np.zeros_like(rewards[0])
+    for t in reversed(range(len(rewards))):
+        advantages[t] = following = errors[t] + traces[t] * following
+    return advantages

@@ -4,10 +4,9 @@ import itertools
 import math
 
 from common.environments import lab_actions
-from common.environments.requirements import MAX_PNG_CHANNELS, actions_of
-from common.environments.spec import EnvironmentSpec
-from reproductions.aql.actions import ActionSpace, own_choices
+from common.environments.spec import MAX_PNG_CHANNELS, EnvironmentSpec, actions_of
 from reproductions.aql.config import MAX_CHOICES, MAX_EXACT_ACTIONS, AQLConfig
+from reproductions.aql.proposals import ActionSpace, own_choices
 
 _LAB_CHOICES = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
 

@@ -1,7 +1,6 @@
 """Checks that an environment suits a configuration. This module does not import TensorFlow."""
 
-from common.environments.requirements import require_control
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, require_control
 from reproductions.d4pg.config import D4PGConfig
 
 

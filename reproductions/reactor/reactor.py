@@ -3,21 +3,34 @@
 T is the number of transitions of a sequence, which has T + 1 frames x_1, ..., x_{T+1}. What ends in
 `_tm1` is of the frames x_1 to x_T, where the network is trained; what ends in `_t` is of x_2 to
 x_{T+1}, where the target network evaluates. Index k is the frame x_{k+1} there.
+
+Reactor's acting policy, of workers and of the evaluator (sections 3.4 and 6.4).
+
+The Reactor agent: configuration, policy and learner in one object.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dm_env
+import numpy as np
 import tensorflow as tf
+import tree
 
+from common.acting.policy import Policy
+from common.agents.agent import Agent
+from common.data.sequences import Sequences
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers, targets
+from common.learning import learner
 from common.learning.learner import Gradients, Learner
-from common.types import Batch, StoredTimestep
-from common.values import categorical, policy_gradients, prioritization, retrace
+from common.networks import packing
+from common.networks.recurrent import LSTMState
+from common.replay import memory, png
+from common.types import Batch, Nest, StoredTimestep
+from common.values import categorical, multistep, policy_gradients, value_learning
 from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.config import ReactorConfig
+from reproductions.reactor.declaration import AGENT
 from reproductions.reactor.networks import ReactorNetwork, ReactorOutputs, ReactorState
 
 METRICS = (
@@ -66,14 +79,14 @@ def retrace_targets(
       lambda_: see `retrace.coefficients`.
     """
     a_t, mu_t = steps_t.action, steps_t.extras["mu"]
-    c_t = retrace.coefficients(target.policy, a_t, mu_t, lambda_)  # eq 4
+    c_t = multistep.retrace_coefficients(target.policy, a_t, mu_t, lambda_)  # eq 4
     c_t *= _mask(steps_t)
     if support is None:
-        values = retrace.scalar_targets(
+        values = multistep.scalar_retrace_targets(
             target.q, target.policy, a_t, c_t, steps_t.reward, steps_t.discount
         )
         return RetraceTargets(values, values, c_t)
-    values = retrace.categorical_targets(
+    values = multistep.categorical_retrace_targets(
         tf.nn.softmax(target.logits),
         target.policy,
         a_t,
@@ -152,8 +165,8 @@ class ReactorLearner(Learner):
         self.network: ReactorNetwork = networks_lib.make_network(config, spec)
         self.target_network: ReactorNetwork = networks_lib.make_network(config, spec)
         self.optimizer = networks_lib.make_optimizer(config)
-        targets.copy(self.actor_variables, self.target_variables)
-        optimizers.create_variables(self.optimizer, self.actor_variables)
+        learner.copy_variables(self.actor_variables, self.target_variables)
+        learner.create_variables(self.optimizer, self.actor_variables)
 
     @property
     def actor_variables(self) -> tuple:
@@ -176,7 +189,7 @@ class ReactorLearner(Learner):
         steps = tf.nest.map_structure(_swap_leading, batch.steps)
         steps_tm1: StoredTimestep = tf.nest.map_structure(lambda column: column[:-1], steps)
         steps_t: StoredTimestep = tf.nest.map_structure(lambda column: column[1:], steps)
-        weights = prioritization.importance_weights(
+        weights = value_learning.importance_weights(
             batch.probabilities, batch.size, config.importance_exponent
         )
         target = self._unroll(self.target_network, steps_t)
@@ -209,7 +222,7 @@ class ReactorLearner(Learner):
         """Makes a step of Adam and copies the target network every T_update; see base class."""
         self.optimizer.apply(gradients, self.actor_variables)
         self.steps.assign_add(1)
-        targets.copy_in_branch(
+        learner.copy_in_branch(
             self.steps, self._config.target_period, self.actor_variables, self.target_variables
         )
 
@@ -232,3 +245,133 @@ def _swap_leading(column: tf.Tensor) -> tf.Tensor:
 def _mask(steps: StoredTimestep) -> tf.Tensor:
     """Returns 0 at LAST frames, whose action was never taken, and 1 elsewhere: [T, B] float32."""
     return tf.cast(tf.not_equal(steps.step_type, _LAST), tf.float32)
+
+
+class ReactorPolicy(Policy):
+    """Policy that draws actions from pi, with its floor, and returns pi as mu.
+
+    Its recurrent state is that of the policy's LSTM, since acting needs no values. With stored
+    states it is that of both LSTMs and an extra of each timestep.
+    """
+
+    def __init__(self, config: ReactorConfig, spec: EnvironmentSpec, seed: int):
+        """Makes the policy with random parameters.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          seed: of the actions.
+        """
+        self._network = networks_lib.make_network(config, spec)
+        self._stored_state = config.stored_state
+        self._step = tf.function(
+            self._both if config.stored_state else self._policy_only, autograph=False
+        )
+        self._random = np.random.default_rng(seed)
+        self._load = packing.loader(self._network.trainable_variables)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads the network, [P] float32 in the order of its trainable_variables."""
+        self._load(flat)
+
+    def initial_state(self, num_environments: int) -> ReactorState | LSTMState:
+        """Returns zeros, [K, 128] each."""
+        state = self._network.initial_state(num_environments)
+        state = tree.map_structure(lambda leaf: leaf.numpy(), state)
+        return state if self._stored_state else state.policy
+
+    def __call__(self, observation: np.ndarray, state: Nest):
+        """Acts on observations [K, ...].
+
+        Returns:
+          action: int32 [K].
+          state: after the observations.
+          extras: "mu", pi(.|x) float32 [K, A] from which the actions were drawn. With stored states
+            also "state", the `ReactorState` before the observations.
+        """
+        policy, new_state = self._step(observation, state)
+        mu = policy.numpy()
+        new_state = tree.map_structure(lambda leaf: leaf.numpy(), new_state)
+        extras = {"mu": mu}
+        if self._stored_state:
+            extras["state"] = state
+        return self._draw(mu), new_state, extras
+
+    def _draw(self, mu: np.ndarray) -> np.ndarray:
+        """Returns an action int32 [K] for each row of probabilities [K, A]."""
+        ends = mu.cumsum(axis=1, dtype=np.float64)
+        points = self._random.random((len(mu), 1)) * ends[:, -1:]  # they sum to 1 but for rounding
+        return (ends > points).argmax(axis=1).astype(np.int32)
+
+    def _both(self, observation: tf.Tensor, state: ReactorState) -> tuple[tf.Tensor, ReactorState]:
+        """Returns pi [K, A] and the state of both LSTMs."""
+        no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)  # the caller resets the state
+        outputs, state = self._network.unroll(observation[tf.newaxis], no_reset, state)
+        return outputs.policy[0], state
+
+    def _policy_only(self, observation: tf.Tensor, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
+        """Returns pi [K, A] and the state of the policy's LSTM; the graph drops the values."""
+        policy, states = self._both(observation, ReactorState(state, state))
+        return policy, states.policy
+
+
+class Reactor(Agent):
+    """Reactor, and its ablations by configuration."""
+
+    declaration = AGENT
+    metrics = METRICS
+    jit_compile = False  # XLA slows convolutions on a CPU
+
+    def __init__(self, config: ReactorConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting)
+        self.target_period = config.target_period
+        self.decodes = config.png_frames
+        mix = config.uniform_mix
+        sample: memory.Distribution = {
+            "contextual": memory.ContextualPriorityTree(1.0, mix),
+            "max": memory.Proportional(1.0, mix),
+            "uniform": memory.Uniform(),
+        }[config.prioritization]
+        # Section 3.3.
+        self.data = Sequences(config, sample, memory.Fifo(), reward_clip=config.reward_clip or None)
+
+    def encode(self, observation: np.ndarray) -> np.ndarray:
+        """Observations [K, ...] -> the same, or PNG files of images, an object array [K]."""
+        return png.encode(observation) if self.decodes else observation
+
+    def decode(self, steps: StoredTimestep, spec: EnvironmentSpec) -> StoredTimestep:
+        """Decodes PNG files [B, T] to uint8 [B, T, H, W, C]."""
+        images = png.decode(steps.observation, spec.image_shape, "observation")
+        return steps._replace(observation=images)
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredTimestep:
+        """Returns the columns of a timestep, with all of mu (footnote 1)."""
+        extras: dict[str, Any] = {"mu": tf.TensorSpec([spec.action_size])}
+        if self.config.stored_state:
+            extras["state"] = networks_lib.state_specs()
+        observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
+        return StoredTimestep(
+            observation=png.column(spec.image_shape) if self.decodes else observation,
+            action=tf.TensorSpec([], tf.int32),
+            reward=tf.TensorSpec([]),
+            discount=tf.TensorSpec([]),
+            step_type=tf.TensorSpec([], tf.uint8),
+            extras=extras,
+        )
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReactorLearner:
+        """Builds the learner of section 3.4."""
+        tf.random.set_seed(seed)
+        return ReactorLearner(self.config, spec)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> ReactorPolicy:
+        """Builds the policy of a worker; all workers act alike."""
+        del actors, num_actors
+        return ReactorPolicy(self.config, spec, seed)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReactorPolicy:
+        """Builds the same policy, whose draws are the same in every evaluator."""
+        del num_environments
+        return ReactorPolicy(self.config, spec, seed=0)

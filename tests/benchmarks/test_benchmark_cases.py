@@ -30,7 +30,7 @@ from reproductions import declared
 from reproductions.apex.dqn.declaration import AGENT as APEX_DQN
 from reproductions.aql.agent import AQL
 from reproductions.aql.declaration import AGENT as AQL_AGENT
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.d4pg import D4PG
 from reproductions.d4pg.declaration import AGENT
 from reproductions.reactor.declaration import AGENT as REACTOR
 from reproductions.refer.declaration import AGENT as REFER

@@ -1,14 +1,56 @@
-"""Ape-X DPG's learner (Horgan et al. 2018, section 3.2; equations numbered as in the README)."""
+"""Ape-X DPG's policy pi and critic q (appendix D).
 
+Ape-X DPG's learner (Horgan et al. 2018, section 3.2; equations numbered as in the README).
+
+Ape-X DPG's actor (algorithm 1, appendix D).
+
+The Ape-X DPG agent: configuration, actor and learner in one object.
+"""
+
+import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
-from common.agents.actor_critic import ActorCritic, ActorCriticLearner
+from common.acting.policy import GaussianNoise
+from common.agents.actor_critic import (
+    ActorCritic,
+    ActorCriticActor,
+    ActorCriticAgent,
+    ActorCriticLearner,
+)
+from common.data.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.types import Batch, StoredTransition
-from common.values import policy_gradients, prioritization
-from reproductions.apex.dpg import networks as networks_lib
+from common.networks import control, packing
+from common.replay import memory
+from common.types import Batch, NStepTransitions, StoredTransition
+from common.values import policy_gradients, value_learning
 from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.declaration import AGENT
+
+_ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}
+
+
+def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
+    """Builds both networks and their variables (phi, psi).
+
+    The critic has layers of 400, tanh, 300 and a scalar; the policy 300, tanh, 200 and the action.
+    The paper does not say what follows the second layer or where the action enters the critic; it
+    enters with the observation here.
+    """
+    activation = _ACTIVATIONS[config.activation]
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, config.layer_norm, activation
+    )
+    torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm, activation)
+    critic = control.Critic(torso, control.ScalarHead())
+    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
+    return ActorCritic(policy, critic)
+
+
+def make_optimizer(config: DPGConfig) -> snt.Optimizer:
+    """Returns Adam (appendix D) with Sonnet's defaults for everything that the paper omits."""
+    return snt.optimizers.Adam(config.learning_rate)
 
 
 def td_errors(
@@ -56,8 +98,8 @@ class DPGLearner(ActorCriticLearner):
 
     def __init__(self, config: DPGConfig, spec: EnvironmentSpec):
         super().__init__(
-            lambda: networks_lib.make_networks(config, spec),
-            lambda: networks_lib.make_optimizer(config),
+            lambda: make_networks(config, spec),
+            lambda: make_optimizer(config),
             config.target_period,
             config.max_gradient_norm or None,
         )
@@ -69,8 +111,8 @@ class DPGLearner(ActorCriticLearner):
         The outputs are new priorities |delta| + floor [B] (eqs 9, 19).
         """
         transition: StoredTransition = batch.steps
-        weights = prioritization.normalize_by_max(
-            prioritization.importance_weights(
+        weights = value_learning.normalize_by_max(
+            value_learning.importance_weights(
                 batch.probabilities, batch.size, self._config.importance_exponent
             )
         )
@@ -87,3 +129,59 @@ class DPGLearner(ActorCriticLearner):
         )
         priorities = tf.abs(gradients.errors) + self._config.priority_floor
         return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
+
+
+class DPGActor(ActorCriticActor):
+    """Actor with a = pi(S, phi) + N(0, sigma^2 I), clipped to the bounds (eq 18).
+
+    sigma is the same for all actors.
+    """
+
+    def __init__(self, config: DPGConfig, spec: EnvironmentSpec, seed: int):
+        super().__init__(
+            make_networks(config, spec), spec.action_size, GaussianNoise(config.noise_sigma, seed)
+        )
+        self._priority_floor = config.priority_floor
+
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+        """Returns |R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)| + floor (eqs 13, 19).
+
+        q and pi are the actor's copies of the online networks as they were when it observed each
+        state.
+
+        Returns:
+          [M] float32.
+        """
+        bootstrap = transitions.n_step_discount * transitions.extras_t["bootstrap"]
+        errors = transitions.n_step_reward + bootstrap - transitions.extras_tm1["taken"]
+        return (np.abs(errors) + self._priority_floor).astype(np.float32)
+
+
+class ApexDPG(ActorCriticAgent):
+    """Ape-X DPG, and its studies by configuration."""
+
+    declaration = AGENT
+
+    def __init__(self, config: DPGConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting, make_networks)
+        self.trim_period = config.removal_period
+        # So many batches, in whole calls.
+        self.prefetch = -(-config.prefetch // config.updates_per_call)
+        remove: memory.Distribution = memory.Proportional(config.removal_exponent)
+        if config.removal == "fifo":
+            remove = memory.Fifo()
+        self.data = Transitions(
+            config, memory.prioritized(config.priority_exponent), remove, is_soft=True
+        )
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> DPGLearner:
+        """Builds the learner of algorithm 2."""
+        tf.random.set_seed(seed)
+        return DPGLearner(self.config, spec)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> DPGActor:
+        """Builds the actor of algorithm 1, the same for all but for its noise."""
+        del actors, num_actors  # the twins take any batch
+        return DPGActor(self.config, spec, seed)

@@ -6,8 +6,8 @@ a value that D4PG leaves open; the reason for ours stands beside it.
 
 import dataclasses
 
-from common.agents.rollout_config import RolloutConfig
 from common.config import field
+from common.data.rollout_config import RolloutConfig
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 64

@@ -1,15 +1,48 @@
-"""PPO's learner (Barth-Maron et al. 2018, section 4.3; Heess et al. 2017, [H])."""
+"""Policy and value, of the layers of D4PG's networks (section 4.3).
+
+PPO's learner (Barth-Maron et al. 2018, section 4.3; Heess et al. 2017, [H]).
+
+The PPO of D4PG's figures: configuration, policy and learner in one object.
+"""
 
 import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
-from common.agents.proximal import ProximalLearner, ProximalSteps
+from common.agents.proximal import (
+    GaussianPolicy,
+    ProximalAgent,
+    ProximalLearner,
+    ProximalNetworks,
+    ProximalSteps,
+)
 from common.environments.spec import EnvironmentSpec
+from common.networks import control
 from common.networks.standardizer import EPSILON, RunningMoments
 from common.types import Metrics, RolloutSteps
-from common.values import surrogate
+from common.values import policy_gradients
 from reproductions.d4pg.ppo.config import D4PGPPOConfig
-from reproductions.d4pg.ppo.networks import make_networks
+from reproductions.d4pg.ppo.declaration import AGENT
+
+
+def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetworks:
+    """Builds both networks; the policy's means are in (-1, 1).
+
+    Heights of the terrain go through layers of their own, as in D4PG.
+    """
+
+    def terrain() -> list[control.Layer]:
+        return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
+
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, config.layer_norm, first_layers=terrain()
+    )
+    value = control.ControlValue(config.critic_sizes, config.layer_norm, first_layers=terrain())
+    for network in (policy, value):
+        network(tf.zeros([1, spec.observation_size]))  # makes the variables
+    return ProximalNetworks(
+        policy, value, spec.action_size, config.initial_variance, config.observation_clip
+    )
+
 
 METRICS = (*SHARED_METRICS, "kl_coefficient")
 """Metrics of a rollout's updates and their columns in learner.csv."""
@@ -57,7 +90,7 @@ class D4PGPPOLearner(ProximalLearner):
     ) -> tf.Tensor:
         """Returns -rho A with the penalty of the batch's mean D_KL; see base class."""
         config = self._config
-        return surrogate.penalized(
+        return policy_gradients.penalized_surrogate(
             rho,
             advantage,
             tf.reduce_mean(divergence),
@@ -71,8 +104,34 @@ class D4PGPPOLearner(ProximalLearner):
         config = self._config
         metrics = super().end(steps)
         used = self.coefficient.read_value()
-        adapted = surrogate.next_coefficient(
+        adapted = policy_gradients.next_penalty_coefficient(
             used, metrics["kl_divergence"], config.kl_target, config.kl_tolerance, config.kl_factor
         )
         self.coefficient.assign(tf.maximum(adapted, _MIN_COEFFICIENT))
         return {**metrics, "kl_coefficient": used}
+
+
+class D4PGPPO(ProximalAgent):
+    """PPO as in section 4.3."""
+
+    declaration = AGENT
+    metrics = METRICS
+
+    def __init__(self, config: D4PGPPOConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting, config.unroll_length)
+
+    def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
+        """Builds policy and value."""
+        return make_networks(self.config, spec)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
+        """Builds the policy as it acts, with seeded noise, which is what PPO improves.
+
+        Not in the paper. On cartpole swingup its mean alone does not get the pole up.
+        """
+        return self.make_actor(spec, range(num_environments), num_environments, seed=0)
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
+        """Builds the learner."""
+        tf.random.set_seed(seed)
+        return D4PGPPOLearner(self.config, spec)

@@ -5,8 +5,8 @@
 
 import dataclasses
 
-from common.agents.rollout_config import RolloutConfig
 from common.config import field
+from common.data.rollout_config import RolloutConfig
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ AGENT = AgentDeclaration(
     name="refer_ppo",
     title="PPO",
     paper="refer",
-    agent_class="reproductions.refer.ppo.agent:ReferPPO",
+    agent_class="reproductions.refer.ppo.ppo:ReferPPO",
     settings=SETTINGS,
     num_actors=lambda config, setting: 1,
     num_actors_help=(
@@ -17,6 +17,6 @@ AGENT = AgentDeclaration(
         "of all. Default: 1, as for the other agents (appendix C)."
     ),
     layouts=(ONE_PROCESS,),
-    require="common.environments.requirements:require_control",
+    require="common.environments.spec:require_control",
     bytes_per_step=rollout_bytes_per_step,
 )

@@ -1,16 +1,40 @@
-"""PPO's learner (Novati & Koumoutsakos 2019, appendices A and B; Schulman et al. 2017, eq 7)."""
+"""Policy and value (Novati & Koumoutsakos 2019, appendix A).
+
+PPO's learner (Novati & Koumoutsakos 2019, appendices A and B; Schulman et al. 2017, eq 7).
+
+The PPO of ReF-ER: configuration, policy and learner in one object.
+"""
 
 import numpy as np
 import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
-from common.agents.proximal import ProximalLearner
+from common.agents.proximal import ProximalAgent, ProximalLearner, ProximalNetworks
+from common.environments.spec import EnvironmentSpec
+from common.networks.control import SoftsignMLP
 from common.networks.standardizer import RunningMoments
 from common.types import Metrics, Nest, RolloutSteps
-from common.values import surrogate
+from common.values import policy_gradients
 from reproductions.refer import rules
 from reproductions.refer.ppo.config import ReferPPOConfig
-from reproductions.refer.ppo.networks import make_networks
+from reproductions.refer.ppo.declaration import AGENT
+
+
+def make_networks(
+    config: ReferPPOConfig, observation_size: int, action_size: int
+) -> ProximalNetworks:
+    """Builds policy and value, of two layers each (appendix A).
+
+    Softsign layers, and variances that all states share, are not in the paper: V-RACER's.
+    """
+    sizes = [config.hidden_size] * 2
+    return ProximalNetworks(
+        SoftsignMLP(observation_size, sizes, action_size),
+        SoftsignMLP(observation_size, sizes, 1),
+        action_size,
+        config.initial_variance,
+    )
+
 
 METRICS = (*SHARED_METRICS, "learning_rate")
 """Metrics of a rollout's updates and their columns in learner.csv."""
@@ -49,7 +73,7 @@ class ReferPPOLearner(ProximalLearner):
     ) -> tf.Tensor:
         """Returns -min(rho A, clip(rho) A); see base class."""
         del divergence
-        return surrogate.clipped(rho, advantage, self._config.clip)
+        return policy_gradients.clipped_surrogate(rho, advantage, self._config.clip)
 
     def apply(self, gradients: Nest) -> None:
         """Makes a step with annealed rates; see base class."""
@@ -65,3 +89,23 @@ class ReferPPOLearner(ProximalLearner):
     def end(self, steps: Nest) -> Metrics:
         """Adds the policy's learning rate; see base class."""
         return {**super().end(steps), "learning_rate": self.policy_learning_rate.read_value()}
+
+
+class ReferPPO(ProximalAgent):
+    """PPO as in appendix A."""
+
+    declaration = AGENT
+    metrics = METRICS
+
+    def __init__(self, config: ReferPPOConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting)
+        self.noise_bound = config.noise_bound
+
+    def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
+        """Builds policy and value."""
+        return make_networks(self.config, spec.observation_size, spec.action_size)
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferPPOLearner:
+        """Builds the learner."""
+        tf.random.set_seed(seed)
+        return ReferPPOLearner(self.config, spec.observation_size, spec.action_size)

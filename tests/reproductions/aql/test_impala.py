@@ -13,9 +13,9 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
 from reproductions.aql import impala
-from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
+from reproductions.aql.proposals import ActionSpace
 from reproductions.aql.settings import SETTINGS
 
 OBSERVATION = 4
