@@ -19,6 +19,7 @@ ROOMS = (
     "cluster",
     "networks",
     "replay",
+    "data",
     "remote",
     "acting",
     "learning",
@@ -115,13 +116,16 @@ def test_only_a_papers_directory_and_its_program_name_an_agent():
 
 def test_roles_know_no_kind_of_agent_and_no_kind_of_data():
     """They ask the agent and its data, so that a new kind of either needs no other role."""
-    known = {f"common.agents.{name}" for name in ("agent", "data", "trained")}
+    known = {"common.agents.agent", "common.agents.trained", "common.data.data"}
     found = []
     for path, tree in TREES.items():
         if path.parts[:2] != ("common", "roles"):
             continue
         for line, name in imports(tree):
-            if name.startswith("common.agents") and name.rpartition(".")[0] not in known:
+            if (
+                name.startswith(("common.agents", "common.data"))
+                and name.rpartition(".")[0] not in known
+            ):
                 found.append(f"{path}:{line} {name}")
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id in ("isinstance", "issubclass", "type"):

@@ -10,7 +10,8 @@ import dm_env
 import numpy as np
 
 from common import environments
-from common.acting.policy import Adder, Policy, state_at
+from common.acting.policy import Policy, state_at
+from common.data.data import Adder
 from common.environments.batch import EnvironmentBatch
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, numbered_rows

@@ -12,13 +12,13 @@ Actions that a policy samples before it chooses one of them.
 
 import abc
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
 import tree
 
-from common.types import Nest, NStepTransitions
+from common.types import Nest
 
 _FIRST = int(dm_env.StepType.FIRST)
 
@@ -76,26 +76,6 @@ class Policy(abc.ABC):
           extras: named arrays [K, ...] that the learner or initial priorities need (q, mu, V). They
             belong to the observed state, so the loop also needs them at an episode's last state.
         """
-
-
-class ExploringPolicy(Policy):
-    """A policy of training actors, which also computes initial priorities."""
-
-    @abc.abstractmethod
-    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """Returns raw priorities [M] float32, computed from the transitions' extras."""
-
-
-class Adder(Protocol):
-    """A converter of timesteps of a batch of environments to the steps that a replay stores."""
-
-    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Nest | None:
-        """Takes a timestep and the policy's extras; returns completed steps, or None."""
-
-    def act(
-        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
-    ) -> None:
-        """Takes the action at the timestep that `observe` just got."""
 
 
 def state_at(policy: Policy, state: Nest, initial_state: Nest, timestep: dm_env.TimeStep) -> Nest:

@@ -10,7 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import ExploringPolicy, GaussianNoise, OrnsteinUhlenbeckNoise, Policy
+from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
@@ -178,7 +178,7 @@ class ActorCriticEvaluator(Policy):
         return self._policy(observation), state, {}
 
 
-class ActorCriticActor(ExploringPolicy):
+class ActorCriticActor(Policy):
     """The policy with noise, run as NumPy twins.
 
     With each action it returns two outputs of its copy of the critic as extras: for the action

@@ -10,13 +10,12 @@ from common.acting.policy import Policy
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.config import from_values
-from common.data.data import Data
+from common.data.data import Data, Writer
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.trainer import Trainer, Updates
 from common.learning.updates import FusedUpdates, RolloutUpdates, UpdateLoop
-from common.remote.outbox import Writer
 from common.replay.store import RateLimiter, Store, Wire
 from common.types import Nest
 

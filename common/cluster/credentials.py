@@ -131,7 +131,7 @@ def _checked(text: str, source: str) -> str:
         raise ClusterError(f"the token in {source} has control characters: write another one")
     if len(token) < MIN_TOKEN_LENGTH:
         raise ClusterError(
-            f"the token in {source} has {len(token)} characters, but needs at least {MIN_TOKEN_LENGTH}: "
-            "`openssl rand -hex 32` makes one"
+            f"the token in {source} has {len(token)} characters, but needs at least "
+            f"{MIN_TOKEN_LENGTH}: `openssl rand -hex 32` makes one"
         )
     return token

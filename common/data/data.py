@@ -4,17 +4,75 @@ Data of items in a `Memory`: transitions or sequences.
 """
 
 import abc
+from collections.abc import Iterable, Sequence
 import math
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+import dm_env
+import numpy as np
 import tensorflow as tf
 
-from common.acting.policy import Adder
 from common.environments.spec import EnvironmentSpec
-from common.remote.outbox import Writer
+from common.replay.local_replay import LocalReplay
 from common.replay.memory import HARD_CAPACITY, Distribution, ItemWire, Memory
 from common.replay.store import RateLimiter, Store, Wire
 from common.types import Nest, StoredState
+
+
+class Adder(Protocol):
+    """A converter of timesteps of a batch of environments to the steps that a replay stores."""
+
+    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Nest | None:
+        """Takes a timestep and the policy's extras; returns completed steps, or None."""
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Takes the action at the timestep that `observe` just got."""
+
+
+class Delivery(NamedTuple):
+    """Rows that are put into a store at once, and the actor steps that are accepted with them."""
+
+    rows: Any
+    steps: int
+
+
+class Writer(abc.ABC):
+    """A converter of what an adder gives to deliveries for a store.
+
+    Attributes:
+      incarnation: of this start of the actors, which becomes part of keys.
+      replay: the store of these actors themselves, if they have one.
+    """
+
+    replay: LocalReplay | None = None
+
+    def __init__(self, send_batch: int = 0):
+        """Collects at least `send_batch` actor steps for a delivery; 0 delivers at once."""
+        self.incarnation = 0
+        self._send_batch = send_batch
+        self._collected: list[Any] = []
+        self._num_steps = 0
+
+    def add(self, added: Nest) -> Iterable[Delivery]:
+        """Takes what the adder gave; returns the deliveries that are complete."""
+        self._collected.append(added)
+        self._num_steps += self.count_steps(added)
+        return self.flush() if self._num_steps >= self._send_batch else ()
+
+    def flush(self) -> Iterable[Delivery]:
+        """Returns the rest as deliveries."""
+        collected, self._collected, self._num_steps = self._collected, [], 0
+        return self.deliveries(collected) if collected else ()
+
+    @abc.abstractmethod
+    def count_steps(self, added: Any) -> int:
+        """Returns the number of actor steps that an adder's result accounts for."""
+
+    @abc.abstractmethod
+    def deliveries(self, collected: Sequence[Any]) -> Iterable[Delivery]:
+        """Returns what the adder gave since the last call as deliveries."""
 
 
 class Data(abc.ABC):

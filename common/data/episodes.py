@@ -10,10 +10,9 @@ import dm_env
 import numpy as np
 import tree
 
-from common.data.data import Data
+from common.data.data import Data, Delivery, Writer
 from common.environments.batch import ABSENT
 from common.environments.spec import UnusableEnvironmentError
-from common.remote.outbox import Delivery, Writer
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
 from common.replay.episode_wire import EpisodeWire
 from common.replay.memory import RankBased, Uniform

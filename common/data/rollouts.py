@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Data
+from common.data.data import Data, Delivery, Writer
 from common.data.rollout_config import HELD_ROLLOUTS
-from common.remote.outbox import Delivery, Writer
 from common.replay.columns import Signature
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
 from common.types import AddedRollout, Batch, Nest, RolloutSteps, StoredState
@@ -208,7 +207,7 @@ class RolloutStore(Store):
           specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
           capacity: steps that it holds at most.
         """
-        self.wire = RolloutWire(specs)
+        self.wire: RolloutWire = RolloutWire(specs)
         self.capacity = capacity
         self._lock = threading.Lock()
         self._puts: list[list[np.ndarray]] = []

@@ -10,8 +10,7 @@ import dm_env
 import numpy as np
 import tree
 
-from common.data.data import ItemData
-from common.remote.outbox import Delivery, Writer
+from common.data.data import Delivery, ItemData, Writer
 from common.replay import columns
 from common.replay.memory import UNKNOWN_PRIORITY
 from common.types import Items, StoredTimestep, Timesteps

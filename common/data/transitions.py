@@ -5,15 +5,13 @@ Adder of n-step transitions for a batch of environments (Ape-X appendix F).
 
 from collections.abc import Sequence
 import itertools
-from typing import Any
+from typing import Any, Protocol
 
 import dm_env
 import numpy as np
 import tree
 
-from common.acting.policy import ExploringPolicy
-from common.data.data import ItemData
-from common.remote.outbox import Delivery, Writer
+from common.data.data import Delivery, ItemData, Writer
 from common.replay import columns
 from common.types import Items, Nest, NStepTransitions, StoredTransition
 
@@ -162,6 +160,13 @@ class NStepAdder:
         self._time += 1
 
 
+class PrioritizingPolicy(Protocol):
+    """A policy that gives transitions their first priorities."""
+
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+        """Returns raw priorities [M] float32, computed from the transitions' extras."""
+
+
 class Transitions(ItemData):
     """n-step transitions, with initial priorities that the actors compute (Ape-X appendix F)."""
 
@@ -178,7 +183,7 @@ class Transitions(ItemData):
         return NStepAdder(num_environments, config.n_step, config.discount, self._reward_clip)
 
     def make_writer(
-        self, *, policy: ExploringPolicy, actors: range, shard: int, in_batches: bool, **_: Any
+        self, *, policy: PrioritizingPolicy, actors: range, shard: int, in_batches: bool, **_: Any
     ) -> Writer:
         """Builds the writer of some actors; see base class."""
         send_batch = self.send_batch if in_batches else 0
@@ -187,7 +192,12 @@ class Transitions(ItemData):
 
 class _TransitionWriter(Writer):
     def __init__(
-        self, policy: ExploringPolicy, actors: range, shard: int, num_copies: int, send_batch: int
+        self,
+        policy: PrioritizingPolicy,
+        actors: range,
+        shard: int,
+        num_copies: int,
+        send_batch: int,
     ):
         super().__init__(send_batch)
         self._policy = policy

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Data
-from common.remote.outbox import Delivery, Writer
+from common.data.data import Data, Delivery, Writer
 from common.replay.columns import Signature
 from common.replay.local_replay import LocalReplay
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch

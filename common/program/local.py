@@ -445,8 +445,8 @@ def check_resources(
     if memory is not None and in_memory > memory:
         largest = _LOWER[need.index(max(need))]
         problem = (
-            f"not enough memory: {needs} when full, but {size_in_words(memory)} are available: lower "
-            f"{largest}"
+            f"not enough memory: {needs} when full, but {size_in_words(memory)} are available: "
+            f"lower {largest}"
         )
     elif disk is not None and disk < _MIN_DISK:
         problem = (
@@ -454,8 +454,9 @@ def check_resources(
         )
     elif saves and not fits and disk is not None:
         problem = (
-            f"not enough disk: --checkpoint_replay needs {size_in_words(needed)}, {size_in_words(disk)} are free at "
-            f"{directory}: give another --workdir, or --nocheckpoint_replay"
+            f"not enough disk: --checkpoint_replay needs {size_in_words(needed)}, "
+            f"{size_in_words(disk)} are free at {directory}: give another --workdir, "
+            "or --nocheckpoint_replay"
         )
     if problem and not ignore:
         raise NotEnoughError(f"{problem}, or start anyway with --ignore_resources")

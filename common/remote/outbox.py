@@ -3,14 +3,13 @@
 A store in another process, as a store.
 """
 
-import abc
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 import math
 import queue
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -20,11 +19,11 @@ import tree
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
+from common.data.data import Delivery, Writer
 from common.remote import inbox
 from common.remote.shards import CountersOfAll
 from common.replay import store
 from common.replay.columns import check_dtype
-from common.replay.local_replay import LocalReplay
 from common.replay.store import Counters, RateLimiter, Store, Wire
 from common.types import Nest
 
@@ -204,50 +203,6 @@ _GONE_SECONDS = 0.2
 """Time between calls to a service that does not answer."""
 _REFUSED_SECONDS = 0.005, 0.05
 """Shortest and longest time between calls to a full store, which carry the whole delivery each."""
-
-
-class Delivery(NamedTuple):
-    """Rows that are put into a store at once, and the actor steps that are accepted with them."""
-
-    rows: Any
-    steps: int
-
-
-class Writer(abc.ABC):
-    """A converter of what an adder gives to deliveries for a store.
-
-    Attributes:
-      incarnation: of this start of the actors, which becomes part of keys.
-      replay: the store of these actors themselves, if they have one.
-    """
-
-    replay: LocalReplay | None = None
-
-    def __init__(self, send_batch: int = 0):
-        """Collects at least `send_batch` actor steps for a delivery; 0 delivers at once."""
-        self.incarnation = 0
-        self._send_batch = send_batch
-        self._collected: list[Any] = []
-        self._num_steps = 0
-
-    def add(self, added: Nest) -> Iterable[Delivery]:
-        """Takes what the adder gave; returns the deliveries that are complete."""
-        self._collected.append(added)
-        self._num_steps += self.count_steps(added)
-        return self.flush() if self._num_steps >= self._send_batch else ()
-
-    def flush(self) -> Iterable[Delivery]:
-        """Returns the rest as deliveries."""
-        collected, self._collected, self._num_steps = self._collected, [], 0
-        return self.deliveries(collected) if collected else ()
-
-    @abc.abstractmethod
-    def count_steps(self, added: Any) -> int:
-        """Returns the number of actor steps that an adder's result accounts for."""
-
-    @abc.abstractmethod
-    def deliveries(self, collected: Sequence[Any]) -> Iterable[Delivery]:
-        """Returns what the adder gave since the last call as deliveries."""
 
 
 class Outbox:

@@ -18,7 +18,6 @@ import reprlib
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
-import numpy as np
 
 from common.reporting.records import LARGEST, LARGEST_COUNT, disk_full
 from common.reporting.user_error import UserError
@@ -414,6 +413,8 @@ def _fields(where: str, line: bytes) -> list[str]:
 
 
 def _cell(path: Path, column: str, value: Any) -> str:
+    import numpy as np  # late: it reads its number of threads when it is imported
+
     scalar = np.asarray(value)
     if scalar.ndim > 0:
         raise ValueError(f"row for {path}: {column} has shape {scalar.shape}, not a scalar's")

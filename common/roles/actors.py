@@ -21,13 +21,14 @@ from absl import logging
 from common.acting import loop
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.data.data import Delivery, Writer
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.learner import DivergedError
 from common.learning.parameter_server import RemoteStep
 from common.remote.environments import EnvironmentService, RemoteBatch
 from common.remote.gradients import GradientSender
-from common.remote.outbox import Delivery, Outbox, RemoteStore, Writer
+from common.remote.outbox import Outbox, RemoteStore
 from common.remote.parameters import TARGET, ParameterClient, ParameterPuller
 from common.replay.local_replay import LocalReplay
 from common.replay.store import Counters, RateLimiter, Store

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.policy import ExploringPolicy
+from common.acting import policy as policy_lib
 from common.agents.agent import Agent
 from common.data.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
@@ -21,7 +21,7 @@ from common.types import NStepTransitions, StoredTransition
 SPEC = EnvironmentSpec(2, 1)
 
 
-class Policy(ExploringPolicy):
+class Policy(policy_lib.Policy):
     """Actions of 0; a transition's priority is its step and a half."""
 
     def load(self, flat):

@@ -13,8 +13,9 @@ from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.data import transitions
+from common.data.data import Delivery, Writer
 from common.remote import outbox as outbox_lib
-from common.remote.outbox import Delivery, Outbox, RemoteStore, Writer
+from common.remote.outbox import Outbox, RemoteStore
 from common.replay import columns, footprint
 from common.replay.memory import Fifo, Uniform
 from common.replay.store import UNLIMITED, Counters, RateLimiter

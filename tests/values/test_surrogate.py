@@ -55,10 +55,13 @@ def test_the_penalty_grows_with_the_square_beyond_twice_the_target(divergence):
     np.testing.assert_allclose(loss, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss", ["clipped", "penalized"])
+@pytest.mark.parametrize("loss", ["clipped_surrogate", "penalized_surrogate"])
 def test_no_gradient_flows_into_advantages(loss):
     rho, advantage = tf.constant([1.1]), tf.constant([2.0])
-    arguments = {"clipped": (CLIP,), "penalized": (tf.constant([0.1]), 1.0, 0.01, HINGE)}[loss]
+    arguments = {
+        "clipped_surrogate": (CLIP,),
+        "penalized_surrogate": (tf.constant([0.1]), 1.0, 0.01, HINGE),
+    }[loss]
     with tf.GradientTape() as tape:
         tape.watch(advantage)
         value = getattr(policy_gradients, loss)(rho, advantage, *arguments)

@@ -14,7 +14,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.acting import policy
-from common.acting.policy import ExploringPolicy
+from common.acting.policy import Policy
 from common.agents.agent import Agent
 from common.data.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
@@ -151,7 +151,7 @@ class DQNLearner(Learner):
         learner.copy_in_branch(self.steps, self._config.target_period, theta, theta_minus)
 
 
-class DQNActor(ExploringPolicy):
+class DQNActor(Policy):
     """Epsilon-greedy policy for its copy of q, with a different epsilon_i for each actor (eq 14).
 
     With each action it returns two action values as extras: of the action taken and the largest.
