@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from common.agents.declaration import AgentDeclaration
-from common.config import allowed_values
+from common.config import allowed_values, help_of
 from common.reporting.user_error import UserError
 
 _BEGIN = "<!-- hyperparameters: written by make pages -->\n"
@@ -37,8 +37,9 @@ def with_table(page: pathlib.Path, agent: AgentDeclaration) -> str:
 def table(agent: AgentDeclaration) -> str:
     """Returns the table in Markdown: name, default, allowed values, meaning and source."""
     settings = agent.settings
+    texts = help_of(settings.config_class)
     rows = [
-        (each.name, each.default, allowed_values(each), each.metadata["help"])
+        (each.name, each.default, allowed_values(each), texts[each.name])
         for each in dataclasses.fields(settings.config_class)
     ]
     actors = agent.num_actors(settings.configuration(settings.default), settings.default)

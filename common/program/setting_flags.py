@@ -4,7 +4,6 @@ This module imports neither TensorFlow nor NumPy: the launcher stays light.
 """
 
 from collections.abc import Collection, Iterable
-import dataclasses
 import difflib
 import re
 import sys
@@ -12,7 +11,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from common.config import Settings
+from common.config import Settings, help_of
 from common.program import flag_errors
 from common.reporting.command_line import fail
 
@@ -45,11 +44,9 @@ def define_config(
         flag_values=flag_values,
     )
     config = settings.configuration(setting)
-    help_of = {each.name: each.metadata["help"] for each in dataclasses.fields(config)}
-    _refuse_unknown_fields(others, help_of)
-    described = (
-        f"--config.{name}={getattr(config, name)}: {text}" for name, text in help_of.items()
-    )
+    texts = help_of(settings.config_class)
+    _refuse_unknown_fields(others, texts)
+    described = (f"--config.{name}={getattr(config, name)}: {text}" for name, text in texts.items())
     help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
     return config_flags.DEFINE_config_dataclass("config", config, help_text, flag_values)
 

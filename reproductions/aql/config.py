@@ -23,282 +23,123 @@ class AQLConfig(Config):
     """Q-learning with one of five searches for the best action (sections 4 and 5)."""
 
     search: str = field(
-        "proposal",
-        "How an actor searches for the best action: proposal, learned and uniform samples (section "
-        "4); uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions "
-        "(section 5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of "
-        "IMPALA's policy (section 5.1).",
-        choices=("proposal", "uniform", "cem", "exact", "policy", "none"),
-        suffix="{}",
+        "proposal", choices=("proposal", "uniform", "cem", "exact", "policy", "none"), suffix="{}"
     )
-    num_proposal_samples: int = field(
-        100,
-        "N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1).",
-        minimum=0,
-        suffix="N{}",
-    )
-    num_uniform_samples: int = field(
-        400,
-        "M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2).",
-        minimum=0,
-        suffix="M{}",
-    )
-    action_set: str = field(
-        "own",
-        "Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers "
-        "structured, the product of seven sets of values with 3,528 actions, or curated, 11 of "
-        "them (section 5.2). Which values and actions these are is Not in the paper.",
-        choices=("own", "structured", "curated"),
-        suffix="{}",
-    )
-    num_levels: int = field(
-        5,
-        "Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous "
-        "(section 5.1). Of no effect where actions are integers.",
-        minimum=0,
-        suffix="levels{}",
-    )
-    autoregressive: bool = field(
-        True,
-        "A sub-action of the proposal depends on those before it (section 4), or on the state "
-        "alone (appendix A3).",
-        suffix="autoregressive",
-    )
-    gaussian_variance: float = field(
-        0.25,
-        "Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5.",
-        above=0,
-        suffix="variance{:g}",
-    )
-    entropy_cost: float = field(
-        0.1,
-        "lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a "
-        'sub-action whose best value does not change: README, "The entropy cost".',
-        minimum=0,
-        suffix="entropy{:g}",
-    )
-    impala_reward_scale: float = field(
-        0.01,
-        "Factor of IMPALA's rewards: 1 - gamma, so that values of the Control Suite are in [0, 1]. "
-        "Not in the paper; where they are in [0, 100], the baseline is behind for hundreds of "
-        'updates, and the policy collapses: README, "The scale of IMPALA\'s rewards".',
-        above=0,
-        suffix="reward_scale{:g}",
-    )
-    impala_entropy_cost: float = field(
-        0.001,
-        "IMPALA's cost of the entropy of its policy, beside scaled rewards. Not in the paper; in "
-        "the range that IMPALA's paper searched. Cartpole swingup is learnt with it, and was not "
-        "with the 0.00025 of IMPALA's program; walker walk takes 0.0001.",
-        minimum=0,
-        suffix="impala_entropy{:g}",
-    )
-    baseline_cost: float = field(
-        0.5,
-        "IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program.",
-        minimum=0,
-        suffix="baseline{:g}",
-    )
-    cem_samples: int = field(
-        100, "K, samples of an iteration of QT-Opt (section 5.1).", minimum=1, suffix="K{}"
-    )
-    cem_elites: int = field(
-        10, "L, best samples that a Gaussian is fitted to (section 5.1).", minimum=1, suffix="L{}"
-    )
-    cem_iterations: int = field(
-        3,
-        "Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the "
-        "paper.",
-        minimum=1,
-        suffix="iterations{}",
-    )
-    cem_min_std: float = field(
-        0.01,
-        "Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search "
-        "ends where elites agree.",
-        minimum=0,
-        suffix="floor{:g}",
-    )
-    cem_uniform_samples: int = field(
-        0,
-        "Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and "
-        "describes QT-Opt without them.",
-        minimum=0,
-        suffix="cem_uniform{}",
-    )
-    ou_theta: float = field(
-        0.15,
-        "theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
-        above=0,
-        maximum=1,
-        suffix="theta{:g}",
-    )
-    ou_sigma: float = field(
-        0.2,
-        "sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
-        minimum=0,
-        suffix="sigma{:g}",
-    )
-    target_period: int = field(
-        100,
-        "Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The "
-        "other methods have no target network (appendix A2).",
-        minimum=1,
-        suffix="target{}",
-    )
-    epsilon: float = field(
-        0.05,
-        "Probability of a uniform action of most actors, 90 of 100 (appendix A2).",
-        minimum=0,
-        maximum=1,
-        suffix="epsilon{:g}",
-    )
-    high_epsilon: float = field(
-        0.5,
-        "Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix "
-        "A2).",
-        minimum=0,
-        maximum=1,
-        suffix="high_epsilon{:g}",
-    )
-    unroll_length: int = field(
-        30,
-        "T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab.",
-        minimum=2,
-        suffix="unrolls{}",
-    )
-    batch_size: int = field(
-        32, "B, unrolls of an update (appendix A2).", minimum=1, suffix="batch{}"
-    )
-    replayed_unrolls: int = field(
-        2,
-        "R, unrolls that an actor draws from its replay with each new one (appendix A2).",
-        minimum=0,
-        suffix="R{}",
-    )
-    replay_capacity: int = field(
-        100_000,
-        "Timesteps in the replay of each actor (appendix A1, appendix A2).",
-        minimum=1,
-        maximum=2**30,
-        suffix="replay{}",
-    )
-    queue_capacity: int = field(
-        64,
-        "Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one "
-        "while the learner has the other.",
-        minimum=1,
-    )
-    discount: float = field(
-        0.99, "gamma (appendix A2).", minimum=0, maximum=1, suffix="discount{:g}"
-    )
-    trace: float = field(
-        0.8, "lambda of Q(lambda) (appendix A2).", minimum=0, maximum=1, suffix="trace{:g}"
-    )
-    optimizer: str = field(
-        "adam",
-        "adam (section 5.1, appendix A2), or rmsprop (appendix A3, figure 11).",
-        choices=("adam", "rmsprop"),
-        suffix="{}",
-    )
-    learning_rate: float = field(
-        2e-4, "Step size of both optimisers (appendix A2).", above=0, suffix="lr{:g}"
-    )
-    adam_beta1: float = field(
-        0.9,
-        "Adam's momentum: TensorFlow's default (appendix A2).",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares: TensorFlow's default (appendix A2).",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-8,
-        "Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7.",
-        above=0,
-        suffix="adam{:g}",
-    )
-    rmsprop_decay: float = field(
-        0.99,
-        "RMSProp's decay. Not in the paper; that of IMPALA's program.",
-        minimum=0,
-        below=1,
-        suffix="rmsprop_decay{:g}",
-    )
-    rmsprop_epsilon: float = field(
-        0.1,
-        "RMSProp's epsilon. Not in the paper; that of IMPALA's program.",
-        above=0,
-        suffix="rmsprop{:g}",
-    )
-    shared_sizes: tuple[int, ...] = field(
-        (),
-        "Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on "
-        "the Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; "
-        "their sizes are Not in the paper: 4 layers of 128 units, two of them shared.",
-        above=0,
-        suffix="shared{}",
-    )
-    channels: tuple[int, ...] = field(
-        (),
-        "Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 "
-        "in DeepMind Lab (appendix A1). None: a network without both, for flat observations.",
-        above=0,
-        suffix="channels{}",
-    )
-    lstm_size: int = field(
-        256,
-        "Units of the LSTM, and of the layer before it (appendix A1). Of no effect without "
-        "channels.",
-        minimum=1,
-        suffix="lstm{}",
-    )
-    flat_policy: bool = field(
-        False,
-        "IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of "
-        "sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down.",
-        suffix="flat_policy",
-    )
-    state_size: int = field(
-        256,
-        "Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours.",
-        minimum=1,
-    )
-    action_size: int = field(
-        256,
-        "Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours.",
-        minimum=1,
-    )
-    joint_sizes: tuple[int, ...] = field(
-        (256, 256),
-        "Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text; "
-        "ours.",
-        above=0,
-    )
-    proposal_sizes: tuple[int, ...] = field(
-        (256, 256),
-        "Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost "
-        "from figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, "
-        'which is "deeper but had fewer units".',
-        above=0,
-    )
-    updates_per_call: int = field(
-        1,
-        "Updates in one graph call. Not in the paper; its learner makes each by itself.",
-        minimum=1,
-    )
-    single_process: bool = field(
-        False,
-        "Acts and learns in turns in one process, so that a run does not depend on the machine's "
-        "speed. Not in the paper, which is distributed (appendix A1); for the scale small.",
-        suffix="single_process",
-    )
+    """How an actor searches for the best action: proposal, learned and uniform samples (section 4);
+    uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions (section
+    5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of IMPALA's policy
+    (section 5.1)."""
+    num_proposal_samples: int = field(100, minimum=0, suffix="N{}")
+    """N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1)."""
+    num_uniform_samples: int = field(400, minimum=0, suffix="M{}")
+    """M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2)."""
+    action_set: str = field("own", choices=("own", "structured", "curated"), suffix="{}")
+    """Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers
+    structured, the product of seven sets of values with 3,528 actions, or curated, 11 of them
+    (section 5.2). Which values and actions these are is Not in the paper."""
+    num_levels: int = field(5, minimum=0, suffix="levels{}")
+    """Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous (section
+    5.1). Of no effect where actions are integers."""
+    autoregressive: bool = field(True, suffix="autoregressive")
+    """A sub-action of the proposal depends on those before it (section 4), or on the state alone
+    (appendix A3)."""
+    gaussian_variance: float = field(0.25, above=0, suffix="variance{:g}")
+    """Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5."""
+    entropy_cost: float = field(0.1, minimum=0, suffix="entropy{:g}")
+    """lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a
+    sub-action whose best value does not change: README, "The entropy cost"."""
+    impala_reward_scale: float = field(0.01, above=0, suffix="reward_scale{:g}")
+    """Factor of IMPALA's rewards: 1 - gamma, so that values of the Control Suite are in [0, 1]. Not
+    in the paper; where they are in [0, 100], the baseline is behind for hundreds of updates, and
+    the policy collapses: README, "The scale of IMPALA's rewards"."""
+    impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
+    """IMPALA's cost of the entropy of its policy, beside scaled rewards. Not in the paper; in the
+    range that IMPALA's paper searched. Cartpole swingup is learnt with it, and was not with the
+    0.00025 of IMPALA's program; walker walk takes 0.0001."""
+    baseline_cost: float = field(0.5, minimum=0, suffix="baseline{:g}")
+    """IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program."""
+    cem_samples: int = field(100, minimum=1, suffix="K{}")
+    """K, samples of an iteration of QT-Opt (section 5.1)."""
+    cem_elites: int = field(10, minimum=1, suffix="L{}")
+    """L, best samples that a Gaussian is fitted to (section 5.1)."""
+    cem_iterations: int = field(3, minimum=1, suffix="iterations{}")
+    """Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the
+    paper."""
+    cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
+    """Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search
+    ends where elites agree."""
+    cem_uniform_samples: int = field(0, minimum=0, suffix="cem_uniform{}")
+    """Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and
+    describes QT-Opt without them."""
+    ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
+    """theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
+    ou_sigma: float = field(0.2, minimum=0, suffix="sigma{:g}")
+    """sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
+    target_period: int = field(100, minimum=1, suffix="target{}")
+    """Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The other
+    methods have no target network (appendix A2)."""
+    epsilon: float = field(0.05, minimum=0, maximum=1, suffix="epsilon{:g}")
+    """Probability of a uniform action of most actors, 90 of 100 (appendix A2)."""
+    high_epsilon: float = field(0.5, minimum=0, maximum=1, suffix="high_epsilon{:g}")
+    """Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix A2)."""
+    unroll_length: int = field(30, minimum=2, suffix="unrolls{}")
+    """T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab."""
+    batch_size: int = field(32, minimum=1, suffix="batch{}")
+    """B, unrolls of an update (appendix A2)."""
+    replayed_unrolls: int = field(2, minimum=0, suffix="R{}")
+    """R, unrolls that an actor draws from its replay with each new one (appendix A2)."""
+    replay_capacity: int = field(100_000, minimum=1, maximum=2**30, suffix="replay{}")
+    """Timesteps in the replay of each actor (appendix A1, appendix A2)."""
+    queue_capacity: int = field(64, minimum=1)
+    """Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one while
+    the learner has the other."""
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="discount{:g}")
+    """gamma (appendix A2)."""
+    trace: float = field(0.8, minimum=0, maximum=1, suffix="trace{:g}")
+    """lambda of Q(lambda) (appendix A2)."""
+    optimizer: str = field("adam", choices=("adam", "rmsprop"), suffix="{}")
+    """adam (section 5.1, appendix A2), or rmsprop (appendix A3, figure 11)."""
+    learning_rate: float = field(2e-4, above=0, suffix="lr{:g}")
+    """Step size of both optimisers (appendix A2)."""
+    adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum: TensorFlow's default (appendix A2)."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares: TensorFlow's default (appendix A2)."""
+    adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
+    """Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7."""
+    rmsprop_decay: float = field(0.99, minimum=0, below=1, suffix="rmsprop_decay{:g}")
+    """RMSProp's decay. Not in the paper; that of IMPALA's program."""
+    rmsprop_epsilon: float = field(0.1, above=0, suffix="rmsprop{:g}")
+    """RMSProp's epsilon. Not in the paper; that of IMPALA's program."""
+    shared_sizes: tuple[int, ...] = field((), above=0, suffix="shared{}")
+    """Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on the
+    Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; their sizes
+    are Not in the paper: 4 layers of 128 units, two of them shared."""
+    channels: tuple[int, ...] = field((), above=0, suffix="channels{}")
+    """Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 in
+    DeepMind Lab (appendix A1). None: a network without both, for flat observations."""
+    lstm_size: int = field(256, minimum=1, suffix="lstm{}")
+    """Units of the LSTM, and of the layer before it (appendix A1). Of no effect without
+    channels."""
+    flat_policy: bool = field(False, suffix="flat_policy")
+    """IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of
+    sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down."""
+    state_size: int = field(256, minimum=1)
+    """Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours."""
+    action_size: int = field(256, minimum=1)
+    """Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours."""
+    joint_sizes: tuple[int, ...] = field((256, 256), above=0)
+    """Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text;
+    ours."""
+    proposal_sizes: tuple[int, ...] = field((256, 256), above=0)
+    """Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost from
+    figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, which is
+    "deeper but had fewer units"."""
+    updates_per_call: int = field(1, minimum=1)
+    """Updates in one graph call. Not in the paper; its learner makes each by itself."""
+    single_process: bool = field(False, suffix="single_process")
+    """Acts and learns in turns in one process, so that a run does not depend on the machine's
+    speed. Not in the paper, which is distributed (appendix A1); for the scale small."""
 
     @property
     def actor_period(self) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from common.config import help_of
 from reproductions.apex.dpg import settings as dpg
 from reproductions.apex.dqn import settings as dqn
 from reproductions.aql import settings as aql
@@ -26,8 +27,8 @@ def test_every_setting_is_allowed_and_has_its_own_name(settings):
 
 @pytest.mark.parametrize("settings", ALL)
 def test_every_field_says_where_it_comes_from(settings):
-    for each in dataclasses.fields(settings.config_class):
-        assert any(word in each.metadata["help"] for word in SOURCES), each.name
+    for name, text in help_of(settings.config_class).items():
+        assert any(word in text for word in SOURCES), name
 
 
 @pytest.mark.parametrize("settings", ALL)

@@ -16,133 +16,62 @@ NUM_ACTORS = 360
 class DQNConfig(ApexConfig):
     """Ape-X DQN on Atari (section 4.1, appendix C)."""
 
-    n_step: int = field(
-        3,
-        "n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too).",
-        minimum=1,
-        suffix="n{}",
-    )
-    batch_size: int = field(
-        512,
-        "Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E).",
-        minimum=1,
-        suffix="batch{}",
-    )
-    learning_rate: float = field(
-        0.00025 / 4,
-        "Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 "
-        "(figure 14).",
-        above=0,
-        suffix="lr{:g}",
-    )
-    rmsprop_decay: float = field(
-        0.95,
-        "Decay of its moments, without momentum (appendix C).",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    rmsprop_epsilon: float = field(
-        1.5e-7,
-        "epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 "
-        "/ 256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a "
-        "mean if it is inside the root.",
-        above=0,
-        suffix="rmsprop{:g}",
-    )
-    max_gradient_norm: float = field(
-        40.0,
-        "Largest global norm of the gradient, 0: any (appendix C).",
-        minimum=0,
-        suffix="norm{:g}",
-    )
-    target_period: int = field(
-        2500,
-        "Learner steps between copies of the target (appendix C).",
-        minimum=1,
-        suffix="target{}",
-    )
+    n_step: int = field(3, minimum=1, suffix="n{}")
+    """n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too)."""
+    batch_size: int = field(512, minimum=1, suffix="batch{}")
+    """Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E)."""
+    learning_rate: float = field(0.00025 / 4, above=0, suffix="lr{:g}")
+    """Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 (figure
+    14)."""
+    rmsprop_decay: float = field(0.95, minimum=0, below=1, suffix="decay{:g}")
+    """Decay of its moments, without momentum (appendix C)."""
+    rmsprop_epsilon: float = field(1.5e-7, above=0, suffix="rmsprop{:g}")
+    """epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 /
+    256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a mean if
+    it is inside the root."""
+    max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
+    """Largest global norm of the gradient, 0: any (appendix C)."""
+    target_period: int = field(2500, minimum=1, suffix="target{}")
+    """Learner steps between copies of the target (appendix C)."""
     replay_capacity: int = field(
         2_000_000,
-        "Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it.",
         minimum=1,
         maximum=2**29,  # up to a removal the memory has room for twice as many
         suffix="replay{}",
     )
-    reward_clip: float = field(
-        1.0,
-        "Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not "
-        "(appendix C, where the PDF's text lost the range; that of DQN).",
-        minimum=0,
-        suffix="clip{:g}",
-    )
-    epsilon: float = field(
-        0.4,
-        "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the "
-        "PDF's text lost the numbers; RLlib has 0.4, too).",
-        minimum=0,
-        maximum=1,
-        suffix="epsilon{:g}",
-    )
-    epsilon_alpha: float = field(
-        7.0,
-        "alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too).",
-        minimum=0,
-        suffix="ladder{:g}",
-    )
-    epsilons: tuple[float, ...] = field(
-        (),
-        "A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their "
-        "count (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + "
-        "7k/5).",
-        minimum=0,
-        maximum=1,
-        suffix="other_epsilons",
-    )
-    evaluation_epsilon: float = field(
-        0.001,
-        "epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 "
-        "in figure 7.",
-        minimum=0,
-        maximum=1,
-        suffix="evaluated{:g}",
-    )
-    num_copies: int = field(
-        1,
-        "k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item "
-        "and counts as one in min_replay_size and replay_capacity.",
-        minimum=1,
-        suffix="copies{}",
-    )
-    rescale_gradient: bool = field(
-        False,
-        "Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which "
-        'has "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does '
-        "so where its streams meet.",
-        suffix="rescaled",
-    )
-    torso: str = field(
-        "atari",
-        "The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution "
-        "of 16 filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they "
-        "are, not as PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes "
-        "for flat observations. Not in the paper, which learns them with DPG.",
-        choices=("atari", "minatar", "mlp"),
-        suffix="{}",
-    )
-    mlp_sizes: tuple[int, ...] = field(
-        (128, 128),
-        "Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not "
-        "in the paper; enough for Gymnasium's classic tasks.",
-        minimum=1,
-    )
-    precision: str = field(
-        "float32",
-        "float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with "
-        "variables, last layers, errors and optimiser in float32. Not in the paper (a GPU).",
-        choices=("float32", "bfloat16"),
-        suffix="{}",
-    )
+    """Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it."""
+    reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
+    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not (appendix
+    C, where the PDF's text lost the range; that of DQN)."""
+    epsilon: float = field(0.4, minimum=0, maximum=1, suffix="epsilon{:g}")
+    """epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the PDF's
+    text lost the numbers; RLlib has 0.4, too)."""
+    epsilon_alpha: float = field(7.0, minimum=0, suffix="ladder{:g}")
+    """alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too)."""
+    epsilons: tuple[float, ...] = field((), minimum=0, maximum=1, suffix="other_epsilons")
+    """A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their count
+    (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + 7k/5)."""
+    evaluation_epsilon: float = field(0.001, minimum=0, maximum=1, suffix="evaluated{:g}")
+    """epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 in
+    figure 7."""
+    num_copies: int = field(1, minimum=1, suffix="copies{}")
+    """k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item and
+    counts as one in min_replay_size and replay_capacity."""
+    rescale_gradient: bool = field(False, suffix="rescaled")
+    """Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which has
+    "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does so where
+    its streams meet."""
+    torso: str = field("atari", choices=("atari", "minatar", "mlp"), suffix="{}")
+    """The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution of 16
+    filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they are, not as
+    PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes for flat
+    observations. Not in the paper, which learns them with DPG."""
+    mlp_sizes: tuple[int, ...] = field((128, 128), minimum=1)
+    """Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not in
+    the paper; enough for Gymnasium's classic tasks."""
+    precision: str = field("float32", choices=("float32", "bfloat16"), suffix="{}")
+    """float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with
+    variables, last layers, errors and optimiser in float32. Not in the paper (a GPU)."""
 
     def validate(self) -> None:
         """Adds the condition on the precision of an MLP."""
