@@ -11,8 +11,7 @@ from common.types import Unrolls
 from reproductions.aql import actor, d3pg, impala, recurrent
 from reproductions.aql import learner as learner_lib
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.config import AQLConfig
-from reproductions.aql.declaration import AGENT
+from reproductions.aql.config import AGENT, AQLConfig
 from reproductions.aql.learner import AQLLearner, StoredUnroll
 
 

@@ -1,12 +1,23 @@
-"""Hyperparameters of AQL and of the methods beside it.
+"""Hyperparameters, settings and declaration of AQL and of the methods to which it is compared.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 Layer sizes stood in figure 1's drawing, which the PDF's text has lost.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import itertools
+import math
+from typing import TYPE_CHECKING
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
+from common.replay.footprint import unroll_bytes_per_step, unroll_queue_bytes
+
+if TYPE_CHECKING:
+    from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 100
 """Actors (appendix A1)."""
@@ -189,3 +200,141 @@ class AQLConfig(Config):
             "updates_per_call",
             f"at most queue_capacity / batch_size ({self.queue_capacity // self.batch_size})",
         )
+
+
+_METHODS: Mapping[str, Mapping[str, object]] = {
+    "aql": {},
+    "aql_independent": {"autoregressive": False},
+    "aql_gaussian": {"num_levels": 0},
+    "uniform_q": {"search": "uniform"},
+    "qt_opt": {"search": "cem", "num_levels": 0},
+    "exact_q": {"search": "exact"},
+    "d3pg": {"search": "policy", "num_levels": 0},
+    "impala": {"search": "none", "replayed_unrolls": 0},
+}
+"""Sections 5.1 and 5.2, appendix A3."""
+
+_SHARED_RMSPROP: Mapping[str, object] = {
+    "optimizer": "rmsprop",
+    "shared_sizes": (128, 128),
+    "state_size": 128,
+    "action_size": 128,
+    "joint_sizes": (128,),
+    "proposal_sizes": (128, 128),
+}
+"""Figure 11 (appendix A3): RMSProp, and a deeper network with fewer units, half of it shared."""
+
+_LAB: Mapping[str, object] = {
+    "channels": (16, 32, 32),
+    "unroll_length": 100,
+    "num_uniform_samples": 500,
+    "proposal_sizes": (256,),
+}
+"""DeepMind Lab (section 5.2, appendices A1 and A2). That the proposal has one hidden layer of its
+own above the LSTM is not in the paper."""
+
+_ACTION_SETS = {"11": "curated", "3528": "structured"}
+
+SETTINGS = Settings(
+    AQLConfig,
+    {
+        **_METHODS,
+        **{
+            f"{name}_shared_rmsprop": {**_METHODS[name], **_SHARED_RMSPROP}
+            for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+        },
+        **{
+            f"{name}_{number}_actions": {
+                **_METHODS[name],
+                **_LAB,
+                "action_set": action_set,
+                **({"flat_policy": True} if name == "impala" else {}),
+            }
+            for name in ("aql", "exact_q", "impala")
+            for number, action_set in _ACTION_SETS.items()
+        },
+    },
+    default="aql",
+)
+"""The methods by name, each with the values in which it differs from the default."""
+
+
+def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
+    """Raises ValueError, in one line, unless the configured search can act in an environment."""
+    from common.environments import lab_actions
+    from common.environments.requirements import MAX_PNG_CHANNELS, actions_of
+    from reproductions.aql.actions import ActionSpace, own_choices
+
+    if spec.image_shape is not None and not config.channels:
+        raise ValueError(
+            f"--environment has images of {list(spec.image_shape)}, but this setting needs flat "
+            "observations: name another one, for example control:cartpole:swingup, or "
+            "--setting=aql_3528_actions"
+        )
+    if config.channels and (spec.image_shape is None or spec.image_shape[2] > MAX_PNG_CHANNELS):
+        found = "flat observations"
+        if spec.image_shape is not None:
+            found = f"images of {list(spec.image_shape)}"
+        raise ValueError(
+            f"--environment has {found}, but this setting needs images of at most "
+            f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "
+            "--setting=aql"
+        )
+    lab = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
+    if config.channels and config.action_set == "own" and spec.action_choices == lab:
+        raise ValueError(
+            "--environment has DeepMind Lab's seven integers, and this setting no set of them: "
+            "use --config.action_set=structured or curated"
+        )
+    if config.action_set != "own" and spec.action_choices != lab:
+        raise ValueError(
+            f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
+            "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
+        )
+    most = max(own_choices(spec, config.num_levels))
+    if config.action_set == "own" and most > MAX_CHOICES:
+        raise ValueError(
+            f"--environment has a sub-action of {most:,} choices, but this agent takes at most "
+            f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
+        )
+    space = ActionSpace.of(spec, config.num_levels, config.action_set)
+    if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
+        raise ValueError(
+            f"--environment has actions of {_number(space.choices)} choices, but this "
+            "setting needs continuous actions (num_levels 0): name another environment, or "
+            "--setting=aql"
+        )
+    for is_chosen, part, other in (
+        (config.search == "exact", "search=exact", "--setting=aql"),
+        (config.flat_policy, "flat_policy=True", "--config.flat_policy=False"),
+    ):
+        if is_chosen and space.num_actions > MAX_EXACT_ACTIONS:
+            raise ValueError(
+                f"--environment has {_number(space.choices)} actions, but {part} evaluates each of "
+                f"them and takes at most {MAX_EXACT_ACTIONS:,}: use {other}"
+            )
+
+
+def _number(choices: tuple[int, ...]) -> str:
+    """Returns "7^2 * 3 = 147" or the like."""
+    runs = [(k, len(list(run))) for k, run in itertools.groupby(choices)]
+    factors = " * ".join(f"{k}^{count}" if count > 1 else f"{k}" for k, count in runs)
+    return f"{factors} = {math.prod(choices):,}" if len(choices) > 1 else factors
+
+
+AGENT = AgentDeclaration(
+    name="aql",
+    title="AQL",
+    paper="aql",
+    agent_class="reproductions.aql.agent:AQL",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(
+        f"Actors, each with a replay of its own: {NUM_ACTORS} (appendix A1). The first "
+        "tenth explores more (appendix A2)."
+    ),
+    layouts=(ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS),
+    require="reproductions.aql.config:require",
+    bytes_per_step=unroll_bytes_per_step,
+    queue_bytes=unroll_queue_bytes,
+)

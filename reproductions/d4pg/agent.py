@@ -9,8 +9,7 @@ from common.replay import distributions
 from reproductions.d4pg import actor as actor_lib
 from reproductions.d4pg import learner as learner_lib
 from reproductions.d4pg import networks as networks_lib
-from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT, D4PGConfig
 
 
 class D4PG(ActorCriticAgent):

@@ -1,11 +1,20 @@
-"""Hyperparameters of D4PG.
+"""D4PG's hyperparameters, settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
+from typing import TYPE_CHECKING
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.replay.footprint import control_bytes_per_step
+
+if TYPE_CHECKING:
+    from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 32
 """K, control suite (section 4.1); 64 for manipulation and parkour (4.2, 4.3). DDPG has 1."""
@@ -104,3 +113,70 @@ class D4PGConfig(Config):
             "samples_per_insert",
             "above 0 with single_process, whose turns it sets (batch_size: an update a step)",
         )
+
+
+_UNIFORM = {"priority_exponent": 0.0}
+_SCALAR = {"critic": "scalar"}
+_MIXTURE = {"critic": "mixture"}
+
+FIGURE_2: Mapping[str, Mapping[str, object]] = {
+    "d3pg_uniform_n1": {**_SCALAR, **_UNIFORM, "n_step": 1},
+    "d3pg_uniform_n5": {**_SCALAR, **_UNIFORM},
+    "d3pg_prioritized_n1": {**_SCALAR, "n_step": 1},
+    "d3pg_prioritized_n5": _SCALAR,
+    "d4pg_uniform_n1": {**_UNIFORM, "n_step": 1},
+    "d4pg_uniform_n5": _UNIFORM,
+    "d4pg_prioritized_n1": {"n_step": 1},
+    "d4pg_prioritized_n5": {},
+    # "The canonical (non-distributed) DDPG": one actor, and an update after each of its steps,
+    # always with the newest parameters.
+    "ddpg": {
+        **_SCALAR,
+        **_UNIFORM,
+        "n_step": 1,
+        "single_process": True,
+        "actor_period": 1,
+        "updates_per_call": 1,
+        "samples_per_insert": 256.0,
+    },
+}
+"""Figure 2's nine curves, in the order of its legend."""
+
+FIGURE_8: Mapping[str, Mapping[str, object]] = {
+    "d4pg_prioritized_n5_lr5e-05": {"learning_rate": 5e-5},
+    "d4pg_mixture_prioritized_n5_lr5e-05": {**_MIXTURE, "learning_rate": 5e-5},
+    "d4pg_mixture_prioritized_n5": _MIXTURE,
+}
+"""Figure 8's three curves. Prioritised replay and N = 5 are not in the paper."""
+
+SETTINGS = Settings(D4PGConfig, {**FIGURE_2, **FIGURE_8}, default="d4pg_prioritized_n5")
+"""The paper's variants by name, each with the values in which it differs from the default."""
+
+
+def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
+    """Raises ValueError, in one line, unless an agent of this configuration can act there."""
+    from common.environments.requirements import require_control
+
+    require_control(config, spec)
+    if not spec.terrain_size and config.terrain_sizes != D4PGConfig().terrain_sizes:
+        raise ValueError(
+            f"--config.terrain_sizes is {config.terrain_sizes}, but --environment has no heights "
+            "of a terrain: leave the flag out, or name one that has, for example parkour:planar"
+        )
+
+
+AGENT = AgentDeclaration(
+    name="d4pg",
+    title="D4PG",
+    paper="d4pg",
+    agent_class="reproductions.d4pg.agent:D4PG",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1 if config.single_process else NUM_ACTORS,
+    num_actors_help=(
+        f"K, actors: {NUM_ACTORS} on the control suite, the default; 64 beyond it "
+        "(sections 4.1 to 4.3); 1 in a single process (DDPG)."
+    ),
+    layouts=(DISTRIBUTED, ONE_PROCESS),
+    require="reproductions.d4pg.config:require",
+    bytes_per_step=control_bytes_per_step,
+)

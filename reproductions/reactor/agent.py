@@ -13,8 +13,7 @@ from common.types import StoredTimestep
 from reproductions.reactor import learner as learner_lib
 from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.actor import ReactorPolicy
-from reproductions.reactor.config import ReactorConfig
-from reproductions.reactor.declaration import AGENT
+from reproductions.reactor.config import AGENT, ReactorConfig
 
 
 class Reactor(Agent):

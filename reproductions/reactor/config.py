@@ -1,11 +1,16 @@
-"""Hyperparameters of Reactor.
+"""Reactor's hyperparameters, settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import ONE_PROCESS, WORKERS
+from common.replay.footprint import sequence_bytes_per_step
 
 LSTM_SIZE = 128
 """Units of each of the two LSTMs (table 3)."""
@@ -131,3 +136,66 @@ class ReactorConfig(Config):
             "png_frames",
             f"false with torso={self.torso}, whose observations are no smaller as files",
         )
+
+
+ABLATIONS: Mapping[str, Mapping[str, object]] = {
+    "reactor_nd": {"distributional": False},
+    "reactor_uniform": {"prioritization": "uniform"},
+    "reactor_tislr": {"policy_gradient": "tislr", "c": 10.0},
+}
+"""Figure 3. TISLR's c is not in the paper; ours is that of ACER, where it comes from."""
+
+VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "reactor_max_priority": {"prioritization": "max"},
+    "reactor_one_step": {"trace_lambda": 0.0},
+    "reactor_one_over_mu": {"policy_gradient": "one_over_mu"},
+    "reactor_islr": {"policy_gradient": "islr"},
+}
+"""Section 6.5, figure 1 (left) and the estimators of section 3.1 without curves."""
+
+OURS: Mapping[str, Mapping[str, object]] = {
+    "reactor_stored_state": {"stored_state": True},
+    "reactor_two_cores": {
+        "learning_rate": 2e-4,
+        "target_period": 200,
+        "replay_capacity": 50_000,
+        "min_replay_size": 2_500,
+    },
+}
+"""Not in the paper: sequences that begin with stored states, and sizes for two cores without a GPU.
+
+A run on two cores makes some 20 updates a second, all workers together: with the paper's values it
+would copy its first target network after a minute and hardly have learnt anything before an hour.
+"""
+
+SETTINGS = Settings(
+    ReactorConfig,
+    {"reactor": {}, **ABLATIONS, "reactor_20_workers": {}, **VARIANTS, **OURS},
+    default="reactor",
+)
+"""The agent and its variants by name, each with the values in which it differs from the default."""
+
+
+def num_actors(setting: str) -> int:
+    """Returns the number of workers where --num_workers does not say it."""
+    return {"reactor_20_workers": 2 * NUM_WORKERS, "reactor_two_cores": 2}.get(setting, NUM_WORKERS)
+
+
+AGENT = AgentDeclaration(
+    name="reactor",
+    title="Reactor",
+    paper="reactor",
+    agent_class="reproductions.reactor.agent:Reactor",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1 if config.single_process else num_actors(setting),
+    num_actors_help=(
+        f"Workers, each with one actor and one learner: {NUM_WORKERS}, the default, or "
+        f"{num_actors('reactor_20_workers')} with --setting=reactor_20_workers (section "
+        f"3.4, figure 2), but {num_actors('reactor_two_cores')} with reactor_two_cores."
+    ),
+    num_actors_flag="num_workers",
+    layouts=(WORKERS, ONE_PROCESS),
+    require="common.environments.requirements:require_discrete",
+    bytes_per_step=sequence_bytes_per_step,
+    num_frames=1,
+)

@@ -1,12 +1,17 @@
-"""Hyperparameters of ReF-ER's three agents, and of the ACER with which it compares them.
+"""Hyperparameters, settings and declaration of V-RACER, NAF, DDPG and ACER.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 "The authors' program" is smarties at the beginning of 2019, the time of the experiments.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import CENTRAL, ONE_PROCESS
+from common.replay.footprint import episode_bytes_per_step
 
 
 @dataclasses.dataclass
@@ -161,3 +166,74 @@ class ReferConfig(Config):
             self.require(is_there, "recurrent", f"False with the agent {self.agent}")
         if self.agent != "vracer":
             self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")
+
+
+_AGENTS: Mapping[str, Mapping[str, object]] = {
+    "vracer": {},
+    "ddpg": {"agent": "ddpg", "batch_size": 128},
+    "naf": {"agent": "naf"},
+}
+"""Appendix A."""
+
+_NO_RULES: Mapping[str, object] = {"clipping": False, "penalty": False}
+_REPLAYS: Mapping[str, Mapping[str, object]] = {
+    "er": _NO_RULES,
+    "per": {**_NO_RULES, "sampling": "rank"},
+    "refer": {},
+    "refer1": {"penalty": False},
+    "refer2": {"clipping": False},
+}
+"""Section 5: plain replay, rank-based prioritised replay, both rules, each rule alone."""
+
+_DDPG_NO_RULES: Mapping[str, object] = {"noise": "ou", "annealing": 0.0}
+"""DDPG explores otherwise and keeps its learning rates where no rule applies (section 5.1)."""
+
+
+_ACER: Mapping[str, object] = {
+    **_NO_RULES,
+    "agent": "acer",
+    "batch_size": 24,
+    "replay_capacity": 100_000,
+    "min_replay_size": 100_000,
+    "target_rate": 0.001,
+    "updates_per_call": 1,
+}
+"""Appendix A, but for the prefill and the updates of a call."""
+
+ACER_RATES = (1e-4, 1e-5)
+"""Learning rates of ACER's policy (figures 4 and 5)."""
+
+
+def _setting(agent: str, replay: str) -> Mapping[str, object]:
+    exploration = _DDPG_NO_RULES if agent == "ddpg" and replay in ("er", "per") else {}
+    return {**_AGENTS[agent], **_REPLAYS[replay], **exploration}
+
+
+SETTINGS = Settings(
+    ReferConfig,
+    {
+        **{
+            f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
+        },
+        **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
+    },
+    default="vracer_refer",
+)
+"""The agents with each kind of replay, and ACER, by name: values that differ from the default."""
+
+
+AGENT = AgentDeclaration(
+    name="refer",
+    title="ReF-ER",
+    paper="refer",
+    agent_class="reproductions.refer.agent:Refer",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1,
+    num_actors_help=(
+        "Environments, in which one batch of actions is taken at a time. Default: 1, as in the "
+        "paper (appendix C); its flow control has 24 (appendix D)."
+    ),
+    layouts=(ONE_PROCESS, CENTRAL),
+    require="common.environments.requirements:require_control",
+    bytes_per_step=episode_bytes_per_step,
+)

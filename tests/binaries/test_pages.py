@@ -9,7 +9,7 @@ from binaries import pages
 from common.config import Config, Settings, field
 from common.program import hyperparameters
 from common.reporting.user_error import UserError
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 
 @dataclasses.dataclass

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from common.config import help_of
-from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dqn import settings as dqn
-from reproductions.aql import settings as aql
-from reproductions.d4pg import settings as d4pg
-from reproductions.reactor import settings as reactor
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dqn import config as dqn
+from reproductions.aql import config as aql
+from reproductions.d4pg import config as d4pg
+from reproductions.reactor import config as reactor
 
 ALL = [
     pytest.param(module.SETTINGS, id=module.SETTINGS.config_class.__name__)

@@ -25,7 +25,7 @@ from common.remote.outbox import Outbox
 from common.remote.parameters import ParameterClient, ParameterService
 from common.remote.remote_store import RemoteStore
 from common.remote.service import StoreService
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 _TOKEN = "a token of the tests"
 _ENVIRONMENT, _SEED, _ACTORS, _TIMESTEPS = "gym:Hopper-v4", 3, range(3), 400

@@ -9,8 +9,7 @@ from common.replay import distributions
 from reproductions.apex.dpg import actor as actor_lib
 from reproductions.apex.dpg import learner as learner_lib
 from reproductions.apex.dpg import networks as networks_lib
-from reproductions.apex.dpg.config import DPGConfig
-from reproductions.apex.dpg.declaration import AGENT
+from reproductions.apex.dpg.config import AGENT, DPGConfig
 
 
 class ApexDPG(ActorCriticAgent):

@@ -1,11 +1,16 @@
-"""Hyperparameters of Ape-X DPG beyond those that it shares with DQN.
+"""Ape-X DPG's hyperparameters beyond those that it shares with DQN, its settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import field
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, field
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.replay.footprint import control_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 64
@@ -61,3 +66,50 @@ class DPGConfig(ApexConfig):
     updates_per_call: int = field(16, minimum=1)
     """Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that one
     call is drawn ahead while one runs."""
+
+
+EXPONENTS: Mapping[str, Mapping[str, object]] = {
+    "dpg_uniform": {"priority_exponent": 0.0},
+    **{
+        f"dpg_alpha{alpha:g}": {"priority_exponent": alpha}
+        for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
+    },
+}
+"""Appendix E: exponents from 0 to 1. The steps are not in the paper; 0.6 is the default."""
+
+LEARNING_RATES: Mapping[str, Mapping[str, object]] = {
+    f"dpg_lr{rate:g}": {"learning_rate": rate} for rate in (1e-3, 3e-4, 3e-5, 1e-5)
+}
+"""Appendix E: rates from 1e-3 to 1e-5. The rates between these are not in the paper."""
+
+BATCH_SIZES: Mapping[str, Mapping[str, object]] = {
+    f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)
+}
+"""Appendix E: batch sizes."""
+
+SETTINGS = Settings(
+    DPGConfig,
+    {
+        "dpg": {},
+        **EXPONENTS,
+        **LEARNING_RATES,
+        **BATCH_SIZES,
+        "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
+    },
+    default="dpg",
+)
+"""The agent and its studies by name, each with the values in which it differs from the default."""
+
+
+AGENT = AgentDeclaration(
+    name="apex_dpg",
+    title="Ape-X DPG",
+    paper="apex",
+    agent_class="reproductions.apex.dpg.agent:ApexDPG",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(f"N, actors: {NUM_ACTORS} (section 4.2), the default; figure 3 varies it."),
+    layouts=(DISTRIBUTED, ONE_PROCESS),
+    require="common.environments.requirements:require_control",
+    bytes_per_step=control_bytes_per_step,
+)

@@ -10,8 +10,7 @@ from common.replay import distributions, png
 from common.types import StoredTransition
 from reproductions.apex.dqn import actor as actor_lib
 from reproductions.apex.dqn import learner as learner_lib
-from reproductions.apex.dqn.config import DQNConfig
-from reproductions.apex.dqn.declaration import AGENT
+from reproductions.apex.dqn.config import AGENT, DQNConfig
 
 
 class ApexDQN(Agent):

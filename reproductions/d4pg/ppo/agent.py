@@ -6,8 +6,7 @@ from common.agents.proximal import GaussianPolicy, ProximalAgent, ProximalNetwor
 from common.environments.spec import EnvironmentSpec
 from reproductions.d4pg.ppo import learner as learner_lib
 from reproductions.d4pg.ppo import networks as networks_lib
-from reproductions.d4pg.ppo.config import D4PGPPOConfig
-from reproductions.d4pg.ppo.declaration import AGENT
+from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
 
 
 class D4PGPPO(ProximalAgent):

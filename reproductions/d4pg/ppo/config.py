@@ -1,13 +1,17 @@
-"""Hyperparameters of the distributed PPO with which D4PG compares (section 4.3).
+"""Hyperparameters and declaration of the distributed PPO with which D4PG compares (section 4.3).
 
 [H] is Heess et al. 2017 (arXiv 1707.02286), whose settings the paper has. "Not in the paper" marks
 a value that D4PG leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
 import dataclasses
 
+from common.agents.declaration import AgentDeclaration
 from common.agents.rollout_config import RolloutConfig
-from common.config import field
+from common.config import Settings, field
+from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
+from common.replay.footprint import rollout_bytes_per_step
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 64
@@ -79,3 +83,22 @@ class D4PGPPOConfig(RolloutConfig):
     def batch_size(self) -> int:
         """Steps of an update: all of a rollout, as averaged gradients of equal workers [H]."""
         return self.horizon
+
+
+SETTINGS = Settings(D4PGPPOConfig, {"ppo": {}}, default="ppo")
+
+
+AGENT = AgentDeclaration(
+    name="d4pg_ppo",
+    title="PPO",
+    paper="d4pg",
+    agent_class="reproductions.d4pg.ppo.agent:D4PGPPO",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(
+        f"K, actors: {NUM_ACTORS} (section 4.3), the default. Each makes its share of a rollout."
+    ),
+    layouts=(LEARNER_AND_ACTORS, ONE_PROCESS),
+    require="reproductions.d4pg.config:require",
+    bytes_per_step=rollout_bytes_per_step,
+)

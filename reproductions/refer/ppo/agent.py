@@ -6,8 +6,7 @@ from common.agents.proximal import ProximalAgent, ProximalNetworks
 from common.environments.spec import EnvironmentSpec
 from reproductions.refer.ppo import learner as learner_lib
 from reproductions.refer.ppo import networks as networks_lib
-from reproductions.refer.ppo.config import ReferPPOConfig
-from reproductions.refer.ppo.declaration import AGENT
+from reproductions.refer.ppo.config import AGENT, ReferPPOConfig
 
 
 class ReferPPO(ProximalAgent):

@@ -1,12 +1,16 @@
-"""Hyperparameters of the PPO with which ReF-ER compares.
+"""Hyperparameters and declaration of the PPO with which ReF-ER compares.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
 import dataclasses
 
+from common.agents.declaration import AgentDeclaration
 from common.agents.rollout_config import RolloutConfig
-from common.config import field
+from common.config import Settings, field
+from common.program.layouts import ONE_PROCESS
+from common.replay.footprint import rollout_bytes_per_step
 
 
 @dataclasses.dataclass
@@ -53,3 +57,23 @@ class ReferPPOConfig(RolloutConfig):
             "horizon",
             f"a multiple of batch_size ({self.batch_size})",
         )
+
+
+SETTINGS = Settings(ReferPPOConfig, {"ppo": {}}, default="ppo")
+
+
+AGENT = AgentDeclaration(
+    name="refer_ppo",
+    title="PPO",
+    paper="refer",
+    agent_class="reproductions.refer.ppo.agent:ReferPPO",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1,
+    num_actors_help=(
+        "Environments, in which one batch of actions is taken at a time. A rollout has the steps "
+        "of all. Default: 1, as for the other agents (appendix C)."
+    ),
+    layouts=(ONE_PROCESS,),
+    require="common.environments.requirements:require_control",
+    bytes_per_step=rollout_bytes_per_step,
+)

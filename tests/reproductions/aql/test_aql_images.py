@@ -18,8 +18,8 @@ from reproductions.aql import learner as learner_lib
 from reproductions.aql import networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.agent import AQL
+from reproductions.aql.config import SETTINGS
 from reproductions.aql.flat_policy import FlatPolicy, FlatPolicyTwin
-from reproductions.aql.settings import SETTINGS
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {

@@ -14,9 +14,8 @@ from common.networks import packing
 from common.types import Batch
 from reproductions.aql import impala
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.config import AQLConfig
+from reproductions.aql.config import SETTINGS, AQLConfig
 from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
-from reproductions.aql.settings import SETTINGS
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 2))
