@@ -24,7 +24,7 @@ from common.experiments.runs import KeptRuns
 from common.experiments.selection import scale_in_words
 from common.reporting import markdown
 from common.reporting.command_line import Parser, exit_with, fail
-from common.reporting.live_line import LiveLine, shortened
+from common.reporting.progress import LiveLine, shortened
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions

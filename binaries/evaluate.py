@@ -122,11 +122,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     if not 0 <= arguments.seed < 2**31:
         fail(f"--seed must be in [0, 2^31), is {arguments.seed}")
     if arguments.video is not None:
-        from common.reporting import video
+        from common.environments import film as film_lib
 
         suffix = arguments.video.suffix.lower()
-        if suffix not in video.WRITERS:
-            fail(f"--video={arguments.video} must end in {' or '.join(video.WRITERS)}")
+        if suffix not in film_lib.WRITERS:
+            fail(f"--video={arguments.video} must end in {' or '.join(film_lib.WRITERS)}")
         if suffix == ".mp4" and util.find_spec("av") is None:
             fail(
                 f"--video={arguments.video}: the package av is not installed: run `make video` or "
@@ -185,14 +185,14 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from absl import logging
 
     from common import environments
-    from common.acting.evaluate import environment_seeds, run_episodes
-    from common.acting.proposals import ObservationRecorder, require_proposals
+    from common.acting.policy import ObservationRecorder, require_proposals
     from common.agents import trained
     from common.cluster.layout import imported
+    from common.environments import film as film_lib
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
-    from common.learning import stored_policy
-    from common.reporting import video
+    from common.learning import checkpoint
+    from common.roles.evaluator import environment_seeds, run_episodes
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)
@@ -218,7 +218,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             layers = policy.layers()
         except ValueError as error:
             fail(f"--export: {run.agent.setting} on {run.environment}: {error}")
-        stored_policy.export(arguments.export, layers)
+        checkpoint.export_policy(arguments.export, layers)
         print(f"policy {arguments.export}: {len(layers)} layers, read by docs/read_policy.py")
     episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
     say(f"plays {episodes} of {run.environment}")
@@ -236,7 +236,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         shown = "an episode"
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
-        write = video.WRITERS[arguments.video.suffix.lower()]
+        write = film_lib.WRITERS[arguments.video.suffix.lower()]
         write(arguments.video, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "

@@ -7,7 +7,7 @@ Prints the names of the files that it changes.
 
 import pathlib
 
-from common.program import hyperparameters, kubernetes
+from common.program import flags, kubernetes
 from common.reporting.command_line import Parser, exit_with
 from common.reporting.user_error import UserError
 from reproductions import declared
@@ -20,7 +20,7 @@ def pages() -> dict[pathlib.Path, str]:
     made = {}
     for folder, agent in declared("config", "AGENT").items():
         path = REPRODUCTIONS / folder / "README.md"
-        made[path] = hyperparameters.with_table(path, agent)
+        made[path] = flags.with_table(path, agent)
     for folder, deployment in declared("deployment", "DEPLOYMENT").items():
         made[REPRODUCTIONS / folder / "kubernetes.yaml"] = kubernetes.manifest(deployment)
     return made

@@ -84,7 +84,7 @@ def test_rooms():
         "common/types.py": "common",
         "common/replay/cc/ops.cc": "common/replay",
         "reproductions/__init__.py": "reproductions",
-        "reproductions/apex/dqn/learner.py": "reproductions/apex",
+        "reproductions/apex/dqn/dqn.py": "reproductions/apex",
         "binaries/d4pg.py": "binaries",
         "setup.py": "setup",
         "tests/values/test_retrace.py": "tests",

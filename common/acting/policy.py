@@ -1,7 +1,18 @@
-"""Interfaces of policies and adders that the acting loop calls."""
+"""Interfaces of policies and adders that the acting loop calls.
+
+Exploration noise on continuous actions.
+
+A noise is called as `noise(action, state) -> noisy action, state`. Its state is part of the
+policy's state, which is reset at the beginning of each episode.
+
+Epsilon-greedy exploration with discrete actions.
+
+Actions that a policy samples before it chooses one of them.
+"""
 
 import abc
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
@@ -112,3 +123,226 @@ def reset_rows(state: Nest, initial_state: Nest, first: np.ndarray) -> Nest:
         return np.where(first.reshape(first.shape + (1,) * (leaf.ndim - 1)), initial, leaf)
 
     return tree.map_structure(pick, state, initial_state)
+
+
+def truncated_normal(
+    generator: np.random.Generator, shape: tuple[int, ...], bound: float
+) -> np.ndarray:
+    """Returns standard normal numbers within +-bound, float32.
+
+    Numbers beyond the bound are drawn again, so that none gather at it. Within 3 their standard
+    deviation is 0.9866.
+
+    Args:
+      generator: of the random numbers.
+      shape: of the result.
+      bound: above 0; with a very small one, drawing takes long.
+
+    Raises:
+      ValueError: `bound` is not above 0.
+    """
+    if not bound > 0:
+        raise ValueError(f"the noise's bound must be above 0, got {bound}")
+    samples = generator.standard_normal(shape, np.float32)
+    while (beyond := np.abs(samples) > bound).any():
+        samples[beyond] = generator.standard_normal(np.count_nonzero(beyond), np.float32)
+    return samples
+
+
+class GaussianNoise:
+    """Gaussian noise sigma * N(0, I), independent for each step, row and dimension.
+
+    Source: D4PG algorithm 1 and section 4 (sigma 0.3), the same for all actors; Ape-X appendix D.
+    """
+
+    def __init__(self, sigma: float, seed: int, clip: bool = True):
+        """Makes the noise.
+
+        Args:
+          sigma: standard deviation in canonical units, in which actions are in [-1, 1].
+          seed: of the random numbers.
+          clip: whether noisy actions are clipped to [-1, 1], which is not in the D4PG paper.
+
+        Raises:
+          ValueError: `sigma` is negative or not finite.
+        """
+        _check_sigma(sigma)
+        self._sigma = np.float32(sigma)
+        self._clip = clip
+        self._generator = np.random.default_rng(seed)
+
+    def initial_state(self, shape: tuple[int, ...]) -> tuple:
+        """Returns an empty state."""
+        del shape
+        return ()
+
+    def __call__(self, action: np.ndarray, state: tuple = ()) -> tuple[np.ndarray, tuple]:
+        """Adds noise to actions [..., A] in [-1, 1]; returns a new float32 array and the state."""
+        noisy = self._generator.standard_normal(action.shape, np.float32)
+        noisy *= self._sigma
+        noisy += action
+        return np.clip(noisy, -1.0, 1.0, out=noisy) if self._clip else noisy, state
+
+
+class OrnsteinUhlenbeckNoise:
+    """Ornstein-Uhlenbeck noise, correlated over the steps of an episode (Lillicrap et al. 2015).
+
+        x_t = x_{t-1} - theta x_{t-1} + sigma N(0, I),  x = 0 before an episode
+
+    The variance tends to sigma^2 / (1 - (1 - theta)^2), the correlation over k steps is
+    (1 - theta)^k. DDPG uses theta 0.15 and sigma 0.2. D4PG (section 4) tried this noise with
+    unnamed parameters and found it unnecessary.
+    """
+
+    def __init__(self, sigma: float, theta: float, seed: int, clip: bool = True):
+        """Makes the noise.
+
+        Args:
+          sigma: standard deviation of a step's increment, in canonical units.
+          theta: rate per step at which x returns to 0.
+          seed: of the random numbers.
+          clip: whether noisy actions are clipped to [-1, 1].
+
+        Raises:
+          ValueError: `sigma` is negative or not finite, or `theta` is not in (0, 1].
+        """
+        _check_sigma(sigma)
+        if not 0 < theta <= 1:
+            raise ValueError(f"the noise's theta must be in (0, 1], got {theta}")
+        self._sigma = np.float32(sigma)
+        self._kept = np.float32(1 - theta)
+        self._clip = clip
+        self._generator = np.random.default_rng(seed)
+
+    def initial_state(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns x before an episode for actions of this shape: float32 zeros."""
+        return np.zeros(shape, np.float32)
+
+    def __call__(self, action: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Adds noise to actions [..., A] in [-1, 1]; returns new float32 arrays: actions and x."""
+        state = self._kept * state
+        state += self._sigma * self._generator.standard_normal(action.shape, np.float32)
+        noisy = action + state
+        return np.clip(noisy, -1.0, 1.0, out=noisy) if self._clip else noisy, state
+
+
+def _check_sigma(sigma: float) -> None:
+    if not 0 <= sigma < np.inf:
+        raise ValueError(f"the noise's sigma must be finite and at least 0, got {sigma}")
+
+
+def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
+    """Returns a different epsilon for each actor (Ape-X section 4.1).
+
+        epsilon_i = epsilon^(1 + i / (N - 1) * alpha),  i = 0 .. N - 1
+
+    The paper does not cover a single actor; it gets `epsilon`.
+
+    Args:
+      epsilon: probability of a random action of actor 0.
+      alpha: the last actor has epsilon^(1 + alpha).
+      num_actors: N.
+
+    Returns:
+      float64 [N]; the last actor is the greediest.
+
+    Raises:
+      ValueError: `num_actors` is less than 1.
+    """
+    if num_actors < 1:
+        raise ValueError(f"num_actors must be at least 1, got {num_actors}")
+    return epsilon ** (1 + np.arange(num_actors) / max(num_actors - 1, 1) * alpha)
+
+
+class EpsilonGreedy:
+    """Choice of a uniformly random action with probability epsilon, else of a greedy one.
+
+    Each row has its own epsilon. The random action may be the greedy one.
+    """
+
+    def __init__(self, epsilons: Sequence[float], seed: int):
+        """Prepares the exploration of K rows.
+
+        Args:
+          epsilons: K probabilities.
+          seed: of the random numbers.
+
+        Raises:
+          ValueError: an epsilon is not in [0, 1].
+        """
+        self._epsilons = np.array(epsilons, np.float64)
+        if not np.all((self._epsilons >= 0) & (self._epsilons <= 1)):
+            raise ValueError(f"epsilons must be in [0, 1], got {list(epsilons)}")
+        self._generator = np.random.default_rng(seed)
+
+    def __call__(self, q_values: np.ndarray) -> np.ndarray:
+        """Returns actions: action values [K, A] -> int32 [K]."""
+        num_rows, num_actions = q_values.shape
+        explores = self._generator.random(num_rows) < self._epsilons
+        actions = self._generator.integers(num_actions, size=num_rows)
+        return np.where(explores, actions, q_values.argmax(axis=1)).astype(np.int32)
+
+
+class Proposals(NamedTuple):
+    """A search for an action at one observation.
+
+    Attributes:
+      values: float32 [N], of the sampled actions.
+      probabilities: of each sub-action, float32 [K], given the chosen sub-actions before it.
+      chosen: int [D], the chosen value of each sub-action, below its K.
+    """
+
+    values: np.ndarray
+    probabilities: tuple[np.ndarray, ...]
+    chosen: np.ndarray
+
+
+class ProposingPolicy(Policy):
+    """A policy that may sample proposed actions and take the best."""
+
+    @abc.abstractmethod
+    def require_proposals(self) -> None:
+        """Raises ValueError, in one line, if it has no proposals with probabilities."""
+
+    @abc.abstractmethod
+    def propose(self, observation: Nest) -> Proposals:
+        """Returns a new search at an observation, a nest of arrays without a batch dimension."""
+
+
+def require_proposals(policy: Policy) -> None:
+    """Raises ValueError, in one line, if a policy has no proposals with probabilities."""
+    if not isinstance(policy, ProposingPolicy):
+        raise ValueError("its policy samples no actions to choose from")
+    policy.require_proposals()
+
+
+class ObservationRecorder(Policy):
+    """A policy that keeps what the first environment of its batch showed.
+
+    Attributes:
+      observations: of the first environment, one for each call.
+    """
+
+    def __init__(self, policy: Policy):
+        self._policy = policy
+        self.sees_rewards = policy.sees_rewards
+        self.observations: list[np.ndarray] = []
+
+    def load(self, flat: np.ndarray) -> None:
+        """See base class."""
+        self._policy.load(flat)
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """See base class."""
+        return self._policy.initial_state(num_environments)
+
+    def with_reward(self, state: Nest, reward: np.ndarray) -> Nest:
+        """See base class."""
+        return self._policy.with_reward(state, reward)
+
+    def __call__(
+        self, observation: Any, state: Nest
+    ) -> tuple[np.ndarray, Nest, dict[str, np.ndarray]]:
+        """See base class."""
+        self.observations.append(np.array(observation[0]))
+        return self._policy(observation, state)

@@ -10,13 +10,12 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise
-from common.acting.policy import ExploringPolicy, Policy
+from common.acting.policy import ExploringPolicy, GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers, targets
+from common.learning import learner
 from common.learning.learner import Learner
-from common.networks import control, heads, mlp, numpy_twins, recurrent
+from common.networks import control, numpy_twins, recurrent
 from common.types import Metrics, Nest, StoredTransition
 
 
@@ -28,8 +27,8 @@ class ActorCritic(NamedTuple):
       critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
-    policy: control.ControlPolicy | mlp.SoftsignMLP | recurrent.LSTMNetwork
-    critic: heads.Critic | snt.Module
+    policy: control.ControlPolicy | control.SoftsignMLP | recurrent.LSTMNetwork
+    critic: control.Critic | snt.Module
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
@@ -114,11 +113,11 @@ class ActorCriticLearner(Learner):
         self._max_critic_gradient_norm = max_critic_gradient_norm
         self.networks = make_networks()
         self.target_networks = make_networks()
-        targets.copy(self.networks.variables, self.target_networks.variables)
+        learner.copy_variables(self.networks.variables, self.target_networks.variables)
         self.policy_optimizer = make_optimizer()
         self.critic_optimizer = make_optimizer()
-        optimizers.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
-        optimizers.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
+        learner.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
+        learner.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
@@ -157,7 +156,7 @@ class ActorCriticLearner(Learner):
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         online, target = networks.variables, self.target_networks.variables
-        targets.copy_periodically(self.steps, self._target_period, online, target)
+        learner.copy_periodically(self.steps, self._target_period, online, target)
 
 
 class ActorCriticEvaluator(Policy):

@@ -7,20 +7,17 @@ from typing import Any, Self
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
-from common.agents.data import Data
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.config import from_values
+from common.data.data import Data
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
-from common.learning.fused import FusedUpdates
 from common.learning.learner import Learner
-from common.learning.rollout_updates import RolloutUpdates
 from common.learning.trainer import Trainer, Updates
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import FusedUpdates, RolloutUpdates, UpdateLoop
 from common.remote.outbox import Writer
-from common.replay.rate_limiter import RateLimiter
-from common.replay.store import Store, Wire
+from common.replay.store import RateLimiter, Store, Wire
 from common.types import Nest
 
 

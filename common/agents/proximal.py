@@ -12,18 +12,16 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.noise import truncated_normal
-from common.acting.policy import Policy
+from common.acting.policy import Policy, truncated_normal
 from common.agents.agent import Agent
-from common.agents.data import gaussian_state_specs
-from common.agents.rollouts import Rollouts
+from common.data.data import gaussian_state_specs
+from common.data.rollouts import Rollouts, RolloutStore
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers
+from common.learning import learner as learner_lib
 from common.learning.learner import Gradients, Learner
-from common.learning.rollout_updates import RolloutLearner, RolloutUpdates
-from common.networks import numpy_twins, variances
+from common.learning.updates import RolloutLearner, RolloutUpdates
+from common.networks import numpy_twins, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
-from common.replay.rollout_store import RolloutStore
 from common.replay.store import Store
 from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
 from common.values import gaussian
@@ -47,7 +45,7 @@ class ProximalNetworks(snt.Module):
     Attributes:
       mean: [B, D] -> [B, A], m.
       value: [B, D] -> [B, 1], V in units of the scale of rewards.
-      raw_variance: float32 [A] variable, see `common.networks.variances`.
+      raw_variance: float32 [A] variable, see `common.networks.standardizer`.
       policy_variables: `raw_variance`, then the variables of `mean`.
       value_variables: those of `value`.
       observation_clip: bound of standardised observations.
@@ -65,14 +63,14 @@ class ProximalNetworks(snt.Module):
         super().__init__()
         self.observation_clip = observation_clip
         self.mean, self.value = mean, value
-        self.raw_variance = variances.variable(initial_variance, action_size)
+        self.raw_variance = standardizer.variance_variable(initial_variance, action_size)
         self.policy_variables = (self.raw_variance, *mean.trainable_variables)
         self.value_variables = tuple(value.trainable_variables)
 
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
-        return variances.of_raw(self.raw_variance)
+        return standardizer.variance_of_raw(self.raw_variance)
 
 
 class ProximalSteps(NamedTuple):
@@ -129,10 +127,10 @@ class ProximalLearner(RolloutLearner):
         adam = config.adam_beta1, config.adam_beta2, config.adam_epsilon
         self.policy_learning_rate = tf.Variable(config.policy_learning_rate, trainable=False)
         self.value_learning_rate = tf.Variable(config.value_learning_rate, trainable=False)
-        self.policy_optimizer = optimizers.Adam(self.policy_learning_rate, *adam)
-        self.value_optimizer = optimizers.Adam(self.value_learning_rate, *adam)
-        optimizers.create_variables(self.policy_optimizer, networks.policy_variables)
-        optimizers.create_variables(self.value_optimizer, networks.value_variables)
+        self.policy_optimizer = learner_lib.Adam(self.policy_learning_rate, *adam)
+        self.value_optimizer = learner_lib.Adam(self.value_learning_rate, *adam)
+        learner_lib.create_variables(self.policy_optimizer, networks.policy_variables)
+        learner_lib.create_variables(self.value_optimizer, networks.value_variables)
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
@@ -267,7 +265,7 @@ class GaussianPolicy(Policy):
         parts = np.split(flat.copy(), self._ends[:-1])
         self._center, deviation, scale, self._version, raw, mean, value = parts
         self._unit, self._scale = deviation + np.float32(EPSILON), scale + np.float32(EPSILON)
-        self._variance = variances.of_raw_np(raw)
+        self._variance = standardizer.variance_of_raw_np(raw)
         self._mean_twin.load(mean)
         self._value_twin.load(value)
 

@@ -14,7 +14,7 @@ from common.acting.policy import Policy, reset_rows
 from common.agents.agent import Agent
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning import stored_policy
+from common.learning import checkpoint as checkpoint_lib
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -181,7 +181,7 @@ def load(
     learner = agent.make_learner(spec, seed=0)
     parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
     if checkpoint == "best":
-        best = stored_policy.read(run.best_policy)
+        best = checkpoint_lib.read_policy(run.best_policy)
         if best is None:
             raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
         if best.parameters.size != learner.num_parameters:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from common import environments
-from common.acting.noise import GaussianNoise
+from common.acting.policy import GaussianNoise
 from common.agents.agent import Agent
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, say
@@ -27,8 +27,7 @@ from common.cluster.processes import StopRequest
 from common.environments import rendering
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.remote.outbox import Outbox
-from common.remote.remote_store import RemoteStore
+from common.remote.outbox import Outbox, RemoteStore
 from common.types import Nest
 
 _NOISE = 0.3

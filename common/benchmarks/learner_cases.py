@@ -21,24 +21,23 @@ from common.benchmarks.cases import Bench
 from common.benchmarks.replay_cases import random_steps
 from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import started_role
-from common.cluster import rpc
-from common.cluster import token as token_lib
+from common.cluster import credentials, rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.trainer import Trainer
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.networks import packing
 from common.program import layouts
+from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
-from common.remote.service import StoreService
 from common.replay.memory import Memory
-from common.replay.rate_limiter import RateLimiter
-from common.roles.acting import ActingBeside
+from common.replay.store import RateLimiter
+from common.roles.actors import ActingBeside
 from common.types import Batch, Episode, Episodes, Nest, StoredState
-from common.values import categorical, retrace
+from common.values import categorical, multistep
 
 WALKER, _WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PONG, _CHEETAH = "atari:pong", "gym:HalfCheetah-v4"
@@ -323,7 +322,7 @@ def _with_actors(
     The peers are the learner alone, earlier in the same run, and nothing.
     """
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1})
-    token = token_lib.new_token()
+    token = credentials.new_token()
     server = rpc.Server(topology.bind_address, token)
     StoreService(server, memory)
     variables = tuple(trained.actor_variables)
@@ -397,8 +396,8 @@ def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[
 
     @tf.function(autograph=False)
     def targets(q_t: tf.Tensor, pi_t: tf.Tensor) -> tf.Tensor:
-        c_t = retrace.coefficients(pi_t, a_t, mu_t, 1.0)
-        return retrace.categorical_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)
+        c_t = multistep.retrace_coefficients(pi_t, a_t, mu_t, 1.0)
+        return multistep.categorical_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)
 
     return lambda: targets(q_t, pi_t).numpy()
 

@@ -15,17 +15,17 @@ from common.benchmarks.cases import Bench
 from common.benchmarks.replay_cases import AddedBatch, FilledMemory, resident_bytes
 from common.benchmarks.report import Row, say
 from common.environments.spec import EnvironmentSpec
-from common.replay.distributions import (
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import (
     UNKNOWN_PRIORITY,
     ContextualPriorityTree,
     Distribution,
     Fifo,
+    Memory,
     Proportional,
     RankBased,
     Uniform,
 )
-from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Memory
 
 _BATCH = 256
 _FILL = 500

@@ -32,9 +32,9 @@ from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import ChildProcess, replay_role
 from common.cluster import rpc
 from common.environments.spec import EnvironmentSpec
-from common.remote.remote_store import RemoteStore
+from common.remote.outbox import RemoteStore
+from common.replay.columns import Bytes, Signature
 from common.replay.memory import ItemWire, Memory
-from common.replay.signature import Bytes, Signature
 from common.types import Items, StoredTransition
 
 HUMANOID = EnvironmentSpec(67, 21)

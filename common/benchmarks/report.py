@@ -10,7 +10,7 @@ from typing import Any
 
 import tabulate
 
-from common.reporting import json_file
+from common.reporting import records
 from common.reporting.command_line import say
 from common.reporting.run_directory import replace_file
 
@@ -134,7 +134,7 @@ def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
 
 def read_json(path: pathlib.Path) -> list[Row]:
     """Reads what `write_json` wrote."""
-    return [Row.from_json(fields) for fields in json_file.read(path)]
+    return [Row.from_json(fields) for fields in records.read_json(path)]
 
 
 def _median(measured: Sequence[Any]) -> Any:

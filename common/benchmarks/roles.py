@@ -14,8 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from common.agents.declaration import AgentDeclaration
-from common.cluster import rpc
-from common.cluster import token as token_lib
+from common.cluster import credentials, rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import set_parent_death_signal
 from common.cluster.topology import Topology, free_ports
@@ -136,7 +135,7 @@ def started_role(
     flags: Mapping[str, Any] | None = None,
 ) -> Iterator[ChildProcess]:
     """Runs a role of an agent, with more fields of the config and other flags."""
-    variables = {"TF_CONFIG": topology.to_tf_config(role, 0), token_lib.TOKEN_VARIABLE: token}
+    variables = {"TF_CONFIG": topology.to_tf_config(role, 0), credentials.TOKEN_VARIABLE: token}
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         flags = {"environment": environment, "workdir": f"{directory}/run", **(flags or {})}
         command = command_of(agent, role, config or {}, flags)
@@ -148,7 +147,7 @@ def started_role(
 def replay_role(agent: AgentDeclaration, environment: str, capacity: int) -> Iterator[rpc.Client]:
     """Runs the replay role and yields a client of it."""
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
-    token, config = token_lib.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
+    token, config = credentials.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
     with started_role(agent, "replay", topology, token, environment, config) as role:
         client = rpc.Client(topology.address("replay"), token)
         role.wait_until_available(client)
@@ -160,14 +159,14 @@ def idle_server(token: str) -> Iterator[str]:
     """Yields the address of a server in another process, whose methods do nothing."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-c", f"from {__name__} import serve_idly as f; f({address!r})"]
-    with ChildProcess("idle server", command, {token_lib.TOKEN_VARIABLE: token}) as process:
+    with ChildProcess("idle server", command, {credentials.TOKEN_VARIABLE: token}) as process:
         process.wait_until_available(rpc.Client(address, token))
         yield address
 
 
 def serve_idly(address: str) -> None:
     """Serves until the process is ended."""
-    server = rpc.Server(address, token_lib.load())
+    server = rpc.Server(address, credentials.load_token())
     server.register(READ, lambda size: tf.zeros(size[tf.newaxis]), [tf.TensorSpec([], tf.int64)])
     server.register(SEND, lambda values: tf.size(values), [tf.TensorSpec([None])])
     server.start()

@@ -11,8 +11,7 @@ import tensorflow as tf
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import READ, SEND, ChildProcess, command_of, idle_server, started_role
-from common.cluster import rpc
-from common.cluster import token as token_lib
+from common.cluster import credentials, rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.program import layouts
@@ -46,7 +45,7 @@ def parameter_server(
     """
     name, peer = f"parameter_server/rounds_of_{workers}_workers", "methods that do nothing"
     topology = Topology.local(layouts.WORKERS.roles, {"parameter_server": 1})
-    token = token_lib.new_token()
+    token = credentials.new_token()
     num_metrics = len(bench.program.make_agent().metrics)
     with (
         idle_server(token) as idle_address,
@@ -78,7 +77,7 @@ def parameter_server(
 
 
 class _SimulatedWorker:
-    """The calls of a worker's learner steps (`common.learning.remote_step`)."""
+    """The calls of a worker's learner steps (`common.learning.parameter_server`)."""
 
     def __init__(self, client: rpc.Client, worker: int, gradients: tf.Tensor, num_metrics: int):
         self._online, self._target = ParameterClient(client), ParameterClient(client, TARGET)

@@ -20,8 +20,7 @@ import time
 from typing import Any
 
 from common.cluster.errors import ClusterError
-from common.cluster.local_process import LocalProcess, Process
-from common.cluster.template import Template
+from common.cluster.local_process import LocalProcess, Process, Template
 
 GIVE_UP_CODE = 2
 """Exit code of a role whose error a restart cannot fix: a person has to act."""

@@ -1,19 +1,188 @@
 """A role's process on this machine, with the processes that it starts.
 
 This module does not import TensorFlow.
+
+A process that has imported a role's modules, from which the roles of a local run are forked.
+
+The import of TensorFlow takes seconds of CPU time and most of the memory of a small role; forks
+share both. A fork is safe as long as the template has one thread, which it checks: the first op of
+TensorFlow would start others. The launcher's part of this module does not import TensorFlow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
+import gc
+import json
 import os
+import runpy
 import signal
+import socket
 import subprocess
+import sys
+import tempfile
 import time
+from typing import NoReturn
 
-from common.cluster.processes import READY_VARIABLE, set_parent_death_signal
-from common.cluster.template import Template
+from common.cluster.processes import (
+    READY_VARIABLE,
+    import_module,
+    set_child_subreaper,
+    set_parent_death_signal,
+    show_command,
+    thread_environment,
+)
+
+_VARIABLES = {**thread_environment(1), "TF_CPP_MIN_LOG_LEVEL": "2"}
+"""The template's variables: a fork has one thread alone, and output cannot be taken back."""
+_ASK_SECONDS = 0.001
+_MESSAGE_BYTES = 1 << 20
+_COMMAND_BYTES = 1 << 14
+"""Room for the command lines of forks, which Linux keeps in the place of the template's."""
+
+
+class Forked:
+    """A forked process; a child of this one, as if `subprocess.Popen` had started it.
+
+    Attributes:
+      pid: its process id.
+      returncode: as of `subprocess.Popen`; None before `wait`.
+    """
+
+    def __init__(self, pid: int):
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        """Waits for its end and reaps it; returns the exit code."""
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+class Template:
+    """The template, seen from the launcher. It ends with `close`, or with the launcher."""
+
+    def __init__(self, modules: Sequence[str]):
+        """Starts the template.
+
+        Args:
+          modules: to import.
+
+        Raises:
+          OSError: it cannot be started.
+        """
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(os.getpid()), *modules, " " * _COMMAND_BYTES],
+                env={**os.environ, **_VARIABLES},
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
+            )
+
+    def fork(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: int, ready: int
+    ) -> Forked:
+        """Starts `python -m ARGUMENTS` in a session of its own, which dies with this process.
+
+        Args:
+          arguments: name of the module, and its arguments.
+          environment: all variables of the process.
+          log: descriptor of the file that gets its output.
+          ready: descriptor on which it reports that it is ready.
+
+        Raises:
+          OSError: the template has ended, for example since a module cannot be imported.
+        """
+        request = json.dumps([arguments, {**environment}]).encode()
+        # The process is an orphan at once, and this process adopts it. Other orphans are not ours.
+        set_child_subreaper(True)
+        try:
+            socket.send_fds(self._socket, [request], [log, ready])
+            reply = self._socket.recv(_MESSAGE_BYTES)
+        finally:
+            set_child_subreaper(False)
+        if not reply:
+            raise ConnectionResetError("the template has ended")
+        return Forked(int(reply))
+
+    def kill(self) -> None:
+        """Ends the template, from any thread; a call of `fork` fails. What it started goes on."""
+        self._popen.kill()
+
+    def close(self) -> None:
+        """Ends the template for good; what it started goes on."""
+        self._socket.close()
+        self.kill()
+        self._popen.wait()
+
+
+def _serve(launcher: int, modules: Sequence[str]) -> None:
+    """Forks a process for each request, until the launcher closes the socket."""
+    try:
+        for name in modules:
+            import_module(name)
+        gc.freeze()  # a collection would write to all pages that forks share
+        is_safe = len(os.listdir("/proc/self/task")) == 1
+    except Exception:  # the roles meet it, too, and say so
+        is_safe = False
+    if not is_safe:
+        os._exit(1)  # without waiting for the other threads
+    with socket.socket(fileno=os.dup(0)) as requests:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 2)
+            if not message:
+                return
+            arguments, environment = json.loads(message)
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                parent = os.getpid()
+                if os.fork():
+                    os._exit(0)
+                requests.close()
+                os.close(reader)
+                os.setsid()
+                while os.getppid() == parent:
+                    time.sleep(_ASK_SECONDS)
+                set_parent_death_signal(launcher)
+                os.write(writer, b"%d" % os.getpid())
+                os.close(writer)
+                _become(arguments, environment, *descriptors)
+            os.close(writer)
+            os.waitpid(child, 0)
+            requests.send(os.read(reader, 20))  # its number, once the launcher is its parent
+            for descriptor in (reader, *descriptors):
+                os.close(descriptor)
+
+
+def _become(arguments: list[str], environment: dict[str, str], log: int, ready: int) -> NoReturn:
+    """Turns this process into `python -m ARGUMENTS`."""
+    os.set_inheritable(ready, False)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for number, descriptor in enumerate((null, log, log)):
+        os.dup2(descriptor, number)
+    os.close(null)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(environment | {READY_VARIABLE: str(ready)})
+    tempfile.tempdir = None  # by the variables of the template
+    sys.argv[1:] = arguments[1:]
+    sys.orig_argv = [sys.executable, "-m", *arguments]
+    show_command(sys.orig_argv)
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+if __name__ == "__main__":
+    show_command(sys.orig_argv[:-1])
+    _serve(int(sys.argv[1]), sys.argv[2:-1])
+
 
 _POLL_SECONDS = 0.05
 

@@ -8,11 +8,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.batch import BatchedEnvironment, require_equal
-from common.environments.environment_errors import (
-    BrokenSpecError,
-    UnusableEnvironmentError,
-    kind_of,
-)
+from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""

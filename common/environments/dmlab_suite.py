@@ -14,7 +14,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments import lab_actions
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 _FOLDER = "contributed/dmlab30/"
 _LEVELS = ("explore_goal_locations_small", "explore_object_locations_small")

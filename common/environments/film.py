@@ -2,21 +2,29 @@
 
 TensorFlow and Mesa's software renderer both contain an LLVM. In one process, the one that loads
 second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import TensorFlow.
+
+Videos as GIF files, which every page shows, and as smaller MP4 files with PyAV.
 """
 
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from fractions import Fraction
 import multiprocessing
 from multiprocessing.connection import Connection
+import os
+import pathlib
 import signal
 from typing import Any, NamedTuple
 
 from absl import logging
 import dm_env
 import numpy as np
+from PIL import Image
 
 from common import environments
 from common.environments import rendering
 from common.environments.canonical import picture, step_seconds
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
 """Simulated time between frames, rounded to whole steps: 25 frames a second."""
@@ -170,3 +178,77 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
         environment.close()
     except UnusableEnvironmentError as error:
         pipe.send(error)
+
+
+_COLOURS = 48  # 500 frames of a humanoid, 320 x 240, then take 6 MB
+
+
+def write_gif(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
+    """Writes a video that repeats; the file appears whole.
+
+    Args:
+      path: ends in .gif.
+      frames: uint8 [H, W, 3] each, one or more.
+      frame_seconds: how long each is shown. GIF counts in hundredths of a second; the rounding
+        is spread, so that the length of the whole is right.
+    """
+    # With one palette for all frames, pixels that do not change cost nothing.
+    sample = np.concatenate(frames[:: max(1, len(frames) // 8)])
+    palette = Image.fromarray(sample).quantize(_COLOURS)
+    first, *others = [
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in frames
+    ]
+    ends = np.round(np.arange(1, len(frames) + 1) * frame_seconds * 100).astype(int)
+    milliseconds = (10 * np.diff(ends, prepend=0)).tolist()
+    with _whole(path) as temporary:
+        first.save(
+            temporary,
+            format="GIF",
+            save_all=True,
+            append_images=others,
+            duration=milliseconds,
+            loop=0,
+        )
+
+
+def write_mp4(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
+    """Writes a video in H.264; the file appears whole.
+
+    Args:
+      path: ends in .mp4.
+      frames: uint8 [H, W, 3] each, one or more. An odd last row or column is left out, since the
+        colours are those of 2 x 2 pixels.
+      frame_seconds: how long each is shown.
+
+    Raises:
+      ImportError: the package `av` is not installed, an extra: `make video`.
+    """
+    import av
+
+    height, width = (2 * (size // 2) for size in frames[0].shape[:2])
+    with _whole(path) as temporary, av.open(str(temporary), "w", format="mp4") as file:
+        rate = Fraction(1 / frame_seconds).limit_denominator(1000)
+        stream = file.add_stream("h264", rate=rate, width=width, height=height, pix_fmt="yuv420p")
+        for frame in frames:
+            picture = np.ascontiguousarray(frame[:height, :width])
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        file.mux(stream.encode())
+
+
+WRITERS: dict[str, Callable[[pathlib.Path, Sequence[np.ndarray], float], None]] = {
+    ".gif": write_gif,
+    ".mp4": write_mp4,
+}
+"""{end of a file's name: its writer}."""
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields the path of a file that takes the name of `path` if nothing is raised."""
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.batch import SingleEnvironment
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 REYNOLDS = 400.0
 SIZE = (8, 4)

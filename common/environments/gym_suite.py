@@ -23,7 +23,7 @@ from PIL import Image
 
 from common.environments import rendering
 from common.environments.canonical import as_agents_take_it
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 rendering.disable()  # MuJoCo loads its renderer at import
 

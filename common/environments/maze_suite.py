@@ -21,7 +21,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.environments import lab_actions, maze_maps
+from common.environments import doom_engine, lab_actions
 from common.environments.doom_engine import SCREEN, DoomEngine
 
 MAX_STEPS = 1350
@@ -83,8 +83,8 @@ class MazeEnvironment(dm_env.Environment):
     engine_bytes = 11 * 10**6
     """Memory that one more engine takes. Of 18 MB that are mapped other engines share half, and of
     10.7 MB that are shared with this process less than 0.1 MB is ever written."""
-    layout: maze_maps.MazeLayout
-    places: tuple[maze_maps.Place, ...]
+    layout: doom_engine.MazeLayout
+    places: tuple[doom_engine.Place, ...]
 
     def __init__(self, name: str, seed: int):
         """Starts the engine of the maze called `name`."""
@@ -98,11 +98,11 @@ class MazeEnvironment(dm_env.Environment):
         """Starts an episode in a new maze."""
         task, random = self._task, self._random
         self.layout = (
-            maze_maps.room(task.room_size)
+            doom_engine.room_layout(task.room_size)
             if task.room_size
-            else maze_maps.random_maze(_MAZE_SIZE, random)
+            else doom_engine.random_maze(_MAZE_SIZE, random)
         )
-        self._theme = maze_maps.random_theme(random)
+        self._theme = doom_engine.random_theme(random)
         chosen = random.choice(len(self.layout.places), task.num_things, replace=False)
         self.places = tuple(self.layout.places[index] for index in chosen)
         self._steps = 0
@@ -156,7 +156,9 @@ class MazeEnvironment(dm_env.Environment):
         free = [place for place in self.layout.places if place not in self.places]
         start = free[self._random.integers(len(free))]
         angle = 90 * int(self._random.integers(4))
-        text = maze_maps.text(self.layout, self._theme, start, angle, self.places, self._task.kind)
+        text = doom_engine.maze_text(
+            self.layout, self._theme, start, angle, self.places, self._task.kind
+        )
         self.engine.start(text, int(self._random.integers(2**31)))
         self._num_taken = 0
 

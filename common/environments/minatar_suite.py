@@ -22,7 +22,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 MAX_STEPS = 2500
 """The most steps of an episode: Freeway's limit, for the other games, too, which have none."""

@@ -17,7 +17,7 @@ import dm_env
 import numpy as np
 
 from common.environments.canonical import as_agents_take_it
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 
 def names() -> list[str]:

@@ -12,7 +12,7 @@ from common.environments import lab_actions
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
-from common.environments.environment_errors import BrokenSpecError, UnknownEnvironmentError
+from common.environments.spec import BrokenSpecError, UnknownEnvironmentError
 
 # The module of each suite. It defines
 #   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 _VARIABLE = "MUJOCO_GL"
 _BACKENDS = ("egl", "osmesa", "glfw")

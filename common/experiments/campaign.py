@@ -18,8 +18,8 @@ from common.experiments.plan import Plan, PlannedRun, make_plan
 from common.experiments.status import Progress, State, read_progress
 from common.reporting.budget import duration
 from common.reporting.csv_rows import read_lines
-from common.reporting.live_line import LiveLine, shortened
-from common.reporting.provenance import as_typed
+from common.reporting.progress import LiveLine, shortened
+from common.reporting.records import as_typed
 from common.reporting.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")

@@ -16,7 +16,7 @@ from common.experiments.effects import Effect
 from common.experiments.paper import EPISODE_RETURN, Experiment, Paper
 from common.experiments.plan import Speeds
 from common.experiments.runs import KeptRuns
-from common.reporting import json_file
+from common.reporting import records
 from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 
@@ -152,7 +152,7 @@ class Evidence:
         Raises:
           JsonError: the file is no JSON.
         """
-        return json_file.read(self.benchmarks / f"{name}.json")
+        return records.read_json(self.benchmarks / f"{name}.json")
 
 
 class Test(Protocol):
@@ -244,7 +244,7 @@ def measured(record: str, name: str, least: float, most: float) -> Check:
             raise UserError(f"{path}: is no list of numbers with name and value") from None
         if not found:
             return None, f"No record of it: {place} is missing."
-        json_file.require(path, found[0], float, name)
+        records.require_keys(path, found[0], float, name)
         return least <= found[0] <= most, f"{found[0]:.3g} ({place})."
 
     return Check(find, f"{place} is from {least:g} to {most:g}", Basis.BENCHMARK)

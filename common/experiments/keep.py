@@ -19,8 +19,13 @@ from common.experiments.runs import KeptRun
 from common.experiments.scales import EARLIER
 from common.experiments.status import State
 from common.reporting.csv_rows import read_rows
-from common.reporting.differences import differences, listed
-from common.reporting.run_directory import RunDirectory, RunDirectoryError, hold
+from common.reporting.run_directory import (
+    RunDirectory,
+    RunDirectoryError,
+    differences,
+    hold,
+    listed,
+)
 
 _FILES = (
     *("config.json", "learner.csv", "acting.csv", "evaluator.csv"),

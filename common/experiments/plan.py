@@ -12,7 +12,7 @@ from common.experiments.paper import Experiment, Paper, Run, UnknownError, run_f
 from common.experiments.scales import Scale
 from common.experiments.status import Progress, State, Status
 from common.reporting.budget import Budget
-from common.reporting.provenance import as_typed
+from common.reporting.records import as_typed
 from common.reporting.user_error import UserError
 
 DEFAULT_SCALE = "workstation"

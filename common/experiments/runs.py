@@ -17,8 +17,7 @@ from common.experiments.paper import EPISODE_RETURN, Returns, run_path
 from common.experiments.status import IN_ORDER
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import read_lines, read_numbers
-from common.reporting.differences import differences, listed
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory, RunDirectoryError, differences, listed
 
 _RUNS = pathlib.Path("results/runs")
 STRETCHES = 50

@@ -1,6 +1,12 @@
-"""Bookkeeping of a run beside its updates: counters, CSV rows, checkpoints and snapshots."""
+"""Bookkeeping of a run beside its updates: counters, CSV rows, checkpoints and snapshots.
+
+The learner's log: learner.csv and TensorBoard events.
+
+Wall-clock time and actor steps of a run, across restarts of its learner, replay and actors.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 import time
 
@@ -10,20 +16,220 @@ import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import return_free_memory
-from common.learning.applied_gradients import AppliedGradients
+from common.learning import learner
 from common.learning.checkpoint import Checkpoints
-from common.learning.counters import RunCounters, SavedCounters
 from common.learning.learner import Learner
-from common.learning.log import LearnerLog
+from common.learning.parameter_server import AppliedGradients
 from common.learning.trainer import Trainer
 from common.networks import packing
 from common.remote.parameters import LearnerStatus, ParameterService
+from common.replay.saving import StoreFile
 from common.replay.store import Counters
-from common.replay.store_file import StoreFile
 from common.reporting import csv_rows
-from common.reporting.disk import disk_full
+from common.reporting.csv_rows import CsvError, CsvRows, NewNumbers
+from common.reporting.records import disk_full
 from common.reporting.run_directory import RunDirectory
+from common.reporting.tensorboard import Events
 from common.types import Metrics
+
+_UNKNOWN = 0
+"""Stands for incarnations whose counts were lost; the numbers that a replay assigns are larger."""
+_MOST_STEPS = 2**53
+"""Upper bound of the sum: a float64 has every integer up to it."""
+
+
+class SavedCounters(tf.Module):
+    """The counters in a checkpoint.
+
+    Attributes:
+      wall_seconds: float64, since the run's first start.
+      incarnations: int64 [n], the numbers that the replay assigned to starts of actor processes.
+      accepted: int64 [n], transitions accepted from each incarnation.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.wall_seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self.incarnations = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+        self.accepted = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+
+
+class RunCounters:
+    """Wall-clock time and actor steps of a run, continued from saved counters.
+
+    An actor step counts once the replay has accepted the transition that begins with it. The replay
+    counts by incarnation and loses its counts when it dies. This class keeps the largest count ever
+    reported for each incarnation, so that every accepted transition counts once.
+    """
+
+    def __init__(self, saved: SavedCounters, wall_seconds: float = 0.0, actor_steps: int = 0):
+        """Starts the clock.
+
+        Args:
+          saved: the restored counters; `store` writes to them.
+          wall_seconds: last time in learner.csv, which is later than the checkpoint if the learner
+            was killed.
+          actor_steps: last number of actor steps in learner.csv, valid until the replay reports
+            them.
+        """
+        self._known_actor_steps = actor_steps
+        self._saved = saved
+        self._begin = time.monotonic() - max(float(saved.wall_seconds), wall_seconds)
+        self._accepted = dict(
+            zip(saved.incarnations.numpy().tolist(), saved.accepted.numpy().tolist(), strict=True)
+        )
+        self._stored = dict(self._accepted)
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start, without the time in which it did not run."""
+        return time.monotonic() - self._begin
+
+    @property
+    def actor_steps(self) -> int:
+        """Accepted transitions of all actors, as of the last `update`."""
+        return min(_MOST_STEPS, max(sum(self._accepted.values()), self._known_actor_steps))
+
+    def count_unreported(self) -> None:
+        """Adds steps that learner.csv recorded but no replay reports.
+
+        Call it only where actors and replay die with this process.
+        """
+        unreported = self.actor_steps - sum(self._accepted.values())
+        if unreported:
+            self._accepted[_UNKNOWN] = self._accepted.get(_UNKNOWN, 0) + unreported
+
+    def update(self, accepted: Mapping[int, int]) -> bool:
+        """Merges the replay's counts.
+
+        Args:
+          accepted: transitions accepted from each incarnation.
+
+        Returns:
+          True if neither this replay nor the last `store` has all counts, because a replay has
+          died: it is time to save.
+        """
+        for incarnation, count in accepted.items():
+            self._accepted[incarnation] = max(count, self._accepted.get(incarnation, 0))
+        return any(
+            count > max(self._stored.get(incarnation, 0), accepted.get(incarnation, 0))
+            for incarnation, count in self._accepted.items()
+        )
+
+    def store(self) -> None:
+        """Writes the present counts to the saved counters."""
+        self._saved.wall_seconds.assign(self.wall_seconds)
+        self._saved.incarnations.assign(list(self._accepted))
+        self._saved.accepted.assign(list(self._accepted.values()))
+        self._stored = dict(self._accepted)
+
+
+_SECONDS = 5.0
+"""Time between rows."""
+_GROUPS = {
+    **dict.fromkeys(csv_rows.PROGRESS, "time"),
+    **dict.fromkeys(("learner_steps_per_second", "actor_steps_per_second"), "time"),
+    **dict.fromkeys(("samples_per_insert", "priority_lag_steps", "replay_size"), "replay"),
+}
+"""The groups of TensorBoard's tags by column; the others are the learner's."""
+
+
+class LearnerLog:
+    """Writer of rows of counters, metrics and speeds.
+
+    Metrics and speeds cover the time since the last row. So do the returns of training episodes,
+    which are among the events as their mean.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        metrics: Sequence[str],
+        samples_per_update: int,
+        num_copies: int,
+        counters: RunCounters,
+    ):
+        """Opens the files.
+
+        Args:
+          run: the run's directory.
+          metrics: names of the metrics that the learner's updates report.
+          samples_per_update: items per update; timesteps, where the items are unrolls.
+          num_copies: items per actor step.
+          counters: of the run.
+        """
+        self._columns = csv_rows.learner_columns(metrics)
+        self._rows = CsvRows(run.learner_csv, self._columns)
+        self._events = Events(run.tensorboard)
+        record = run.read_config()
+        self._events.write_hyperparameters({**record, **record.pop("config", {})})
+        self._returns = NewNumbers(run.acting_csv, "episode_return")
+        self._counters = counters
+        self._samples_per_update = samples_per_update
+        self._num_copies = num_copies
+        self._metrics: list[Metrics] = []
+        self._before: tuple[float, int, int] | None = None
+
+    def add(self, metrics: Metrics) -> None:
+        """Adds the metrics of a call to the next row."""
+        self._metrics.append(metrics)
+
+    def is_due(self) -> bool:
+        """Returns whether it is time for a row."""
+        return self._before is None or self._counters.wall_seconds - self._before[0] >= _SECONDS
+
+    def write(
+        self,
+        wall_seconds: float,
+        steps: int,
+        version: int,
+        stored: Counters | None,
+        priority_lag: float,
+    ) -> None:
+        """Writes a row.
+
+        Args:
+          wall_seconds: since the run's first start.
+          steps: learner steps done.
+          version: version of the newest published parameters.
+          stored: counters of the store, None while it is gone.
+          priority_lag: see `Trainer`.
+        """
+        actor_steps = self._counters.actor_steps
+        before = self._before or (wall_seconds, steps, actor_steps)
+        seconds = max(wall_seconds - before[0], 1e-9)
+        self._before = (wall_seconds, steps, actor_steps)
+        acted = actor_steps - before[2]
+        inserted = acted * self._num_copies
+        sampled = (steps - before[1]) * self._samples_per_update
+        row = {
+            "wall_seconds": round(wall_seconds, 2),
+            "learner_steps": steps,
+            "actor_steps": actor_steps,
+            "learner_steps_per_second": round((steps - before[1]) / seconds, 2),
+            "actor_steps_per_second": round(acted / seconds, 2),
+            "samples_per_insert": round(sampled / inserted, 3) if inserted else None,
+            "parameter_version": version,
+            "priority_lag_steps": priority_lag,
+            "replay_size": stored.items if stored else None,
+        }
+        for name in self._metrics[0] if self._metrics else ():
+            values = [float(metrics[name]) for metrics in self._metrics]
+            row[name] = learner.reduce_metric(name, values)
+        self._metrics = []
+        row = {name: row.get(name) for name in self._columns}
+        self._rows.append(row)
+        scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
+        returns = []
+        with contextlib.suppress(CsvError):  # learning needs no such file
+            returns = self._returns.read()
+        scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
+        self._events.write(scalars, steps)
+
+    def close(self) -> None:
+        """Flushes TensorBoard's events."""
+        self._events.close()
+
 
 _SETTLE_SECONDS = 10.0
 """Longest wait for the actors' last transitions."""

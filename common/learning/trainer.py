@@ -11,11 +11,10 @@ import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
-from common.learning import metrics as metrics_lib
-from common.learning.fused import FusedUpdates
-from common.replay import seeds
-from common.replay.rate_limiter import RateLimiter
-from common.replay.store import Counters, Store
+from common.learning import learner
+from common.learning.updates import FusedUpdates
+from common.replay import store as store_lib
+from common.replay.store import Counters, RateLimiter, Store
 from common.types import Batch, Metrics, Nest
 
 _MOST_DAMAGED = 3
@@ -145,7 +144,7 @@ class Trainer:
             else:
                 outputs, metrics = self._updates(draw.drawn.batch())
                 end = int(self._steps)
-        metrics_lib.check_finite(metrics)
+        learner.check_finite(metrics)
         period = self._trim_period
         trims = period is not None and end // period > begin // period
         if not self._store.wire.consumes:
@@ -209,7 +208,7 @@ class Trainer:
             return None
         if isinstance(self._updates, FusedUpdates):
             return _Draw(None, step) if self._updates.can_draw(self.counters) else None
-        drawn = self._store.draw(self.num_samples, seeds.derive(self._seed, begin))
+        drawn = self._store.draw(self.num_samples, store_lib.derive_seed(self._seed, begin))
         if drawn is None:
             return None
         if self._decode is None:

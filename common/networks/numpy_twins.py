@@ -14,10 +14,10 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, mlp, packing, recurrent
+from common.networks import control, packing, recurrent
 from common.networks.recurrent import LSTMState
 
-_OneInput = control.ControlPolicy | control.ControlValue | mlp.SoftsignMLP | mlp.ReluMLP
+_OneInput = control.ControlPolicy | control.ControlValue | control.SoftsignMLP | control.ReluMLP
 
 
 class _LayerTwin(NamedTuple):
@@ -78,9 +78,9 @@ class _Twin:
 class CriticTwin(_Twin):
     """NumPy twin of a `Critic` with a `ControlCriticTorso`."""
 
-    def __init__(self, critic: heads.Critic):
+    def __init__(self, critic: control.Critic):
         super().__init__(critic, [*critic.torso.layers, *critic.head.layers])
-        self._is_scalar = isinstance(critic.head, heads.ScalarHead)
+        self._is_scalar = isinstance(critic.head, control.ScalarHead)
 
     def __call__(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Returns the head's output in a new array.
@@ -138,7 +138,7 @@ class LSTMNetworkTwin(_Twin):
         return self._run(inputs, parameters), tuple(states)
 
 
-def twin(module: _OneInput | heads.Critic | recurrent.LSTMNetwork) -> Any:
+def twin(module: _OneInput | control.Critic | recurrent.LSTMNetwork) -> Any:
     """Returns the twin of a module, with copied parameters.
 
     Args:
@@ -149,7 +149,7 @@ def twin(module: _OneInput | heads.Critic | recurrent.LSTMNetwork) -> Any:
       TypeError: the module or one of its layers is of a type without a twin.
       ValueError: the module's variables have not been created yet.
     """
-    if isinstance(module, heads.Critic) and isinstance(module.torso, control.ControlCriticTorso):
+    if isinstance(module, control.Critic) and isinstance(module.torso, control.ControlCriticTorso):
         return CriticTwin(module)
     if isinstance(module, _OneInput):
         return MLPTwin(module)

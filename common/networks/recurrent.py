@@ -6,8 +6,7 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks.control import Layer
-from common.networks.mlp import output_layer
+from common.networks.control import Layer, output_layer
 
 
 class LSTMState(NamedTuple):

@@ -1,13 +1,31 @@
-"""The flags that all agents' programs have. This module imports neither TensorFlow nor NumPy."""
+"""The flags that all agents' programs have. This module imports neither TensorFlow nor NumPy.
 
+The flags of a paper's hyperparameters: `--setting` and `--config.NAME`.
+
+This module imports neither TensorFlow nor NumPy: the launcher stays light.
+
+The table of an agent's hyperparameters in its README. This module imports no TensorFlow.
+
+Errors of flags as the one line that people read. This module imports no TensorFlow.
+"""
+
+from collections.abc import Collection, Iterable
+import dataclasses
+import difflib
+import json
 import math
+import pathlib
+import re
 import sys
 from typing import Any
 
 from absl import flags
+from ml_collections import config_flags
 
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, allowed_values, help_of
 from common.reporting.budget import Budget
-from common.reporting.command_line import as_it_runs
+from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
 
 ENVIRONMENT = flags.DEFINE_string(
@@ -174,3 +192,177 @@ def help_text() -> str:
 def _is_ours(name: str) -> bool:
     """Returns whether a flag is this program's, not one that absl gives to all programs."""
     return not (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl.")
+
+
+_BEGIN = "<!-- hyperparameters: written by make pages -->\n"
+_END = "<!-- end of hyperparameters -->\n"
+_HEAD = "| `--config.` | Default | Allowed | Meaning and source |\n|---|---|---|---|\n"
+
+
+def with_table(page: pathlib.Path, agent: AgentDeclaration) -> str:
+    """Returns a README's text with a new table between its two markers.
+
+    Args:
+      page: the README.
+      agent: whose hyperparameters and number of actors are listed.
+
+    Raises:
+      UserError: the markers are missing, or there are several.
+    """
+    found = re.split(f"({_BEGIN}|{_END})", page.read_text())
+    if found[1::2] != [_BEGIN, _END]:
+        raise UserError(
+            f'{page} has no place for hyperparameters: give it one line "{_BEGIN.strip()}" and, '
+            f'below, one "{_END.strip()}"'
+        )
+    before, begin, _, end, after = found
+    return f"{before}{begin}\n{table(agent)}\n{end}{after}"
+
+
+def table(agent: AgentDeclaration) -> str:
+    """Returns the table in Markdown: name, default, allowed values, meaning and source."""
+    settings = agent.settings
+    texts = help_of(settings.config_class)
+    rows = [
+        (each.name, each.default, allowed_values(each), texts[each.name])
+        for each in dataclasses.fields(settings.config_class)
+    ]
+    actors = agent.num_actors(settings.configuration(settings.default), settings.default)
+    rows.append((f"--{agent.num_actors_flag}", actors, "at least 1", agent.num_actors_help))
+    lines = []
+    for name, default, allowed, text in rows:
+        text = text.replace("|", r"\|")
+        lines.append(f"| `{name}` | `{_literal(default)}` | {allowed} | {text} |\n")
+    return _HEAD + "".join(lines)
+
+
+def _literal(value: object) -> str:
+    """Returns a value as a reader would write it: 50_000, 1e-6, "adam"."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    if type(value) is int and value >= 10_000:
+        return f"{value:_}"
+    return re.sub(r"e-0", "e-", repr(value))
+
+
+_EXPLAINED = (
+    (r"invalid literal for int\(\).*|Exceeds the limit .*", "it must be a whole number"),
+    (r"could not convert string to float.*", "it must be a number"),
+    (r"\('Non-boolean argument .*", "it must be true or false"),
+)
+"""(pattern of Python's message about a value, message for people)."""
+_CONFIG = "config."
+_SIMILAR = 0.65
+"""The similarity of a name that may be meant."""
+_MOST_VALUE = 60
+"""Characters of a value that are shown."""
+
+
+def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
+    """Returns what is wrong with a flag, and with which.
+
+    Args:
+      error: of reading the flags.
+      known: names of the program's flags, one of which may be meant.
+    """
+    if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
+        return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
+    if isinstance(error, flags.UnrecognizedFlagError):
+        name, prefix = error.flagname.removeprefix(_CONFIG), len(_CONFIG)
+        hyperparameters = [one[prefix:] for one in known if one.startswith(_CONFIG)]
+        near = _near(error.flagname, known)
+        near += [_CONFIG + one for one in _near(name, hyperparameters)]
+        hint = f"did you mean --{near[0]}? " if near else ""
+        return f"unknown flag --{error.flagname}: {hint}--help lists them all"
+    text = str(error).removeprefix("flag ")
+    if value := re.fullmatch(r"(--[^=]+=)(.*?): (.*)", text, re.DOTALL):
+        flag, given, reason = value.groups()
+        for pattern, words in _EXPLAINED:
+            reason = words if re.fullmatch(pattern, reason, re.DOTALL) else reason
+        given = given if len(given) <= _MOST_VALUE else f"{given[:_MOST_VALUE]}..."
+        text = f"{flag}{given}: {reason}"
+    return f"{text} (--help explains each flag)"
+
+
+def _near(name: str, known: Collection[str]) -> list[str]:
+    return difflib.get_close_matches(name, known, 1, _SIMILAR)
+
+
+flags.disclaim_key_flags()  # --help lists them as the program's own
+
+
+def define_config(
+    settings: Settings, flag_values: flags.FlagValues = flags.FLAGS
+) -> flags.FlagHolder:
+    """Defines `--setting`, and `--config.NAME` for each hyperparameter.
+
+    Ends the program with one line if the command line names an unknown setting or hyperparameter.
+
+    Args:
+      settings: those of the paper; `--config.NAME` changes single values of the chosen one.
+      flag_values: the flags to add to.
+
+    Returns:
+      The holder of the configuration.
+    """
+    setting, others = _read_setting(settings.default)
+    if setting not in settings.names:
+        hint = _hint(_near_setting(setting, settings))
+        fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
+    flags.DEFINE_enum(
+        "setting",
+        settings.default,
+        list(settings.names),
+        "A variant of the paper; --config.NAME changes single values of it.",
+        flag_values=flag_values,
+    )
+    config = settings.configuration(setting)
+    texts = help_of(settings.config_class)
+    _refuse_unknown_fields(others, texts)
+    described = (f"--config.{name}={getattr(config, name)}: {text}" for name, text in texts.items())
+    help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
+    return config_flags.DEFINE_config_dataclass("config", config, help_text, flag_values)
+
+
+def _read_setting(default: str) -> tuple[str, list[str]]:
+    """Returns --setting and the other arguments, those of flag files included.
+
+    The setting decides the defaults of --config, so it is read before the flags are defined.
+    """
+    early = flags.FlagValues()
+    early.set_gnu_getopt()
+    setting = flags.DEFINE_string("setting", default, "", flag_values=early)
+    try:
+        others = early(sys.argv, known_only=True)
+    except flags.Error as error:
+        fail(error_in_words(error))
+    except UnicodeDecodeError as error:
+        fail(f"a file of --flagfile is no text ({error})")
+    if any("\0" in one for one in others):
+        fail("a file of --flagfile is no text: it has the character NUL")
+    return setting.value, others
+
+
+def _near_setting(name: str, settings: Settings) -> list[str]:
+    """Returns the setting that is, or begins, most like `name`; the default one among equals."""
+
+    def likeness(other: str) -> float:
+        beginning = other[: len(name)]
+        return max(difflib.SequenceMatcher(None, name, one).ratio() for one in (other, beginning))
+
+    nearest = max((settings.default, *settings.names), key=likeness)
+    return [nearest] if likeness(nearest) >= 0.6 else []
+
+
+def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> None:
+    """Ends the program on an unknown `--config.NAME`, on which ml_collections raises a KeyError."""
+    for argument in arguments:
+        match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
+        if match and match[1] not in names:
+            near = difflib.get_close_matches(match[1], names, n=3)
+            hint = _hint([f"--config.{name}" for name in near])
+            fail(f"unknown flag --config.{match[1]}: {hint}--help lists them all")
+
+
+def _hint(near: Collection[str]) -> str:
+    return f"did you mean {' or '.join(near)}? " if near else ""

@@ -6,7 +6,7 @@ import dataclasses
 from absl import flags
 
 from common.cluster.layout import FlagValues, Layout, LayoutError, Role
-from common.replay.key_layout import MAX_SHARDS
+from common.replay.footprint import MAX_SHARDS
 
 flags.DEFINE_integer(
     "actor_processes",
@@ -129,7 +129,7 @@ DISTRIBUTED = Layout(
         Role(
             "actor",
             calls=("learner", "replay"),
-            run="common.roles.actor:run",
+            run="common.roles.actors:run_actor",
             local_tasks=lambda values: values["actor_processes"],
             acts=True,
         ),
@@ -158,7 +158,7 @@ LEARNER_AND_ACTORS = Layout(
         Role(
             "actor",
             calls=("learner",),
-            run="common.roles.actor:run",
+            run="common.roles.actors:run_actor",
             local_tasks=lambda values: values["actor_processes"],
             acts=True,
         ),
@@ -200,7 +200,7 @@ WORKERS = Layout(
         Role(
             "worker",
             calls=("parameter_server",),
-            run="common.roles.worker:run",
+            run="common.roles.actors:run_worker",
             local_tasks=lambda values: values["num_workers"],
             threads=lambda values, cores: values["worker_threads"] or cores,
             acts=True,
@@ -254,7 +254,9 @@ CENTRAL = dataclasses.replace(
     roles=(
         dataclasses.replace(ONE_PROCESS.keeper, calls=("actor",)),
         dataclasses.replace(
-            LEARNER_AND_ACTORS.role("actor"), run="common.roles.environments:run", is_called=True
+            LEARNER_AND_ACTORS.role("actor"),
+            run="common.roles.actors:run_environments",
+            is_called=True,
         ),
         *ONE_PROCESS.roles[1:],
     ),

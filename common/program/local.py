@@ -1,21 +1,174 @@
-"""A run that this process starts: its processes, its progress line and its result."""
+"""A run that this process starts: its processes, its progress line and its result.
 
+The directory of a local run's sockets and temporary files.
+
+The memory and disk that this machine has left.
+
+The check that this machine can hold a run's replay and games, before the run starts.
+
+A replay reserves address space and fills over hours. Without the check, a run on a machine that is
+too small would end late and without a message.
+"""
+
+from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
+import shutil
+import stat
 import sys
+import tempfile
 import time
+from typing import NamedTuple
 
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import Cluster, ProcessState
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
-from common.program import available
-from common.reporting import columns, csv_rows, provenance, result
+from common.reporting import csv_rows, records
+from common.reporting import progress as progress_lib
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
+
+_PREFIX = "replay_rl_"
+_OWNER = "run"
+"""Name of the file in the directory that says of which run it is."""
+
+
+@contextlib.contextmanager
+def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
+    """Makes a directory for the sockets and temporary files of the roles of a local run.
+
+    No other user can open it. A killed role leaves temporary files behind, such as those of a
+    maze's engine, and a killed launcher leaves the directory: the link `tmp` in the run directory
+    tells the next start what to remove. Anybody may have made that link, so a start removes only
+    what such a start of this run has made.
+    """
+    link = run.path / "tmp"
+    with contextlib.suppress(OSError):  # there is no link
+        left = pathlib.Path(os.readlink(link))
+        if _is_of(left, run):
+            shutil.rmtree(left, ignore_errors=True)
+        link.unlink()
+    # Not in the run directory itself: the path of a socket is short (`topology.check_address`).
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as directory:
+        pathlib.Path(directory, _OWNER).write_text(f"{_identity(run)}{run.path.absolute()}\n")
+        try:
+            link.symlink_to(directory)
+        except OSError as error:
+            print(
+                f"{link} cannot be a link to the run's temporary files ({error.strerror}): it is "
+                f"left as it is, and they are in {directory}",
+                file=sys.stderr,
+                flush=True,
+            )
+        try:
+            yield pathlib.Path(directory)
+        finally:
+            with contextlib.suppress(OSError):  # the run directory was moved, or the link replaced
+                if os.readlink(link) == directory:
+                    link.unlink()
+
+
+def _is_of(directory: pathlib.Path, run: RunDirectory) -> bool:
+    """Returns whether a path is that of a directory which a start of this run has made.
+
+    A copy of a run directory has the link of the run that it is a copy of, but another inode. One
+    that was moved keeps its inode.
+    """
+    try:
+        status = directory.lstat()
+        return (
+            directory.parent == pathlib.Path(tempfile.gettempdir())
+            and directory.name.startswith(_PREFIX)
+            and status.st_mode == stat.S_IFDIR | 0o700
+            and status.st_uid == os.getuid()
+            and (directory / _OWNER).read_bytes().startswith(_identity(run).encode())
+        )
+    except OSError:
+        return False
+
+
+def _identity(run: RunDirectory) -> str:
+    status = run.path.stat()
+    return f"{status.st_dev} {status.st_ino} "
+
+
+# For both versions of control groups: the files with the limit and the usage of memory, and the
+# field of memory.stat with the part of the usage that the system can drop.
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
+
+
+def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
+    """Returns the bytes of memory that new processes may take; None if Linux does not say.
+
+    This is the least of the machine's available memory and of what the limits of this process's
+    control groups, of version 1 or 2, leave. Caches of files count as available.
+
+    Args:
+      root: the directory that has `proc` and `sys`.
+    """
+    fields = _fields(root / "proc/meminfo")
+    left = [_left(*group) for group in _groups(root)]
+    if "MemAvailable" in fields:
+        left.append(1024 * fields["MemAvailable"])
+    return min((one for one in left if one is not None), default=None)
+
+
+def available_disk(path: pathlib.Path) -> int | None:
+    """Returns the bytes free for this user at `path`, which need not exist; None if unknown."""
+    path = path.absolute()
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None
+
+
+def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, tuple[str, str, str]]]:
+    """Yields the folders of this process's control groups, with the names of their files.
+
+    In a container the group's path is often that on the host; its own group is then at the top.
+    """
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            top, names = root / "sys/fs/cgroup", _VERSION_2
+        elif "memory" in controllers.split(","):
+            top, names = root / "sys/fs/cgroup/memory", _VERSION_1
+        else:
+            continue
+        folder = pathlib.Path(os.path.normpath(f"{top}/{group}"))
+        below = [one for one in (folder, *folder.parents) if top in one.parents]
+        yield from ((one, names) for one in (*below, top))
+
+
+def _left(folder: pathlib.Path, names: tuple[str, str, str]) -> int | None:
+    """Returns what a control group leaves of its limit; None if it has no limit."""
+    limit, usage, cache = names
+    try:
+        bound, used = int(_text(folder / limit)), int(_text(folder / usage))
+    except ValueError:  # "max", or no such file
+        return None
+    return max(0, bound - used + _fields(folder / "memory.stat").get(cache, 0))
+
+
+def _fields(path: pathlib.Path) -> dict[str, int]:
+    """Returns the numbers in a file of lines "name: number unit" or "name number"."""
+    words = (line.replace(":", " ").split() for line in _text(path).splitlines())
+    return {one[0]: int(one[1]) for one in words if len(one) > 1 and one[1].isdigit()}
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
 
 _STOP_SECONDS = 60.0
 _NEWS_SECONDS = 15.0
@@ -62,7 +215,7 @@ class LocalRun:
         self._checkpoint_seconds = checkpoint_seconds
         self._title = title
         self._stop = stop
-        row = csv_rows.last_row(directory.learner_csv, columns.PROGRESS)
+        row = csv_rows.last_row(directory.learner_csv, csv_rows.PROGRESS)
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
         self._has_news = False
@@ -108,8 +261,8 @@ class LocalRun:
             os.close(opened)
         if failure is not None:
             raise ClusterError(failure)
-        finished = result.is_over(self._directory, self._limits)
-        print(result.of(self._directory, self._title, finished), flush=True)
+        finished = progress_lib.is_over(self._directory, self._limits)
+        print(progress_lib.result_of(self._directory, self._title, finished), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)
 
@@ -148,7 +301,7 @@ class LocalRun:
         return f"the {keeper} has not begun to learn, so there is nothing new to save"
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
-        row = csv_rows.last_row(self._directory.learner_csv, columns.PROGRESS)
+        row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
             self._has_news = True
@@ -167,7 +320,7 @@ class LocalRun:
                 notes.append(f"no news from the {keeper} for {silence:.0f}s")
         if row is None and not states[keeper, 0].has_been_ready:
             notes.append("starting")
-        disk = available.disk(self._directory.path)
+        disk = available_disk(self._directory.path)
         if disk is not None and disk < _FULL_DISK_BYTES:
             notes.append("disk full")
         written_at = _written_at(self._directory.checkpoints)
@@ -179,13 +332,13 @@ class LocalRun:
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")
-        evaluation = csv_rows.last_row(self._directory.evaluator_csv, columns.RESULT)
+        evaluation = csv_rows.last_row(self._directory.evaluator_csv, csv_rows.RESULT)
         progress.update(row, evaluation, elapsed, note=", ".join(filter(None, notes)))
 
 
 def _how_to_go_on() -> str:
     """Returns the command line that started this program, for a shell."""
-    return f"to go on: {provenance.as_shell_words(sys.orig_argv)}"
+    return f"to go on: {records.as_shell_words(sys.orig_argv)}"
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:
@@ -228,3 +381,106 @@ def _note(name: str, index: int, state: ProcessState) -> str:
     times = f"restarted {state.restarts}x" if state.restarts else ""
     words = " and ".join(filter(None, [times, down]))
     return f"{name} {index} {words}" if words else ""
+
+
+_MIN_DISK = 500 * 10**6
+"""Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
+
+_LOWER = ("--config.replay_capacity", "the number of actors", "--config.queue_capacity")
+"""By what each part of a `Need` becomes smaller."""
+
+
+class NotEnoughError(ClusterError):
+    """A machine that cannot hold the run; the message is one line that says what to do."""
+
+
+class Need(NamedTuple):
+    """Bytes that a run, or a process of one, needs on this machine.
+
+    Attributes:
+      replay: the full replay, or the part of it that is kept here.
+      engines: of environments, which are processes of their own.
+      queue: the learner's, when it is full.
+    """
+
+    replay: int
+    engines: int = 0
+    queue: int = 0
+
+
+def check_resources(
+    need: Need, directory: pathlib.Path, ignore: bool, saves: bool | None
+) -> tuple[str, bool]:
+    """Returns a line that says what the replay needs and what is left, and whether it is saved.
+
+    Args:
+      need: of the run, of which the replay alone is saved.
+      directory: the run's directory, which need not exist yet.
+      ignore: whether to start anyway if that is not enough.
+      saves: whether the replay's contents are saved; None: if the disk has room for them.
+
+    Raises:
+      NotEnoughError: memory or disk do not suffice.
+    """
+    memory, disk = available_memory(), available_disk(directory)
+    saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
+    in_memory, needed = sum(need), 2 * need.replay  # a file is written before the last one goes
+    fits = disk is None or needed + _MIN_DISK <= disk + saved
+    line, is_saved = "no replay here", need.replay > 0 and (fits if saves is None else saves)
+    parts = [name for name, number in need._asdict().items() if number]
+    verb = "needs" if parts in (["replay"], ["queue"]) else "need"
+    needs = f"{', '.join(parts)} {verb} about {size_in_words(in_memory)}"
+    if in_memory:
+        there = "" if memory is None else f" of {size_in_words(memory)} of memory available"
+        line = f"{needs}{there} when full"
+    if need.replay:
+        kept = f"{size_in_words(needed)} of disk" + (
+            "" if disk is None else f", of {size_in_words(disk)}"
+        )
+        if is_saved:
+            line += f", and {kept}, to survive a stop"
+        elif saves is None:
+            line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
+    problem = ""
+    if memory is not None and in_memory > memory:
+        largest = _LOWER[need.index(max(need))]
+        problem = (
+            f"not enough memory: {needs} when full, but {size_in_words(memory)} are available: lower "
+            f"{largest}"
+        )
+    elif disk is not None and disk < _MIN_DISK:
+        problem = (
+            f"not enough disk: {size_in_words(disk)} free at {directory}: give another --workdir"
+        )
+    elif saves and not fits and disk is not None:
+        problem = (
+            f"not enough disk: --checkpoint_replay needs {size_in_words(needed)}, {size_in_words(disk)} are free at "
+            f"{directory}: give another --workdir, or --nocheckpoint_replay"
+        )
+    if problem and not ignore:
+        raise NotEnoughError(f"{problem}, or start anyway with --ignore_resources")
+    return f"{problem} (ignored)" if problem else line, is_saved
+
+
+def replay_steps(
+    share: float, capacity: int, num_copies: int, max_actor_steps: int | None
+) -> float:
+    """Returns the steps in replays when they are full, or when the run ends before that.
+
+    Args:
+      share: number of replays of the configured size; less than 1 for a shard.
+      capacity: steps in a replay.
+      num_copies: steps in a replay for each actor step.
+      max_actor_steps: of the run; None for no limit. It is the limit of all replays together.
+    """
+    steps = share * capacity
+    if max_actor_steps is None:
+        return steps
+    return min(steps, min(share, 1) * num_copies * max_actor_steps)
+
+
+def size_in_words(number: int) -> str:
+    """Returns bytes in words, such as "40 MB", "3.1 GB" or "120 GB"."""
+    if number < 10**9:
+        return f"{max(1, round(number / 10**6))} MB"
+    return f"{number / 10**9:.{1 if number < 10**10 else 0}f} GB"

@@ -14,8 +14,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from common.agents.declaration import AgentDeclaration
-from common.cluster import processes
-from common.cluster import token as token_lib
+from common.cluster import credentials, processes
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import GIVE_UP_CODE, Cluster, LocalCluster
 from common.cluster.layout import FlagValues
@@ -23,14 +22,12 @@ from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
-from common.program import flag_errors, layouts, resources
 from common.program import flags as flags_lib
-from common.program.flags import UsageError
-from common.program.program_run import ProgramRun
-from common.program.setting_flags import define_config
-from common.program.task import START_VARIABLE, run_task
-from common.program.temporary import temporary_directory
-from common.replay.key_layout import MAX_ACTORS
+from common.program import layouts, local
+from common.program.flags import UsageError, define_config
+from common.program.local import temporary_directory
+from common.program.task import START_VARIABLE, ProgramRun, run_task
+from common.replay.footprint import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
@@ -73,7 +70,7 @@ def _parse_flags(hyperparameters: Collection[str], argv: list[str]) -> list[str]
     except flags.Error as error:
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
         known += [f"config.{name}" for name in hyperparameters]
-        fail(flag_errors.in_words(error, known))
+        fail(flags_lib.error_in_words(error, known))
 
 
 def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -> ProgramRun:
@@ -124,7 +121,7 @@ def _run_local(run: ProgramRun) -> None:
     values, counts = _with_defaults(run, processes.usable_cores())
     directory.open(run.record)
     with directory.hold():
-        line, saves_replay = resources.check(
+        line, saves_replay = local.check_resources(
             need,
             directory.path,
             flags_lib.IGNORE_RESOURCES.value,
@@ -132,10 +129,10 @@ def _run_local(run: ProgramRun) -> None:
         )
         print(line, file=sys.stderr, flush=True)
         values["checkpoint_replay"] = saves_replay
-        token = token_lib.load_or_create()
+        token = credentials.load_or_create_token()
         with temporary_directory(directory) as temporary:
             topology = Topology.local(run.layout.roles, counts, temporary)
-            variables = {"TMPDIR": str(temporary), token_lib.TOKEN_VARIABLE: token}
+            variables = {"TMPDIR": str(temporary), credentials.TOKEN_VARIABLE: token}
             found = _processes(run, values, topology, variables, "--ignore_resources")
             used = [run.agent.agent_class, *(role.run for role in run.layout.roles)]
             preload = ["tensorflow", *(name.partition(":")[0] for name in used)]
@@ -162,7 +159,7 @@ def _run_ray(run: ProgramRun) -> None:
     ray_cluster.check_cores(cores, nodes, run.layout.flags)
     directory.open(run.record)
     with directory.hold():
-        variables = {token_lib.TOKEN_VARIABLE: token_lib.load_or_create()}
+        variables = {credentials.TOKEN_VARIABLE: credentials.load_or_create_token()}
         cluster = ray_cluster.RayCluster(
             ray,
             run.layout,
@@ -204,13 +201,13 @@ def _supervise(run: ProgramRun, cluster: Cluster, stop: StopRequest) -> None:
 
 def _is_finished(run: ProgramRun) -> bool:
     """Prints the result of a run that has reached its limits; returns whether it has."""
-    from common.reporting import result
+    from common.reporting import progress
 
     run.directory.open(run.record)
     with run.directory.hold():
-        if not result.is_over(run.directory, flags_lib.limits()):
+        if not progress.is_over(run.directory, flags_lib.limits()):
             return False
-        print(result.of(run.directory, run.title, finished=True), flush=True)
+        print(progress.result_of(run.directory, run.title, finished=True), flush=True)
         return True
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.cluster.processes import set_parent_death_signal
-from common.reporting import columns, csv_rows
+from common.reporting import csv_rows
 from common.reporting.command_line import native_output_only_on_failure
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
@@ -100,7 +100,7 @@ class NotebookAgent:
         Raises:
           TrainingError: the program ended before.
         """
-        row = csv_rows.last_row(self.directory.learner_csv, columns.PROGRESS)
+        row = csv_rows.last_row(self.directory.learner_csv, csv_rows.PROGRESS)
         limit = learner_steps + (int(row["learner_steps"]) if row else 0)
         command = [sys.executable, "-m", self._agent.module, *self._flags]
         parent = os.getpid()
@@ -148,7 +148,7 @@ class NotebookAgent:
             raise ValueError(f"episodes must be at least 1, is {episodes}")
         run = self._load(checkpoint)
         from common import environments
-        from common.acting.evaluate import environment_seeds, run_episodes
+        from common.roles.evaluator import environment_seeds, run_episodes
 
         batch = environments.make_batch(
             run.environment, environment_seeds(seed, episodes), True, run.agent.num_frames

@@ -3,7 +3,7 @@
     srun python -m binaries.d4pg --role=slurm --environment=... --workdir=...
 
 Each role of the layout gets as many tasks as in a local run; the acting role gets all others. The
-cluster's token comes from the environment; see `common.cluster.token`.
+cluster's token comes from the environment; see `common.cluster.credentials`.
 """
 
 import os

@@ -2,29 +2,138 @@
 
 Importing this module imports neither TensorFlow nor NumPy, since a role sets its threads before
 either reads them.
+
+A run of an agent's program. This module does not import TensorFlow.
 """
 
 from collections.abc import Callable
+import dataclasses
 import json
 import os
 import sys
 from typing import Any, NoReturn
 
-from absl import logging
+from absl import flags, logging
 
-from common.cluster import probe, processes
-from common.cluster import token as token_lib
+from common.agents.declaration import AgentDeclaration
+from common.cluster import credentials as credentials_lib
+from common.cluster import processes
+from common.cluster import topology as topology_lib
+from common.cluster.credentials import Credentials
 from common.cluster.errors import ClusterError, ServiceUnavailableError
-from common.cluster.handshake import Credentials
 from common.cluster.launcher import FINAL_CODE
-from common.cluster.layout import imported
+from common.cluster.layout import FlagValues, Layout, imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.config import Config
 from common.program import flags as flags_lib
-from common.program import resources
+from common.program import local
 from common.program.flags import UsageError
-from common.program.program_run import ProgramRun
 from common.reporting.command_line import fail
+from common.reporting.run_directory import RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRun:
+    """A run of an agent's program, as its flags say.
+
+    Attributes:
+      agent: the one that is run.
+      config: the hyperparameters.
+      setting: name of the configuration.
+      num_actors: of the whole run.
+      layout: of the configuration.
+      values: of the layout's own flags.
+      environment: its name.
+      directory: of the run.
+    """
+
+    agent: AgentDeclaration
+    config: Config
+    setting: str
+    num_actors: int
+    layout: Layout
+    values: FlagValues
+    environment: str
+    directory: RunDirectory
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The identity of the run, for config.json: not how long it lasts nor where it runs."""
+        return {
+            "paper": self.agent.paper,
+            "agent": self.agent.name,
+            "setting": self.setting,
+            "environment": self.environment,
+            "seed": flags_lib.SEED.value,
+            "num_actors": self.num_actors,
+            "config": dict(vars(self.config)),
+        }
+
+    @property
+    def title(self) -> str:
+        """Agent and environment, for people."""
+        return f"{self.agent.name} on {self.environment}"
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Flags whose values are the user's, for run.json; hyperparameters as "config.NAME"."""
+        chosen = self.agent.settings.configuration(flags.FLAGS.setting)
+        values = dataclasses.asdict(self.config)
+        return flags_lib.changed() | {
+            f"config.{name}": value
+            for name, value in values.items()
+            if value != getattr(chosen, name)
+        }
+
+    def inspect_environment(
+        self, share: float = 0.0, num_environments: int = 0, has_queue: bool = False
+    ) -> tuple[Any, local.Need]:
+        """Returns the environment's spec, and the bytes that are needed of a machine or process.
+
+        Args:
+          share: its part of the replay; above 1 for several replays of the configured size.
+          num_environments: in it.
+          has_queue: whether the learner's queue, if there is one, is in it.
+
+        Raises:
+          UsageError: there is no such environment, or the agent cannot act in it.
+        """
+        from common import environments
+        from common.environments import batch
+        from common.environments.spec import EnvironmentSpec
+
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
+        try:
+            with batch.making(self.environment):
+                environment = environments.make(
+                    self.environment, flags_lib.SEED.value, frames=self.agent.num_frames
+                )
+        except environments.UnusableEnvironmentError as error:
+            raise UsageError(str(error)) from None
+        finally:
+            logging.set_verbosity(verbosity)
+        spec = EnvironmentSpec.of(environment)
+        try:
+            imported(self.agent.require)(self.config, spec)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        engines = num_environments * getattr(environment, "engine_bytes", 0)
+        replay = queue = 0.0
+        if share:
+            steps = local.replay_steps(
+                share,
+                getattr(self.config, "replay_capacity", 0),
+                getattr(self.config, "num_copies", 1),
+                flags_lib.MAX_ACTOR_STEPS.value,
+            )
+            replay = steps * self.agent.bytes_per_step(self.config, spec, environment)
+        if has_queue:
+            queue = self.agent.queue_bytes(self.config, spec, environment)
+        environment.close()
+        return spec, local.Need(round(replay), engines, round(queue))
+
 
 START_VARIABLE = "REPLAY_RL_START"
 """The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
@@ -50,7 +159,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     if acting_tasks:  # tasks that come and go need not be known here
         layout.check({**tasks, acting.name: acting_tasks})
     partners = topology.partners
-    token = token_lib.load()
+    token = credentials_lib.load_token()
     threads = role.threads(run.values, processes.usable_cores())
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not role.uses_gpu:
@@ -65,7 +174,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     spec, need = run.inspect_environment(share, len(actors), has_queue=role is layout.keeper)
     saves_replay = False
     if any(need):
-        line, saves_replay = resources.check(
+        line, saves_replay = local.check_resources(
             need,
             run.directory.path,
             flags_lib.IGNORE_RESOURCES.value,
@@ -76,7 +185,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds
     for address in partners:
-        probe.check(address, patience_seconds=min(10.0, patience_seconds))
+        topology_lib.check_service(address, patience_seconds=min(10.0, patience_seconds))
     run.directory.open(run.record)
     try:
         processes.limit_threads(threads)
@@ -130,9 +239,9 @@ def run_task(run: ProgramRun) -> NoReturn:
     except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
-        from common.reporting import result
+        from common.reporting import progress
 
-        print(result.of(run.directory, run.title, finished=True), flush=True)
+        print(progress.result_of(run.directory, run.title, finished=True), flush=True)
     sys.exit(stop.exit_code)
 
 
@@ -172,7 +281,7 @@ def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
 
     for address in partners:
         try:
-            probe.probe(address)  # quicker than a client where nothing listens
+            topology_lib.probe(address)  # quicker than a client where nothing listens
             rpc.Client(address, credentials).wait_until_available(5.0)
         except ServiceUnavailableError as error:
             logging.info("not yet: %s", error)

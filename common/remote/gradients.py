@@ -16,7 +16,7 @@ import tensorflow as tf
 from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
-from common.remote.remote_store import RemoteStore
+from common.remote.outbox import RemoteStore
 from common.replay.store import MOST_STEPS, Counters, Store, Wire
 
 _REPORT_SECONDS = 1.0

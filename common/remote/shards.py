@@ -1,7 +1,7 @@
 """A memory that is split into shards: several stores of items, which may be remote.
 
 More shards give more memory, more bandwidth and more requests per second. An actor process adds to
-one shard; the learner draws from all. A key says which shard stores it (`common.replay.keys`).
+one shard; the learner draws from all. A key says which shard stores it (`common.replay.columns`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
-from common.replay import keys as keys_lib
-from common.replay import seeds
+from common.replay import columns
+from common.replay import store as store_lib
 from common.replay.memory import Sample
 from common.replay.store import Counters, Store
 from common.types import Items, Nest
@@ -45,7 +45,7 @@ class ShardedStore(Store):
         """Adds items of an actor process, whose keys name the same shard."""
         if not len(rows.keys):
             return True
-        shard = int(keys_lib.shard_of(rows.keys[0])) % len(self._stores)
+        shard = int(columns.shard_of(rows.keys[0])) % len(self._stores)
         return self._call({shard: lambda store: store.put(rows)})[shard]
 
     def draw(self, num_items: int, seed: int | None = None) -> Sample:
@@ -61,11 +61,11 @@ class ShardedStore(Store):
         total = totals.sum()
         if not total > 0:
             raise tf.errors.FailedPreconditionError(None, None, "there is nothing to draw")
-        generator = np.random.default_rng(seeds.derive(seed, 0) if seed else None)
+        generator = np.random.default_rng(store_lib.derive_seed(seed, 0) if seed else None)
         rows = self._rows(generator.choice(len(totals), num_items, p=totals / total))
 
         def draw(shard: int) -> Callable:
-            part_seed = seeds.derive(seed, 1 + shard) if seed else None
+            part_seed = store_lib.derive_seed(seed, 1 + shard) if seed else None
             return lambda store: store.draw(len(rows[shard]), seed=part_seed)
 
         parts = self._call({i: draw(i) for i in rows})
@@ -134,7 +134,7 @@ class ShardedStore(Store):
         shard, which reports it as missing.
         """
         keys = np.asarray(keys)
-        return keys, self._rows(keys_lib.shard_of(keys) % len(self._stores))
+        return keys, self._rows(columns.shard_of(keys) % len(self._stores))
 
     def _rows(self, shards: np.ndarray) -> dict[int, np.ndarray]:
         """Returns the rows of each shard that has any."""

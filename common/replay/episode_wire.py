@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from common.replay.signature import Signature
+from common.replay.columns import Signature
 from common.replay.store import Wire
 from common.types import Batch, Episode, EpisodeBatch, Episodes, HistoryBatch, Nest
 

@@ -3,6 +3,8 @@
 The functions `*_bytes_per_step` estimate the bytes for each step of the replay's capacity. Their
 arguments are the agent's configuration, the environment's spec and the environment. They work
 without TensorFlow, and importing them imports no NumPy, for the launcher.
+
+The number of bits of each part of a replay key; see `common.replay.columns`.
 """
 
 from __future__ import annotations
@@ -145,3 +147,9 @@ def _png_bytes(environment: dm_env.Environment) -> float:
 
 def _in_memory(bytes_per_step: float) -> int:
     return round(_SOFT * (bytes_per_step + _STRUCTURES))
+
+
+SHARD_BITS, ACTOR_BITS, INCARNATION_BITS, STEP_BITS = 5, 12, 14, 32
+MAX_SHARDS = 1 << SHARD_BITS
+MAX_ACTORS = 1 << ACTOR_BITS
+MAX_INCARNATIONS = 1 << INCARNATION_BITS

@@ -8,11 +8,10 @@ from absl import logging
 import numpy as np
 import tree
 
-from common.replay import seeds
-from common.replay.distributions import Fifo, Uniform
-from common.replay.key_layout import MAX_ACTORS
-from common.replay.memory import Memory
-from common.replay.memory_file import ReplayFileError
+from common.replay import store
+from common.replay.footprint import MAX_ACTORS
+from common.replay.memory import Fifo, Memory, Uniform
+from common.replay.saving import ReplayFileError
 from common.replay.store import Counters
 from common.types import Nest
 
@@ -100,7 +99,7 @@ class LocalReplay:
     def _memory(self, actor: int) -> Memory:
         if actor not in self._memories:
             distributions = {"sample": Uniform(), "remove": Fifo()}
-            seed = seeds.derive(self._seed, actor)
+            seed = store.derive_seed(self._seed, actor)
             self._memories[actor] = Memory(
                 self._specs, self._capacity, distributions, "remove", seed
             )

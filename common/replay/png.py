@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from common.replay.signature import Bytes
+    from common.replay.columns import Bytes
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
@@ -57,7 +57,7 @@ def column(shape: tuple[int, int, int]) -> Bytes:
 
     The memory refuses a file of another shape, and one that is cut off.
     """
-    from common.replay.signature import Bytes
+    from common.replay.columns import Bytes
 
     return Bytes(max_bytes(shape), prefix(shape), suffix())
 

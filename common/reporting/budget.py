@@ -5,7 +5,7 @@ import dataclasses
 import math
 from typing import Any
 
-from common.reporting import columns
+from common.reporting import csv_rows
 
 _UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
 """Unit, its length in minutes, and the duration in minutes from which on it is used."""
@@ -76,7 +76,7 @@ class Budget:
 
     def reached_by(self, row: Mapping[str, Any]) -> bool:
         """Returns whether a run whose last row of learner.csv is `row` has reached a limit."""
-        return self.reached(*(row[name] for name in columns.PROGRESS))
+        return self.reached(*(row[name] for name in csv_rows.PROGRESS))
 
     def __str__(self) -> str:
         """Returns "12 hours", "10,000,000 actor steps" or "1 minute or 100 learner steps"."""

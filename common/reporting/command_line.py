@@ -12,7 +12,7 @@ import sys
 import tempfile
 from typing import NoReturn
 
-from common.reporting import provenance
+from common.reporting import records
 from common.reporting.user_error import UserError
 
 
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
 def as_it_runs(text: str) -> str:
     """Returns a text whose commands `python -m` have the interpreter that runs this program."""
-    interpreter = provenance.as_shell_words([sys.executable])
+    interpreter = records.as_shell_words([sys.executable])
     return re.sub(r"(?<![/\w])python -m ", lambda _: f"{interpreter} -m ", text)
 
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from common.reporting.columns import RESULT
-from common.reporting.csv_rows import read_numbers
+from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 

@@ -1,12 +1,95 @@
-"""The live progress line of a run."""
+"""The live progress line of a run.
 
+A line that is redrawn in place on a terminal.
+
+The result of a run: its last evaluation and its learning curve.
+"""
+
+import abc
 from collections.abc import Iterator, Mapping
 import math
+import sys
 import time
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
-from common.reporting.live_line import LiveLine, shortened
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+
+
+class LiveLine(abc.ABC):
+    """A line that `refresh` redraws in place; on a stream that is no terminal it is not drawn.
+
+    Args:
+      stream: where to print; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        self._stream = sys.stderr if stream is None else stream
+        self._live: Live | None = None
+        console = Console(file=self._stream)
+        if self._stream.isatty() and not console.is_dumb_terminal:
+            self._live = Live(self, console=console, auto_refresh=False)
+            self._live.start()
+
+    @abc.abstractmethod
+    def line(self, width: int | None) -> str:
+        """Returns the fullest form of the line that fits `width`; None is without limit."""
+
+    @property
+    def is_live(self) -> bool:
+        """True on a terminal."""
+        return self._live is not None
+
+    def refresh(self) -> None:
+        """Redraws the line, on a terminal."""
+        if self._live is not None:
+            self._live.refresh()
+
+    def print(self, text: str) -> None:
+        """Prints a line of its own, on a terminal above the live one."""
+        if self._live is not None:
+            self._live.console.print(Text(text))
+        else:
+            print(_encodable(text, self._stream.encoding), file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Stops redrawing; the line stays."""
+        if self._live is not None:
+            self._live.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Some terminals wrap when their last column is written.
+        line = self.line(options.max_width - 1)
+        yield Text(_encodable(line, options.encoding), no_wrap=True, overflow="crop", end="")
+
+
+def shortened(text: str, width: int) -> str:
+    """Returns a text of at most `width` characters."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    """Returns the text, in plain characters if the stream cannot show others."""
+    encoding = encoding or "utf-8"
+    plain = text.translate(str.maketrans("━╌·±–…", "#.|~-~"))
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return plain.encode(encoding, "replace").decode(encoding)
+    return text
+
 
 _SECONDS_BETWEEN_LINES = 15.0
 _BAR_WIDTHS = (24, 16, 10)
@@ -163,3 +246,49 @@ def _count(number: float | None, long: bool) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def result_of(run: RunDirectory, title: str, finished: bool) -> str:
+    """Draws the learning curve of a run and returns the lines that say how it ended.
+
+    Args:
+      run: the directory of the run.
+      title: agent and environment.
+      finished: whether the run has reached its limits.
+    """
+    over = "finished: " if finished else ""
+    try:
+        return over + _words(run, title)
+    except UserError as error:  # the run is as good as without its picture
+        return f"{over}the evaluations cannot be shown: {error}"
+
+
+def _words(run: RunDirectory, title: str) -> str:
+    evaluation = csv_rows.last_row(run.evaluator_csv, csv_rows.RESULT)
+    if evaluation is None:
+        return f"no evaluation; the logs are in {run.logs}"
+    from common.reporting import curves
+
+    picture = run.path / "learning_curve.png"
+    curves.learning_curve(run, picture, title)
+    return (
+        f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
+        f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
+        f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
+        f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}"
+    )
+
+
+def is_over(run: RunDirectory, limits: Budget) -> bool:
+    """Returns whether a run has reached its limits, and its last evaluation has, too.
+
+    The last evaluation must be of the last update. run.json says whether a run is over where there
+    are no evaluations.
+    """
+    row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
+    if row is None:
+        ended = {"outcome": "finished", "budget": limits.to_json()}
+        return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+    learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
+    is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
+    return is_newest and limits.reached_by(row)

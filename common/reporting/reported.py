@@ -10,7 +10,7 @@ import reprlib
 import pandas
 
 from common.reporting.csv_rows import numbered_rows
-from common.reporting.json_file import LARGEST
+from common.reporting.records import LARGEST
 from common.reporting.user_error import UserError
 
 DIRECTORY = Path(__file__).parents[2] / "results" / "reported"

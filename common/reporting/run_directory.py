@@ -1,4 +1,7 @@
-"""The directory of one run: its files, its config and the record of its starts."""
+"""The directory of one run: its files, its config and the record of its starts.
+
+Differences between two configurations.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -12,10 +15,56 @@ import tempfile
 import time
 from typing import Any
 
-from common.reporting import json_file, provenance
+from common.reporting import records
 from common.reporting.budget import Budget
-from common.reporting.differences import ABSENT, differences, listed
 from common.reporting.user_error import UserError
+
+ABSENT = "(absent)"
+_MOST = 5
+_LONGEST = 80
+
+
+def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
+    """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
+
+    Args:
+      there: nested mappings, sequences and scalars that JSON can hold.
+      here: the same.
+    """
+    # Through JSON, so that a tuple equals the list that a file made of it.
+    there, here = (_leaves(json.loads(json.dumps(config))) for config in (there, here))
+    return {
+        key: (there.get(key, ABSENT), here.get(key, ABSENT))
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
+    }
+
+
+def listed(found: Mapping[str, tuple[str, str]], form: str = "{name} {there} -> {here}") -> str:
+    """Returns differences as text, those of values on both sides first, five at most.
+
+    Args:
+      found: what `differences` returns.
+      form: of one difference.
+    """
+    names = sorted(found, key=lambda name: ABSENT in found[name])
+    shown = [
+        form.format(name=name, there=found[name][0][:_LONGEST], here=found[name][1][:_LONGEST])
+        for name in names[:_MOST]
+    ]
+    more = [f"and {len(names) - _MOST} more"] if len(names) > _MOST else []
+    return ", ".join(shown + more)
+
+
+def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
+    """Returns {"learner.batch_size": "256", ...}; NaN equals NaN as JSON text."""
+    if not isinstance(node, dict) or (prefix and not node):
+        return {prefix: json.dumps(node)}
+    leaves = {}
+    for key, value in node.items():
+        leaves.update(_leaves(value, f"{prefix}.{key}" if prefix else key))
+    return leaves
+
 
 _MOMENT_SECONDS = 5.0
 """Duration of a wait for a lock after which a line says so."""
@@ -123,13 +172,13 @@ class RunDirectory:
           RunDirectoryError: the directory holds no run.
           JsonError: config.json is malformed.
         """
-        config = json_file.read(self.config_json)
+        config = records.read_json(self.config_json)
         if config is None:
             problem = f"there is no directory {self.path}"
             if self.path.is_dir():
                 problem = f"{self.path} is no run directory, it has no config.json"
             raise RunDirectoryError(f"{problem}: name that of a run")
-        return json_file.require(self.config_json, config, _CONFIG)
+        return records.require_keys(self.config_json, config, _CONFIG)
 
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the entries of run.json, the oldest first; none before the first start.
@@ -137,7 +186,7 @@ class RunDirectory:
         Raises:
           RunDirectoryError, JsonError: run.json is not the record of a run.
         """
-        record = json_file.read(self.run_json)
+        record = records.read_json(self.run_json)
         if record is None:
             return []
         starts = record.get("starts") if isinstance(record, dict) else None
@@ -146,7 +195,7 @@ class RunDirectory:
                 f"{self.run_json} is not the record of a run: mend it, or move {self.path} away"
             )
         for number, start in enumerate(starts):
-            json_file.require(self.run_json, start, _START, f"starts[{number}]")
+            records.require_keys(self.run_json, start, _START, f"starts[{number}]")
             try:
                 Budget.from_json(start.get("budget", Budget().to_json()))
             except ValueError as error:
@@ -163,11 +212,11 @@ class RunDirectory:
           JsonError: evaluation.json is not what that program writes.
         """
         path, name = self.evaluation_json, "episode_return_mean"
-        found = json_file.read(path)
+        found = records.read_json(path)
         if found is None:
             return None
-        mean = json_file.require(path, found, {}).get(name)
-        return float(json_file.require(path, mean, float, name))
+        mean = records.require_keys(path, found, {}).get(name)
+        return float(records.require_keys(path, mean, float, name))
 
     def hold(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other launchers out, until this process dies at the latest.
@@ -211,10 +260,10 @@ class RunDirectory:
             "scale_changes": scale_changes,
             "budget": (budget or Budget()).to_json(),
             "changed": dict(changed or {}),
-            "command": provenance.as_typed(sys.orig_argv if command is None else command),
-            "git": provenance.git(),
-            "versions": provenance.versions(),
-            "machine": provenance.machine(),
+            "command": records.as_typed(sys.orig_argv if command is None else command),
+            "git": records.git(),
+            "versions": records.versions(),
+            "machine": records.machine(),
         }
         self._write_starts([*self.read_starts(), start])
 
@@ -244,7 +293,7 @@ class RunDirectory:
             )
 
     def _check_config(self, config: Any) -> None:
-        found = differences(json_file.read(self.config_json), config)
+        found = differences(records.read_json(self.config_json), config)
         if not found:
             return
         kind = "with another config"

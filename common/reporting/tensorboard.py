@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from common.reporting.disk import disk_full
+from common.reporting.records import disk_full
 
 
 class Events:

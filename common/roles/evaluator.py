@@ -1,20 +1,173 @@
-"""The evaluator's process: periodic evaluation of the published policy without exploration."""
+"""The evaluator's process: periodic evaluation of the published policy without exploration.
+
+Evaluations of a run's policy without exploration, a row of evaluator.csv each.
+
+Evaluation of a policy by its episode returns.
+"""
 
 from collections.abc import Callable
+import math
 import time
 
 from absl import logging
+import dm_env
 import numpy as np
 import tensorflow as tf
 
+from common import environments
+from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, report_ready
-from common.learning.counters import SavedCounters
+from common.environments.batch import EnvironmentBatch
+from common.learning import checkpoint
+from common.learning.bookkeeping import SavedCounters
+from common.learning.checkpoint import StoredPolicy
 from common.networks import packing
 from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
-from common.roles.evaluation import Evaluation
+from common.reporting import csv_rows
+from common.reporting.csv_rows import CsvRows
+from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
+
+_LAST = int(dm_env.StepType.LAST)
+_EVALUATION = 1_000_003
+"""Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
+_MAX_ENVIRONMENTS = 10
+"""Largest batch of environments; larger ones are no faster."""
+
+
+def num_environments(num_episodes: int) -> int:
+    """Returns the number of environments in an evaluation of `num_episodes` episodes.
+
+    It is the least that plays them in as few rounds as `_MAX_ENVIRONMENTS`.
+    """
+    rounds = math.ceil(num_episodes / _MAX_ENVIRONMENTS)
+    return math.ceil(num_episodes / rounds)
+
+
+def environment_seeds(seed: int, num_episodes: int) -> list[int]:
+    """Returns the environments' seeds in an evaluation; actors and other runs have other seeds."""
+    sequence = np.random.SeedSequence([seed, _EVALUATION])
+    return sequence.generate_state(num_environments(num_episodes)).tolist()
+
+
+def run_episodes(
+    environment: EnvironmentBatch,
+    policy: Policy,
+    num_episodes: int,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
+
+    The number of episodes per environment is fixed in advance, as evenly as possible, because
+    taking the first episodes to finish would favour short ones. A multiple of K episodes of equal
+    length wastes no step.
+
+    Args:
+      environment: a batch of K environments, which is reset first.
+      policy: acts in all of them.
+      num_episodes: at least 1.
+      is_stopped: called before each step; the evaluation ends early once it returns True.
+
+    Returns:
+      float64 [num_episodes], ordered by environment, then by time; fewer after an early end.
+
+    Raises:
+      ValueError: `num_episodes` is less than 1.
+    """
+    if num_episodes < 1:
+        raise ValueError(f"num_episodes must be at least 1, got {num_episodes}")
+    k = environment.num_environments
+    quota = [num_episodes // k + (index < num_episodes % k) for index in range(k)]
+    finished: list[list[float]] = [[] for _ in range(k)]
+    current = np.zeros(k, np.float64)
+    remaining = num_episodes
+
+    state = initial_state = policy.initial_state(k)
+    timestep = environment.reset()
+    while remaining and not is_stopped():
+        state = state_at(policy, state, initial_state, timestep)
+        action, state, _ = policy(timestep.observation, state)
+        timestep = environment.step(action)
+        current += timestep.reward
+        for index in np.flatnonzero(timestep.step_type == _LAST):
+            if len(finished[index]) < quota[index]:
+                finished[index].append(float(current[index]))
+                remaining -= 1
+            current[index] = 0
+    return np.concatenate([np.array(returns) for returns in finished])
+
+
+class Evaluation:
+    """The environments and the policy of a run's evaluations, the best of which is kept.
+
+    The policy acts without exploration noise (D4PG section 4).
+    """
+
+    def __init__(self, context: RunContext):
+        """Makes the environments, whose seeds are those of no actor and no other run."""
+        self._context = context
+        self._environments = context.watch(
+            lambda: environments.make_batch(
+                context.environment,
+                environment_seeds(context.seed, context.evaluation_episodes),
+                evaluation=True,
+                frames=context.agent.num_frames,
+            )
+        )
+        self._policy = context.agent.make_evaluator(
+            context.spec, self._environments.num_environments
+        )
+        self._rows = CsvRows(context.directory.evaluator_csv, csv_rows.EVALUATOR)
+        self._events = Events(context.directory.tensorboard / "evaluator")
+        best = checkpoint.read_policy(context.directory.best_policy)
+        self._best = best.episode_return if best else -math.inf
+
+    def run(
+        self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
+    ) -> None:
+        """Runs the episodes of a snapshot, and writes a row unless it is interrupted.
+
+        Args:
+          flat: [P] float32, the parameters.
+          status: of the learner at these parameters; the last evaluation has episodes of its own
+            number.
+          is_interrupted: called at each step.
+        """
+        self._policy.load(flat)
+        context = self._context
+        episodes = context.final_episodes if status.finished else context.evaluation_episodes
+        returns = run_episodes(self._environments, self._policy, episodes, is_interrupted)
+        if len(returns) < episodes:
+            logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
+            return
+        frames = environments.frames_per_step(context.environment)
+        mean, deviation = float(returns.mean()), float(returns.std())
+        self._rows.append(
+            {
+                "paper": context.agent.declaration.paper,
+                "setting": context.agent.setting,
+                "environment": context.environment,
+                "seed": context.seed,
+                "wall_seconds": round(status.wall_seconds, 2),
+                "actor_steps": status.actor_steps,
+                "environment_frames": status.actor_steps * frames,
+                "learner_steps": status.learner_steps,
+                "episode_return_mean": mean,
+                "episode_return_std": deviation,
+                "episodes": len(returns),
+            }
+        )
+        if mean > self._best:
+            self._best = mean
+            found = StoredPolicy(flat, status.learner_steps, mean)
+            checkpoint.write_policy(context.directory.best_policy, found)
+        scalars = {"episode_return": mean, "episode_return_std": deviation}
+        self._events.write(
+            {f"evaluator/{name}": value for name, value in scalars.items()}, status.learner_steps
+        )
+
 
 _POLL_SECONDS = 1.0
 """Time between requests to the learner about whether the run is over."""

@@ -9,19 +9,19 @@ from absl import logging
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import report_ready
-from common.learning.applied_gradients import METRICS, AppliedGradients
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.learning.learner import Learner
+from common.learning.parameter_server import METRICS, AppliedGradients
 from common.learning.trainer import Trainer
 from common.networks import packing
 from common.remote.gradients import GradientQueue
+from common.remote.outbox import RemoteStore
 from common.remote.parameters import TARGET
-from common.remote.remote_store import RemoteStore
 from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
-from common.roles.acting import ActingBeside, LocalActing, next_call_is_due
-from common.roles.evaluation import Evaluation
+from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
+from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
 
 _IDLE_SECONDS = 0.002

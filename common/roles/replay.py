@@ -2,7 +2,7 @@
 
 import time
 
-from common.cluster import probe
+from common.cluster import topology as topology_lib
 from common.cluster.processes import Patience, report_ready
 from common.roles.run_context import RunContext
 
@@ -36,7 +36,7 @@ def run(context: RunContext) -> None:
     # The ending actors send their last transitions, and the learner counts them.
     deadline = time.monotonic() + _LINGER_SECONDS
     while service.learner_present and time.monotonic() < deadline:
-        if probe.is_gone(topology.keeper_address):
+        if topology_lib.is_gone(topology.keeper_address):
             break
         time.sleep(0.1)
     time.sleep(0.5)  # the learner still waits for its last reply

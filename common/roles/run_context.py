@@ -6,18 +6,17 @@ from typing import Any
 
 from common.agents.agent import Agent
 from common.cluster import rpc
-from common.cluster.handshake import Credentials
+from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments import watched
-from common.environments.batch import EnvironmentBatch
+from common.environments import batch
+from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
-from common.environments.watched import WatchedBatch
+from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
-from common.remote.service import StoreService
+from common.replay.saving import StoreFile
 from common.replay.store import Store
-from common.replay.store_file import StoreFile
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
@@ -76,7 +75,7 @@ class RunContext:
 
     def watch(self, make: Callable[[], EnvironmentBatch]) -> WatchedBatch:
         """Returns environments that are checked, and end this process if a simulator hangs."""
-        with watched.making(self.environment, seconds=watched.MAKE_SECONDS):
+        with batch.making(self.environment, seconds=batch.MAKE_SECONDS):
             environments = make()
         return WatchedBatch(environments, self.environment)
 

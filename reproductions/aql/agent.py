@@ -4,15 +4,14 @@ import numpy as np
 import tensorflow as tf
 
 from common.agents.agent import Agent
-from common.agents.replayed_unrolls import ReplayedUnrolls
+from common.data.unrolls import ReplayedUnrolls
 from common.environments.spec import EnvironmentSpec
 from common.replay import png
 from common.types import Unrolls
-from reproductions.aql import actor, d3pg, impala, recurrent
-from reproductions.aql import learner as learner_lib
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql import aql, d3pg, impala, networks
+from reproductions.aql.aql import AQLLearner, StoredUnroll
 from reproductions.aql.config import AGENT, AQLConfig
-from reproductions.aql.learner import AQLLearner, StoredUnroll
+from reproductions.aql.proposals import ActionSpace
 
 
 class AQL(Agent):
@@ -31,10 +30,10 @@ class AQL(Agent):
         self.decodes = bool(config.channels)
         self.data = ReplayedUnrolls(config, self._columns)
         self.metrics = {
-            "proposal": (*learner_lib.METRICS, *learner_lib.PROPOSAL_METRICS),
+            "proposal": (*aql.METRICS, *aql.PROPOSAL_METRICS),
             "policy": d3pg.METRICS,
             "none": impala.METRICS,
-        }.get(config.search, learner_lib.METRICS)
+        }.get(config.search, aql.METRICS)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll | impala.StoredPolicyUnroll:
         """Returns the columns of an unroll of T timesteps; its images are one PNG file."""
@@ -43,7 +42,7 @@ class AQL(Agent):
         observation, state = tf.TensorSpec([length, spec.observation_size]), ()
         if self.config.channels:
             observation = png.column(self._film_shape(spec))
-            state = recurrent.state_specs(self.config, space)
+            state = networks.state_specs(self.config, space)
         return (impala.StoredPolicyUnroll if self._is_impala else StoredUnroll)(
             observation,
             action,
@@ -73,19 +72,19 @@ class AQL(Agent):
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-    ) -> actor.SearchPolicy | actor.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SearchPolicy | aql.DeterministicPolicy | impala.SampledPolicy:
         """Builds the exploring policy of some of the actors (algorithm 1)."""
         config, space = self.config, self._space(spec)
         if self._is_impala:
             return impala.SampledPolicy(config, spec, space, seed)
         if self._is_d3pg:
-            return actor.DeterministicPolicy(config, spec, space, seed)
-        epsilons = actor.epsilons(num_actors, config.epsilon, config.high_epsilon)
-        return actor.SearchPolicy(config, spec, space, epsilons[list(actors)], seed)
+            return aql.DeterministicPolicy(config, spec, space, seed)
+        epsilons = aql.epsilons(num_actors, config.epsilon, config.high_epsilon)
+        return aql.SearchPolicy(config, spec, space, epsilons[list(actors)], seed)
 
     def make_evaluator(
         self, spec: EnvironmentSpec, num_environments: int
-    ) -> actor.SearchPolicy | actor.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SearchPolicy | aql.DeterministicPolicy | impala.SampledPolicy:
         """Builds the policy with its search, whose samples are seeded, and without exploration.
 
         That evaluations do not explore is not in the paper. IMPALA's policy is sampled there, too.
@@ -94,8 +93,8 @@ class AQL(Agent):
         if self._is_impala:
             return impala.SampledPolicy(config, spec, space, seed=0)
         if self._is_d3pg:
-            return actor.DeterministicPolicy(config, spec, space, seed=None)
-        return actor.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
+            return aql.DeterministicPolicy(config, spec, space, seed=None)
+        return aql.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:
         return ActionSpace.of(spec, self.config.num_levels, self.config.action_set)

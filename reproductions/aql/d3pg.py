@@ -11,11 +11,11 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.types import Batch
 from common.values import policy_gradients
-from reproductions.aql import learner, networks
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql import aql, networks
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.proposals import ActionSpace
 
-METRICS = (*learner.METRICS, "saturated_actions", "policy_gradient_norm")
+METRICS = (*aql.METRICS, "saturated_actions", "policy_gradient_norm")
 """Metrics of an update and their columns in learner.csv."""
 
 
@@ -56,19 +56,19 @@ class D3PGLearner(ActorCriticLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of both losses on B unrolls; nothing is written back."""
         config, unroll = self._config, batch.steps
-        length, observation = unroll.reward.shape[1], learner.flat(unroll.observation)
+        length, observation = unroll.reward.shape[1], aql.flat(unroll.observation)
         target_policy, target_value = self.target_networks
         target_features = target_value.shared(observation)
         own_action = target_policy(target_features)
         best_value = target_value.values(target_value.state(target_features), own_action)
-        target, weight = learner.targets_of(unroll, learner.time_major(best_value, length), config)
+        target, weight = aql.targets_of(unroll, aql.time_major(best_value, length), config)
         policy, critic = self.networks
 
         def value_loss() -> tuple[tf.Tensor, tf.Tensor]:
             part = critic.state(critic.shared(observation))
-            value = critic.values(part, learner.flat(unroll.action_index))
-            value = learner.time_major(value, length)[:-1]
-            return learner.value_loss(value, target, weight), target - value
+            value = critic.values(part, aql.flat(unroll.action_index))
+            value = aql.time_major(value, length)[:-1]
+            return aql.value_loss(value, target, weight), target - value
 
         def policy_loss() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             features = tf.stop_gradient(critic.shared(observation))

@@ -12,19 +12,17 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers
+from common.learning import learner
 from common.learning.learner import Gradients, Learner
 from common.networks import numpy_twins
-from common.networks.mlp import ReluMLP
+from common.networks.control import ReluMLP
 from common.types import Batch, Nest
-from common.values.v_trace import v_trace
+from common.values.multistep import v_trace
 from reproductions.aql import networks, proposals
-from reproductions.aql.actions import ActionSpace
-from reproductions.aql.actor import SharedLayersPolicy
+from reproductions.aql.aql import SharedLayersPolicy, flat, time_major
 from reproductions.aql.config import AQLConfig
-from reproductions.aql.flat_policy import FlatPolicy, FlatPolicyTwin
-from reproductions.aql.learner import flat, time_major
-from reproductions.aql.twins import load_parts, shared_twin
+from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin, load_parts, shared_twin
+from reproductions.aql.proposals import ActionSpace
 
 METRICS = ("policy_loss", "value_loss", "mean_value", "entropy", "mean_weight", "gradient_norm")
 """Metrics of an update and their columns in learner.csv."""
@@ -122,7 +120,7 @@ class ImpalaLearner(Learner):
         last = snt.Linear(1, w_init=networks.near_zero(sizes[-1]), name="value")
         self.baseline = ReluMLP(self.network.shared.output_size, sizes, last)
         self.optimizer = networks.make_optimizer(config)
-        optimizers.create_variables(self.optimizer, self.variables_trained)
+        learner.create_variables(self.optimizer, self.variables_trained)
 
     @property
     def variables_trained(self) -> tuple[tf.Variable, ...]:

@@ -155,7 +155,7 @@ SETTINGS = Settings(D4PGConfig, {**FIGURE_2, **FIGURE_8}, default="d4pg_prioriti
 
 def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
     """Raises ValueError, in one line, unless an agent of this configuration can act there."""
-    from common.environments.requirements import require_control
+    from common.environments.spec import require_control
 
     require_control(config, spec)
     if not spec.terrain_size and config.terrain_sizes != D4PGConfig().terrain_sizes:
@@ -169,7 +169,7 @@ AGENT = AgentDeclaration(
     name="d4pg",
     title="D4PG",
     paper="d4pg",
-    agent_class="reproductions.d4pg.agent:D4PG",
+    agent_class="reproductions.d4pg.d4pg:D4PG",
     settings=SETTINGS,
     num_actors=lambda config, setting: 1 if config.single_process else NUM_ACTORS,
     num_actors_help=(

@@ -53,7 +53,7 @@ class HandSizes(OwnNumbers):
         """Implements `OwnNumbers`."""
         # Imported here because only this table needs a simulator.
         from common.environments import hand_suite
-        from common.environments.environment_errors import UnusableEnvironmentError
+        from common.environments.spec import UnusableEnvironmentError
 
         found = {}
         try:

@@ -185,7 +185,7 @@ AGENT = AgentDeclaration(
     name="reactor",
     title="Reactor",
     paper="reactor",
-    agent_class="reproductions.reactor.agent:Reactor",
+    agent_class="reproductions.reactor.reactor:Reactor",
     settings=SETTINGS,
     num_actors=lambda config, setting: 1 if config.single_process else num_actors(setting),
     num_actors_help=(
@@ -195,7 +195,7 @@ AGENT = AgentDeclaration(
     ),
     num_actors_flag="num_workers",
     layouts=(WORKERS, ONE_PROCESS),
-    require="common.environments.requirements:require_discrete",
+    require="common.environments.spec:require_discrete",
     bytes_per_step=sequence_bytes_per_step,
     num_frames=1,
 )

@@ -6,9 +6,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers
-from common.networks.atari import ImageTorso, Sizes, make_torso
-from common.networks.mlp import ReluMLP
+from common.learning import learner
+from common.networks.control import ReluMLP
+from common.networks.images import ImageTorso, Sizes, make_torso
 from common.networks.recurrent import LSTM, LSTMState
 from common.values import categorical
 from reproductions.reactor.config import LSTM_SIZE, ReactorConfig
@@ -179,7 +179,7 @@ def state_specs() -> ReactorState:
 
 def make_optimizer(config: ReactorConfig) -> snt.Optimizer:
     """Returns Adam, whose momentum is 0 (section 3.4.1)."""
-    return optimizers.Adam(
+    return learner.Adam(
         config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
     )
 

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.acting.noise import OrnsteinUhlenbeckNoise, truncated_normal
-from common.acting.policy import Policy
-from common.networks import numpy_twins, variances
-from common.networks.mlp import SoftsignMLP
+from common.acting.policy import OrnsteinUhlenbeckNoise, Policy, truncated_normal
+from common.networks import numpy_twins, standardizer
+from common.networks.control import SoftsignMLP
 from common.networks.recurrent import LSTMNetwork
 from common.networks.standardizer import EPSILON
 from common.types import Nest
@@ -110,7 +109,7 @@ class LearntVariance(PolicyNetwork):
     def load(self, flat: np.ndarray) -> None:
         """Loads the network's variables; see base class."""
         super().load(flat[: -self._action_size])
-        self._variance = variances.of_raw_np(flat[-self._action_size :])
+        self._variance = standardizer.variance_of_raw_np(flat[-self._action_size :])
 
 
 class VracerPolicyNetwork(LearntVariance):

@@ -7,7 +7,7 @@ The advantage is f less its mean under the policy. Equations are numbered as in 
 import numpy as np
 import tensorflow as tf
 
-from common.values import asymmetric_gaussian, asymmetric_gaussian_np, quadratic, quadratic_np
+from common.values import closed_form
 from reproductions.refer.config import ReferConfig
 
 
@@ -44,13 +44,13 @@ def advantage(
     if config.advantage == "none":
         return tf.zeros_like(mean[:, 0])
     if config.advantage == "quadratic":
-        lower = quadratic.lower_triangular(outputs, mean.shape[-1])
-        return quadratic.centred_advantage(action, mean, lower, variance)
+        lower = closed_form.lower_triangular(outputs, mean.shape[-1])
+        return closed_form.centred_quadratic(action, mean, lower, variance)
     scale = tf.nn.softplus(outputs[:, 0] + config.advantage_scale_bias)
     above, below = tf.split(
         tf.nn.softplus(outputs[:, 1:] + config.advantage_width_bias), 2, axis=-1
     )
-    return asymmetric_gaussian.centred_advantage(action, mean, scale, above, below, variance)
+    return closed_form.centred_bell(action, mean, scale, above, below, variance)
 
 
 def advantage_np(
@@ -64,12 +64,12 @@ def advantage_np(
     if config.advantage == "none":
         return np.zeros(len(mean), np.float32)
     if config.advantage == "quadratic":
-        lower = quadratic_np.lower_triangular(outputs, mean.shape[-1])
-        return quadratic_np.centred_advantage(action, mean, lower, variance)
+        lower = closed_form.lower_triangular_np(outputs, mean.shape[-1])
+        return closed_form.centred_quadratic_np(action, mean, lower, variance)
     scale = _softplus(outputs[:, 0] + np.float32(config.advantage_scale_bias))
     widths = _softplus(outputs[:, 1:] + np.float32(config.advantage_width_bias))
     above, below = np.split(widths, 2, axis=-1)
-    return asymmetric_gaussian_np.centred_advantage(action, mean, scale, above, below, variance)
+    return closed_form.centred_bell_np(action, mean, scale, above, below, variance)
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:

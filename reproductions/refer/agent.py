@@ -3,13 +3,13 @@
 import tensorflow as tf
 
 from common.agents.agent import Agent
-from common.agents.data import gaussian_state_specs
-from common.agents.whole_episodes import WholeEpisodes
+from common.data.data import gaussian_state_specs
+from common.data.episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
-from common.learning.fused import FusedUpdates, StoreRules
 from common.learning.learner import Learner
-from common.replay import distributions
-from common.replay.episodes import EpisodeMemory
+from common.learning.updates import FusedUpdates, StoreRules
+from common.replay import memory as memory_lib
+from common.replay.episode_memory import EpisodeMemory
 from common.types import StoredState
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
@@ -33,9 +33,9 @@ class Refer(Agent, StoreRules):
             self.metrics += learner_lib.ADVANTAGE_METRICS
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
-        sample: distributions.Uniform | distributions.RankBased = distributions.Uniform()
+        sample: memory_lib.Uniform | memory_lib.RankBased = memory_lib.Uniform()
         if config.sampling == "rank":
-            sample = distributions.RankBased(config.priority_exponent, config.rank_period)
+            sample = memory_lib.RankBased(config.priority_exponent, config.rank_period)
         window = config.window if is_acer else None
         history = config.history if config.recurrent else None
         self.data = WholeEpisodes(config, sample, config.removal, window, history)

@@ -234,6 +234,6 @@ AGENT = AgentDeclaration(
         "paper (appendix C); its flow control has 24 (appendix D)."
     ),
     layouts=(ONE_PROCESS, CENTRAL),
-    require="common.environments.requirements:require_control",
+    require="common.environments.spec:require_control",
     bytes_per_step=episode_bytes_per_step,
 )

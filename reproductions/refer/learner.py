@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from common.learning import optimizers, targets
+from common.learning import learner
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
 from common.types import Batch, EpisodeBatch, HistoryBatch, Metrics, WindowBatch
-from common.values import gaussian, policy_gradients, prioritization
-from reproductions.refer import acer, advantages, ddpg, naf, networks, rules, views, vracer
+from common.values import gaussian, policy_gradients, value_learning
+from reproductions.refer import acer, advantages, ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig
 
 _SHARED_METRICS = (
@@ -132,9 +132,9 @@ class ReferLearner(Learner):
         config = self._config
         self.learning_rate.assign(rules.annealed(config.learning_rate, step, config.annealing))
 
-    def view(self, steps: EpisodeBatch | HistoryBatch) -> views.View:
+    def view(self, steps: EpisodeBatch | HistoryBatch) -> networks.View:
         """Returns what networks get of the steps."""
-        kind = views.WindowView if self._config.recurrent else views.StateView
+        kind = networks.WindowView if self._config.recurrent else networks.StateView
         return kind(steps, self.standardizer)
 
     def c_max(self) -> tf.Tensor:
@@ -152,8 +152,8 @@ class ReferLearner(Learner):
             return 1.0
         start = config.importance_exponent
         progress = tf.minimum(1.0, config.annealing * tf.cast(self.steps, tf.float32))
-        return prioritization.normalize_by_max(
-            prioritization.importance_weights(
+        return value_learning.normalize_by_max(
+            value_learning.importance_weights(
                 batch.probabilities, batch.size, start + (1.0 - start) * progress
             )
         )
@@ -183,7 +183,7 @@ class OneNetworkLearner(ReferLearner):
         super().__init__(config, observation_size)
         self.network = network
         self.optimizer = _make_adam(config, self.learning_rate)
-        optimizers.create_variables(self.optimizer, network.parameters)
+        learner.create_variables(self.optimizer, network.parameters)
 
     @property
     def policy_variables(self) -> Sequence[tf.Variable]:
@@ -249,7 +249,7 @@ class VracerLearner(OneNetworkLearner):
             metrics["advantage_loss"] = tf.reduce_mean(losses.advantage_loss)
         return Gradients(gradients, refresh, metrics)
 
-    def _next_values(self, view: views.View, steps: EpisodeBatch | HistoryBatch) -> tf.Tensor:
+    def _next_values(self, view: networks.View, steps: EpisodeBatch | HistoryBatch) -> tf.Tensor:
         """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
         return tf.cond(
             tf.reduce_any(steps.bootstraps),
@@ -269,7 +269,7 @@ class NafLearner(OneNetworkLearner):
         network = networks.NafNetwork(config, observation_size, action_size)
         super().__init__(config, observation_size, network)
         self.target_network = networks.NafNetwork(config, observation_size, action_size)
-        targets.copy(network.parameters, self.target_network.parameters)
+        learner.copy_variables(network.parameters, self.target_network.parameters)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
@@ -307,7 +307,7 @@ class NafLearner(OneNetworkLearner):
         """Makes a step of Adam, then one of the target network."""
         super().make_step(gradients)
         online, target = self.network.parameters, self.target_network.parameters
-        targets.move(online, target, self._config.target_rate)
+        learner.move_towards(online, target, self._config.target_rate)
 
 
 class ActorCriticGradients(NamedTuple):
@@ -331,8 +331,8 @@ class TwoRatesLearner(ReferLearner):
         self.policy_learning_rate = _rate(self._config.policy_learning_rate)
         self.policy_optimizer = _make_adam(self._config, self.policy_learning_rate)
         self.critic_optimizer = _make_adam(self._config, self.learning_rate)
-        optimizers.create_variables(self.policy_optimizer, self.policy_variables)
-        optimizers.create_variables(self.critic_optimizer, self.critic_variables)
+        learner.create_variables(self.policy_optimizer, self.policy_variables)
+        learner.create_variables(self.critic_optimizer, self.critic_variables)
 
     @property
     @abc.abstractmethod
@@ -356,7 +356,7 @@ class TwoRatesLearner(ReferLearner):
         self.critic_optimizer.apply(gradients.critic, self.critic_variables)
         self.policy_optimizer.apply(gradients.policy, self.policy_variables)
         self.steps.assign_add(1)
-        targets.move(*self.online_and_slow, self._config.target_rate)
+        learner.move_towards(*self.online_and_slow, self._config.target_rate)
 
 
 class DdpgLearner(TwoRatesLearner):
@@ -372,7 +372,7 @@ class DdpgLearner(TwoRatesLearner):
         sizes = observation_size, action_size
         self.networks = networks.make_ddpg_networks(config, *sizes)
         self.target_networks = networks.make_ddpg_networks(config, *sizes)
-        targets.copy(*self.online_and_slow)
+        learner.copy_variables(*self.online_and_slow)
         self.make_optimizers()
 
     @property
@@ -450,7 +450,7 @@ class AcerLearner(TwoRatesLearner):
         self.policy = networks.AcerPolicy(config, *sizes)
         self.average_policy = networks.AcerPolicy(config, *sizes)
         self.critic = networks.DuelingCritic(config, *sizes)
-        targets.copy(*self.online_and_slow)
+        learner.copy_variables(*self.online_and_slow)
         self.make_optimizers()
         # A checkpoint has it, so that a resumed run goes on with the noise of the same seed.
         seed = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64)
@@ -581,5 +581,5 @@ def _rate(initial: float) -> tf.Variable:
     return tf.Variable(initial, trainable=False, name="learning_rate")
 
 
-def _make_adam(config: ReferConfig, learning_rate: tf.Variable) -> optimizers.Adam:
-    return optimizers.Adam(learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
+def _make_adam(config: ReferConfig, learning_rate: tf.Variable) -> learner.Adam:
+    return learner.Adam(learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from common.values import gaussian, quadratic
+from common.values import closed_form, gaussian
 from reproductions.refer import rules
 
 
@@ -67,6 +67,6 @@ def loss(
     kl = gaussian.kl_divergence(behaviour_mean, variance, mean, variance)
     # The value of m, with beta times its gradient.
     scaled = fixed + beta * (mean - fixed)
-    q = value + quadratic.advantage(action, scaled, lower)
+    q = value + closed_form.quadratic(action, scaled, lower)
     q_loss = 0.5 * rules.mask(rho, c_max, gate) * tf.square(q - target)
     return NafLoss(q_loss + (1.0 - beta) * kl, rho, kl, q)

@@ -2,6 +2,8 @@
 
 They take standardised observations [B, D], recurrent ones a `Window` of them. Actions are in
 canonical units, without bounds for all but DDPG.
+
+Inputs of the networks from a batch of steps: states, or windows for recurrent networks.
 """
 
 from collections.abc import Callable
@@ -12,11 +14,12 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
-from common.networks import variances
-from common.networks.control import Layer
-from common.networks.mlp import SoftsignMLP
+from common.networks import standardizer
+from common.networks.control import Layer, SoftsignMLP
 from common.networks.recurrent import LSTMNetwork, Window
-from common.values import quadratic
+from common.networks.standardizer import Standardizer
+from common.types import EpisodeBatch, HistoryBatch
+from common.values import closed_form
 from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig
 
@@ -61,7 +64,7 @@ class VracerNetwork(snt.Module):
         output_size = 1 + action_size + advantages.num_outputs(config.advantage, action_size)
         self._action_size = action_size
         self.mlp = _make_layers(config, observation_size, output_size)
-        self.raw_variance = variances.variable(config.initial_variance, action_size)
+        self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor | Window) -> VracerOutputs:
@@ -72,7 +75,7 @@ class VracerNetwork(snt.Module):
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
-        return variances.of_raw(self.raw_variance)
+        return standardizer.variance_of_raw(self.raw_variance)
 
 
 class NafOutputs(NamedTuple):
@@ -108,7 +111,7 @@ class NafNetwork(snt.Module):
         """Returns values, means and matrices of standardised observations [B, D]."""
         size = self._action_size
         outputs = self.mlp(observation)
-        lower = quadratic.lower_triangular(outputs[:, 1 + size :], size)
+        lower = closed_form.lower_triangular(outputs[:, 1 + size :], size)
         return NafOutputs(outputs[:, 0], outputs[:, 1 : 1 + size], lower)
 
     def value(self, observation: tf.Tensor) -> tf.Tensor:
@@ -167,7 +170,7 @@ class AcerPolicy(snt.Module):
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
         self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, action_size)
-        self.raw_variance = variances.variable(config.initial_variance, action_size)
+        self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
     def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -178,7 +181,7 @@ class AcerPolicy(snt.Module):
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
-        return variances.of_raw(self.raw_variance)
+        return standardizer.variance_of_raw(self.raw_variance)
 
 
 class DuelingCritic(snt.Module):
@@ -204,3 +207,60 @@ class DuelingCritic(snt.Module):
         observations = tf.tile(observation, [shape[0], 1])
         flat = self.advantage(observations, tf.reshape(actions, [-1, actions.shape[-1]]))
         return tf.reshape(flat, shape[:2])
+
+
+class StateView:
+    """Steps for networks that see one state.
+
+    Attributes:
+      states: columns of [B, ...] at the steps.
+      actions_before: None; those of a window.
+      next_actions_before: likewise.
+    """
+
+    actions_before = next_actions_before = None
+
+    def __init__(self, steps: EpisodeBatch, standardizer: Standardizer):
+        self._next_states = steps.next_states
+        self._standardizer = standardizer
+        self.states = steps.states
+
+    @property
+    def observation(self) -> tf.Tensor:
+        """A network's input at the steps: standardised observations [B, D]."""
+        return self._standardizer(self.states.observation)
+
+    @property
+    def next_observation(self) -> tf.Tensor:
+        """The input at the states after the steps, [B, D]."""
+        return self._standardizer(self._next_states.observation)
+
+
+class WindowView:
+    """Steps for recurrent networks, which begin with a state of zeros before a window of each.
+
+    Attributes:
+      states: columns of [B, ...] at the steps.
+      actions_before: [B, H, A], in the windows before the steps.
+      next_actions_before: [B, H + 1, A], before the states after the steps.
+    """
+
+    def __init__(self, steps: HistoryBatch, standardizer: Standardizer):
+        self.actions_before = steps.states.action[:, :-2]
+        self.next_actions_before = steps.states.action[:, :-1]
+        self._observation = standardizer(steps.states.observation)  # [B, H + 2, D]
+        self._begins = self._observation.shape[1] - 2 - steps.lengths
+        self.states = tf.nest.map_structure(lambda column: column[:, -2], steps.states)
+
+    @property
+    def observation(self) -> Window:
+        """A network's input at the steps: the standardised observations up to them."""
+        return Window(self._observation[:, :-1], self._begins)
+
+    @property
+    def next_observation(self) -> Window:
+        """The input at the states after the steps."""
+        return Window(self._observation, self._begins)
+
+
+View = StateView | WindowView

@@ -3,11 +3,11 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.acting.evaluate import environment_seeds, num_environments, run_episodes
 from common.acting.loop import ActingLoop
-from common.acting.n_step_adder import NStepAdder, concatenate
 from common.acting.policy import Policy, reset_rows
+from common.data.transitions import NStepAdder, concatenate
 from common.environments.batch import BatchedEnvironment
+from common.roles.evaluator import environment_seeds, num_environments, run_episodes
 
 
 class Ladder(dm_env.Environment):

@@ -1,11 +1,11 @@
-"""Tests of common.acting.episode_adder."""
+"""Tests of common.data.episodes."""
 
 import dm_env
 import numpy as np
 import pytest
 
-from common.acting.episode_adder import EpisodeAdder
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.data.episodes import EpisodeAdder
+from common.environments.spec import UnusableEnvironmentError
 
 FIRST, MID, LAST = 0, 1, 2
 

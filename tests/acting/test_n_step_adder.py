@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
-from common.acting.n_step_adder import NStepAdder, concatenate
+from common.data.transitions import NStepAdder, concatenate
 from common.types import NStepTransitions
 
 DISCOUNTS = {0: 0.2, 0.5: 0.2, 1: 0.6}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.acting.noise import GaussianNoise, OrnsteinUhlenbeckNoise, truncated_normal
+from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, truncated_normal
 
 
 def test_the_noise_is_standard_normal_times_sigma():

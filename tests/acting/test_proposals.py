@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.acting.evaluate import run_episodes
-from common.acting.policy import Policy
-from common.acting.proposals import (
+from common.acting.policy import (
     ObservationRecorder,
+    Policy,
     Proposals,
     ProposingPolicy,
     require_proposals,
 )
 from common.environments.batch import BatchedEnvironment
+from common.roles.evaluator import run_episodes
 
 OWN = "python:reproductions.d4pg.own_environment:make"
 

@@ -1,10 +1,10 @@
-"""Tests of common.acting.rollout_adder, fed by hand."""
+"""Tests of common.data.rollouts, fed by hand."""
 
 import numpy as np
 import pytest
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
-from common.acting.rollout_adder import RolloutAdder
+from common.data.rollouts import RolloutAdder
 
 GAMMA, LAMBDA = 0.9, 0.8
 

@@ -1,4 +1,4 @@
-"""Tests of common.acting.sequence_adder; sequences are read from a real memory."""
+"""Tests of common.data.sequences; sequences are read from a real memory."""
 
 import dm_env
 import numpy as np
@@ -6,10 +6,9 @@ import pytest
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
-from common.acting.sequence_adder import SequenceAdder
-from common.replay import keys as keys_lib
-from common.replay.distributions import Fifo, Uniform
-from common.replay.memory import Memory
+from common.data.sequences import SequenceAdder
+from common.replay import columns
+from common.replay.memory import Fifo, Memory, Uniform
 from common.types import StoredTimestep, Timesteps
 
 GAMMA = 0.9
@@ -72,10 +71,10 @@ def run(adder, step_types, rewards, discounts):
 
 def insert(memory, added: Timesteps, length):
     memory.insert(
-        keys_lib.make_keys(1, added.environment_index, 5, added.step),
+        columns.make_keys(1, added.environment_index, 5, added.step),
         added.timesteps,
         np.ones(len(added.item_step), np.float32),
-        keys_lib.make_keys(1, added.item_environment_index, 5, added.item_step),
+        columns.make_keys(1, added.item_environment_index, 5, added.item_step),
         np.full(len(added.item_step), length, np.int32),
     )
 
@@ -109,7 +108,7 @@ def test_each_sequence_in_a_memory_is_a_part_of_the_stream(length, seed, clip):
     for environment in range(k):
         frames = [expected(t, environment, *stream, bound) for t in range(num_steps)]
         for start in range(starts):
-            row = drawn.get(int(keys_lib.make_keys(1, environment, 5, start)))
+            row = drawn.get(int(columns.make_keys(1, environment, 5, start)))
             if row is None:
                 continue
             seen += 1

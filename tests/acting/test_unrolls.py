@@ -1,10 +1,10 @@
-"""Tests of common.acting.unrolls."""
+"""Tests of common.data.unrolls."""
 
 import dm_env
 import numpy as np
 from timesteps import FIRST, LAST, MID, random_experience
 
-from common.acting.unrolls import UnrollAdder
+from common.data.unrolls import UnrollAdder
 
 
 def run(adder, step_types, rewards, discounts):

@@ -1,4 +1,4 @@
-"""Tests of common.agents.replayed_unrolls, by an agent of no paper."""
+"""Tests of common.data.unrolls, by an agent of no paper."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 from common.environments.batch import BatchedEnvironment
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.replay.rate_limiter import UNLIMITED
+from common.replay.store import UNLIMITED
 
 ACTORS = range(6, 8)
 

@@ -1,4 +1,4 @@
-"""Tests of common.agents.rollouts: the loops that act and update in turns, here and elsewhere."""
+"""Tests of common.data.rollouts: the loops that act and update in turns, here and elsewhere."""
 
 import threading
 import time
@@ -11,14 +11,13 @@ import tensorflow as tf
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
-from common.agents.rollouts import Rollouts
 from common.cluster.processes import StopRequest
+from common.data.rollouts import Rollouts
 from common.learning.learner import Gradients
-from common.learning.rollout_updates import RolloutLearner, RolloutUpdates
 from common.learning.trainer import Trainer
+from common.learning.updates import RolloutLearner, RolloutUpdates
 from common.remote.outbox import Outbox
-from common.replay.rate_limiter import UNLIMITED
-from common.replay.store import Counters
+from common.replay.store import UNLIMITED, Counters
 from common.types import StoredState
 
 HORIZON, EPOCHS, BATCH = 12, 3, 4

@@ -1,4 +1,4 @@
-"""Tests of common.agents.sequences, by an agent of no paper that learns from images."""
+"""Tests of common.data.sequences, by an agent of no paper that learns from images."""
 
 import types
 
@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.agents.sequences import Sequences
+from common.data.sequences import Sequences
 from common.environments.spec import EnvironmentSpec
-from common.replay import distributions, keys, png
-from common.replay.distributions import UNKNOWN_PRIORITY
+from common.replay import columns, png
+from common.replay import memory as memory_lib
+from common.replay.memory import UNKNOWN_PRIORITY
 from common.types import StoredTimestep, Timesteps
 
 SHAPE = (36, 36, 2)
@@ -56,7 +57,7 @@ class SequenceAgent(Agent):
 
     def __init__(self, config, setting):
         super().__init__(config, setting)
-        sample, remove = distributions.ContextualPriorityTree(), distributions.Fifo()
+        sample, remove = memory_lib.ContextualPriorityTree(), memory_lib.Fifo()
         self.data = Sequences(config, sample, remove, reward_clip=1.0)
 
     def step_specs(self, spec):
@@ -137,8 +138,8 @@ def test_items_have_the_keys_of_their_timesteps_and_unknown_priorities(in_batche
     ((items, num_steps),) = writer.add(added)
     assert num_steps == writer.count_steps(added) == 3  # no action is taken at the last timestep
     assert not writer.flush()
-    np.testing.assert_array_equal(items.keys, keys.make_keys(1, [4, 5, 4, 5], 6, [7, 7, 8, 8]))
-    np.testing.assert_array_equal(items.item_keys, keys.make_keys(1, [5, 4], 6, [3, 4]))
+    np.testing.assert_array_equal(items.keys, columns.make_keys(1, [4, 5, 4, 5], 6, [7, 7, 8, 8]))
+    np.testing.assert_array_equal(items.item_keys, columns.make_keys(1, [5, 4], 6, [3, 4]))
     np.testing.assert_array_equal(items.item_lengths, [LENGTH] * 2)
     np.testing.assert_array_equal(items.priorities, [UNKNOWN_PRIORITY] * 2)
     assert items.steps is steps

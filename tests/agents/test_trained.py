@@ -16,14 +16,13 @@ import tensorflow as tf
 from common.acting.policy import Policy
 from common.agents import trained
 from common.environments.spec import EnvironmentSpec
-from common.learning import stored_policy
-from common.learning.checkpoint import CheckpointError, Checkpoints
-from common.learning.stored_policy import StoredPolicy
-from common.reporting.json_file import JsonError
+from common.learning import checkpoint
+from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
+from common.reporting.records import JsonError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import load_policy
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
@@ -340,12 +339,12 @@ def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdi
         load_policy(workdir, "best")
     run = RunDirectory(workdir)
     newest = trained.load(workdir, D4PG)
-    stored_policy.write(run.best_policy, StoredPolicy(newest.parameters / 2, 30, 1.5))
+    checkpoint.write_policy(run.best_policy, StoredPolicy(newest.parameters / 2, 30, 1.5))
     best = load_policy(workdir, "best")
     observation = np.array([0.5, -0.5])
     assert best.learner_steps == 30 and load_policy(workdir).learner_steps == 77
     assert not np.allclose(best(observation), policy(observation), atol=1e-3)
-    stored_policy.write(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
+    checkpoint.write_policy(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
     with pytest.raises(CheckpointError, match="best.npz has .* parameters, .* another run"):
         load_policy(workdir, "best")
     run.best_policy.write_bytes(b"PK and no more")

@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from common.acting.policy import ExploringPolicy
 from common.agents.agent import Agent
-from common.agents.transitions import Transitions
+from common.data.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
-from common.replay import distributions, keys
-from common.replay.rate_limiter import RateLimiter
+from common.replay import columns
+from common.replay import memory as memory_lib
+from common.replay.store import RateLimiter
 from common.types import NStepTransitions, StoredTransition
 
 SPEC = EnvironmentSpec(2, 1)
@@ -53,7 +54,7 @@ class TransitionAgent(Agent):
 
     def __init__(self, config, setting, **options):
         super().__init__(config, setting)
-        sample, remove = distributions.Proportional(1.0), distributions.Fifo()
+        sample, remove = memory_lib.Proportional(1.0), memory_lib.Fifo()
         self.data = Transitions(config, sample, remove, **options)
 
     def step_specs(self, spec):
@@ -126,7 +127,7 @@ def test_items_have_the_keys_of_the_papers_actors_and_the_actors_priorities():
     writer = make_writer(make_agent(), range(4, 6), incarnation=6, shard=1)
     ((items, num_steps),) = writer.add(transitions(7, 3))
     assert num_steps == writer.count_steps(transitions(7, 3)) == 3
-    np.testing.assert_array_equal(items.keys, keys.make_keys(1, [4, 5, 4], 6, [7, 8, 9]))
+    np.testing.assert_array_equal(items.keys, columns.make_keys(1, [4, 5, 4], 6, [7, 8, 9]))
     np.testing.assert_array_equal(items.priorities, [7.5, 8.5, 9.5])
     assert items.steps._fields == StoredTransition._fields
     for name, column in items.steps._asdict().items():
@@ -138,7 +139,7 @@ def test_copies_stand_beside_each_other_with_keys_of_their_own():
     ((items, num_steps),) = writer.add(transitions(7, 3))
     assert num_steps == writer.count_steps(transitions(7, 3)) == 3  # of the actors
     np.testing.assert_array_equal(
-        items.keys, keys.make_keys(1, [4, 4, 5, 5, 4, 4], 6, [14, 15, 16, 17, 18, 19])
+        items.keys, columns.make_keys(1, [4, 4, 5, 5, 4, 4], 6, [14, 15, 16, 17, 18, 19])
     )
     np.testing.assert_array_equal(items.steps.n_step_reward, [8, 8, 9, 9, 10, 10])
     np.testing.assert_array_equal(items.priorities, [7.5, 7.5, 8.5, 8.5, 9.5, 9.5])

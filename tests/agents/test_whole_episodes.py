@@ -1,4 +1,4 @@
-"""Tests of common.agents.whole_episodes, by an agent of no paper whose updates are not fused."""
+"""Tests of common.data.episodes, by an agent of no paper whose updates are not fused."""
 
 import types
 
@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.agents.whole_episodes import WholeEpisodes
+from common.data.episodes import WholeEpisodes
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients, Learner
-from common.replay import seeds
-from common.replay.distributions import Uniform
-from common.replay.rate_limiter import RateLimiter
+from common.replay import store
+from common.replay.memory import Uniform
+from common.replay.store import RateLimiter
 from common.types import Episode, Episodes, StoredState
 
 EPISODE_STEPS = 6
@@ -212,7 +212,7 @@ def test_a_call_draws_updates_and_writes_back(num_updates):
     run.train(1)
     while again.memory.counters().inserted < run.memory.counters().inserted:
         again.acting.step()
-    drawn = again.memory.draw(4 * num_updates, seeds.derive(SEED, 0))
+    drawn = again.memory.draw(4 * num_updates, store.derive_seed(SEED, 0))
     np.testing.assert_array_equal(run.learner.seen, drawn.rewards)
     stored = run.memory.stored(drawn.keys)
     np.testing.assert_array_equal(stored.values, drawn.rewards)

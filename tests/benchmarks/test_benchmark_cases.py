@@ -30,8 +30,8 @@ from reproductions import declared
 from reproductions.apex.dqn.config import AGENT as APEX_DQN
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import AGENT as AQL_AGENT
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import AGENT
+from reproductions.d4pg.d4pg import D4PG
 from reproductions.reactor.config import AGENT as REACTOR
 from reproductions.refer.config import AGENT as REFER
 

@@ -1,7 +1,7 @@
 """A user's mistake: one line that names it and the way out, nothing written, no TensorFlow.
 
 One row for each place that finds mistakes; values of hyperparameters and settings are tested beside
-`common.config` and `common.program.setting_flags`.
+`common.config` and `common.program.flags`.
 """
 
 import http.server
@@ -17,7 +17,7 @@ import threading
 import pytest
 import without_tensorflow as no_tensorflow
 
-from common.program import available
+from common.program import local
 from common.reporting.run_directory import RunDirectory
 from reproductions.d4pg.config import D4PGConfig
 
@@ -138,7 +138,7 @@ def test_a_run_of_another_config_stays_as_it_was(tmp_path, without_tensorflow):
     assert not directory.run_json.exists()
 
 
-@pytest.mark.skipif((available.memory() or 0) > 700e9, reason="this machine could hold it")
+@pytest.mark.skipif((local.available_memory() or 0) > 700e9, reason="this machine could hold it")
 def test_a_replay_that_this_machine_cannot_hold(tmp_path, without_tensorflow):
     result = run(
         "--environment=control:humanoid:run",

@@ -13,7 +13,7 @@ from launched import launched
 import pytest
 from watched_run import TOKEN, WatchedRun
 
-from common.cluster.token import TOKEN_VARIABLE
+from common.cluster.credentials import TOKEN_VARIABLE
 from common.learning import checkpoint as checkpoint_lib
 from common.remote.parameters import ParameterClient
 from common.replay.store import Counters

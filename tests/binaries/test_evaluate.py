@@ -20,10 +20,10 @@ from common.environments import atari_suite
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
 from common.reporting.run_directory import RunDirectory
-from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
-from reproductions.d4pg.agent import D4PG
+from reproductions.apex.dqn.dqn import ApexDQN
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 OWN = "python:reproductions.d4pg.own_environment:make"
 SECONDS = 120

@@ -35,7 +35,7 @@ if __name__ == "__main__":
     main.start(AGENT)
 """,
     "quiet_agent.py": """
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg.d4pg import D4PG
 
 class Quiet(D4PG):
     paper = "quiet"

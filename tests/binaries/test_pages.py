@@ -7,7 +7,7 @@ import pytest
 
 from binaries import pages
 from common.config import Config, Settings, field
-from common.program import hyperparameters
+from common.program import flags
 from common.reporting.user_error import UserError
 from reproductions.d4pg.config import AGENT
 
@@ -81,10 +81,10 @@ def test_only_files_that_differ_are_written(tmp_path, monkeypatch, capsys):
 def test_a_table_is_put_between_the_markers(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")
-    written = hyperparameters.with_table(page, AGENT_7)
+    written = flags.with_table(page, AGENT_7)
     assert written == f"Before.\n{BEGIN}{TABLE}\n{END}After.\n"
     page.write_text(written)
-    assert hyperparameters.with_table(page, AGENT_7) == written
+    assert flags.with_table(page, AGENT_7) == written
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN, BEGIN + END + END, 2 * (BEGIN + END)])
@@ -92,4 +92,4 @@ def test_a_page_without_its_markers(text, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(text)
     with pytest.raises(UserError, match=f"{page} has no place .*{BEGIN.strip()}"):
-        hyperparameters.with_table(page, AGENT_7)
+        flags.with_table(page, AGENT_7)

@@ -6,11 +6,11 @@ import pytest
 
 from binaries.evaluate import POLICIES
 from common import environments
-from common.acting.evaluate import environment_seeds, run_episodes
 from common.agents import trained
 from common.cluster.layout import imported
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
+from common.roles.evaluator import environment_seeds, run_episodes
 from reproductions import agent_of
 
 NAMES = sorted(path.name for path in POLICIES.iterdir() if path.is_dir())

@@ -8,10 +8,10 @@ from forked import forked
 import numpy as np
 import pytest
 
-from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
 from common.program.layouts import ONE_PROCESS, WORKERS
 from common.reporting.csv_rows import last_row, read_rows
+from common.roles.evaluator import run_episodes
 import reproductions
 from reproductions.reactor import catch
 

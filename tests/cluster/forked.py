@@ -19,8 +19,8 @@ _PRELOADED = [
     "tensorflow",
     "sonnet",
     "dm_env",
-    "common.roles.actor",
-    "common.roles.environments",
+    "common.roles.actors",
+    "common.roles.actors",
     "common.roles.evaluator",
     "common.roles.keeper",
     "common.roles.replay",
@@ -115,5 +115,5 @@ def _become(log, module, arguments, variables):
         sys.path.insert(0, path)
     sys.argv[1:] = arguments
     sys.orig_argv = [sys.executable, "-m", module, *arguments]
-    with mock.patch("common.learning.log._SECONDS", 0.5):
+    with mock.patch("common.learning.bookkeeping._SECONDS", 0.5):
         runpy.run_module(module, run_name="__main__", alter_sys=True)

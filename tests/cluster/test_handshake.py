@@ -6,7 +6,8 @@ import threading
 import pytest
 import tensorflow as tf
 
-from common.cluster import probe, rpc
+from common.cluster import rpc, topology
+from common.cluster.credentials import Credentials
 from common.cluster.errors import (
     AddressInUseError,
     ClusterError,
@@ -16,7 +17,6 @@ from common.cluster.errors import (
     UnknownHostError,
     WrongTokenError,
 )
-from common.cluster.handshake import Credentials
 from common.cluster.topology import free_ports
 
 TOKEN = "a token for this test"
@@ -146,19 +146,22 @@ def test_a_server_that_another_run_answers_for_says_that_the_address_is_in_use(s
 
 def test_a_probe_knows_a_service(served):
     address, _ = served
-    probe.probe(address)
-    probe.check(address, patience_seconds=0.0)
+    topology.probe(address)
+    topology.check_service(address, patience_seconds=0.0)
 
 
 def test_a_probe_knows_that_nobody_listens():
     address = address_of(free_ports(1)[0])
     with pytest.raises(ServiceUnavailableError, match=f"nothing answers at {address}.*refused"):
-        probe.probe(address)
-    probe.check(address, patience_seconds=0.0)  # its role may start later
+        topology.probe(address)
+    topology.check_service(address, patience_seconds=0.0)  # its role may start later
 
 
 def test_a_probe_knows_a_host_that_does_not_resolve():
-    for look in (probe.probe, lambda address: probe.check(address, patience_seconds=0.0)):
+    for look in (
+        topology.probe,
+        lambda address: topology.check_service(address, patience_seconds=0.0),
+    ):
         with pytest.raises(UnknownHostError, match="no-such-host.invalid:4000.*TF_CONFIG"):
             look("no-such-host.invalid:4000")
 
@@ -169,8 +172,8 @@ def test_a_web_server_is_no_service():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = address_of(server.server_address[1])
     for look in (
-        probe.probe,
-        lambda address: probe.check(address, patience_seconds=0.0),
+        topology.probe,
+        lambda address: topology.check_service(address, patience_seconds=0.0),
         lambda address: rpc.Client(address, TOKEN, 0.5).call("ping"),
     ):
         with pytest.raises(NoServiceError, match=f"{address} is no service of a cluster"):
@@ -188,13 +191,13 @@ def test_other_protocols_are_no_service(listening, banner):
         connection.close()
 
     with pytest.raises(NoServiceError, match="no service of a cluster"):
-        probe.probe(listening(greet))
+        topology.probe(listening(greet))
 
 
 def test_who_says_nothing_may_be_a_role_that_is_starting_or_ending(listening):
     silent = []  # keeps the connections open
     for address in (listening(silent.append), listening(lambda connection: connection.close())):
         with pytest.raises(ServiceUnavailableError) as caught:
-            probe.probe(address, timeout_seconds=0.3)
+            topology.probe(address, timeout_seconds=0.3)
         assert address in str(caught.value)
         assert isinstance(caught.value, ClusterError) and caught.value.is_transient

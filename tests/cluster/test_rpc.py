@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import message_size, rpc
+from common.cluster import rpc
 from common.cluster.errors import (
     AddressInUseError,
     ClusterError,
@@ -172,7 +172,7 @@ def test_errors_in_graphs_can_be_made_readable(service):
 
 
 def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
-    rows = message_size.MAX_ARGUMENT_BYTES // 8
+    rows = rpc.MAX_ARGUMENT_BYTES // 8
     assert client.call("echo", [tf.zeros([rows - 8, 2])]).shape == [rows - 8, 2]
     with pytest.raises(MessageTooLargeError, match=f"{8 * (rows + 1)} bytes"):
         client.call("echo", [tf.zeros([rows + 1, 2])])
@@ -195,7 +195,7 @@ def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
     ],
 )
 def test_sizes_on_the_wire(values, size):
-    assert message_size.exact_size(tf.constant(values)) == size
+    assert rpc.exact_size(tf.constant(values)) == size
 
 
 def test_dropped_futures_do_no_harm(service, client):

@@ -11,8 +11,7 @@ from launched import is_alive, wait_for
 import pytest
 
 from common.cluster.launcher import LocalCluster
-from common.cluster.local_process import Process
-from common.cluster.template import Template
+from common.cluster.local_process import Process, Template
 
 REPORT = """
     import json, os, sys, tempfile

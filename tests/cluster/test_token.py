@@ -2,26 +2,26 @@ import os
 
 import pytest
 
-from common.cluster import token
+from common.cluster import credentials
 from common.cluster.errors import ClusterError
 
 
 def test_new_tokens_are_long_and_differ():
-    first, second = token.new_token(), token.new_token()
+    first, second = credentials.new_token(), credentials.new_token()
     assert first != second
     assert len(first) >= 40
 
 
 def test_reads_the_variable_without_surrounding_space():
-    secret = token.new_token()
-    assert token.load({"REPLAY_RL_TOKEN": f" {secret}\n"}) == secret
+    secret = credentials.new_token()
+    assert credentials.load_token({"REPLAY_RL_TOKEN": f" {secret}\n"}) == secret
 
 
 def test_reads_the_file(tmp_path):
     path = tmp_path / "token"
     path.write_text("0123456789abcdef\n")
     path.chmod(0o600)
-    assert token.load({"REPLAY_RL_TOKEN_FILE": str(path)}) == "0123456789abcdef"
+    assert credentials.load_token({"REPLAY_RL_TOKEN_FILE": str(path)}) == "0123456789abcdef"
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
@@ -30,7 +30,7 @@ def test_refuses_a_file_open_to_all(tmp_path, mode):
     path.write_text("0123456789abcdef")
     path.chmod(mode)
     with pytest.raises(ClusterError, match="chmod 600"):
-        token.load({"REPLAY_RL_TOKEN_FILE": str(path)})
+        credentials.load_token({"REPLAY_RL_TOKEN_FILE": str(path)})
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,16 @@ def test_refuses_a_file_open_to_all(tmp_path, mode):
 )
 def test_errors_are_one_line_and_name_the_variable(environment):
     with pytest.raises(ClusterError, match="REPLAY_RL_TOKEN") as caught:
-        token.load(environment)
+        credentials.load_token(environment)
     assert "\n" not in str(caught.value)
     assert "short" not in str(caught.value)
 
 
 def test_load_or_create_prefers_what_is_set():
-    assert token.load_or_create({"REPLAY_RL_TOKEN": "0123456789abcdef"}) == "0123456789abcdef"
-    assert token.load_or_create({}) != token.load_or_create({})
+    assert (
+        credentials.load_or_create_token({"REPLAY_RL_TOKEN": "0123456789abcdef"})
+        == "0123456789abcdef"
+    )
+    assert credentials.load_or_create_token({}) != credentials.load_or_create_token({})
     with pytest.raises(ClusterError):
-        token.load_or_create({"REPLAY_RL_TOKEN": "short"})
+        credentials.load_or_create_token({"REPLAY_RL_TOKEN": "short"})

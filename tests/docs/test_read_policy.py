@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.learning import stored_policy
+from common.learning import checkpoint
 from common.networks import numpy_twins
-from common.networks.control import ControlPolicy
-from common.networks.mlp import ReluMLP, SoftsignMLP
+from common.networks.control import ControlPolicy, ReluMLP, SoftsignMLP
 
 ROOT = pathlib.Path(__file__).parents[2]
 NETWORKS = {
@@ -31,7 +30,7 @@ def test_it_acts_as_the_network(name, tmp_path):
     for variable in network.trainable_variables:
         variable.assign(generator.normal(size=variable.shape))
     path = tmp_path / "policy.npz"
-    stored_policy.export(path, numpy_twins.twin(network).layers())
+    checkpoint.export_policy(path, numpy_twins.twin(network).layers())
     observation = generator.normal(size=3).astype(np.float32)
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
     done = subprocess.run(

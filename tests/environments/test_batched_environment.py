@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.environments.batch import BatchedEnvironment
-from common.environments.environment_errors import BrokenSpecError
+from common.environments.spec import BrokenSpecError
 
 FIRST, MID, LAST = 0, 1, 2
 

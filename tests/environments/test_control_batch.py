@@ -1,4 +1,4 @@
-"""Tests of common.environments.control_batch and control_tasks against the suite itself."""
+"""Tests of common.environments.control_suite and control_tasks against the suite itself."""
 
 import dm_env
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from common import environments
 from common.environments import control_suite
 from common.environments.batch import BatchedEnvironment
-from common.environments.control_batch import EPISODE_STEPS, ControlBatch
+from common.environments.control_suite import EPISODE_STEPS, ControlBatch
 from common.environments.control_tasks import TASKS
 
 SEEDS = (3, 2**32 - 1)

@@ -1,13 +1,14 @@
-"""Tests of common.environments.courses."""
+"""Tests of common.environments.parkour_suite."""
 
 import numpy as np
 import pytest
 
-from common.environments import courses
+from common.environments import parkour_suite
 
 
 @pytest.mark.parametrize(
-    "make, start, free", [(courses.planar, 60.0, 3), (courses.humanoid, 50, 4)]
+    "make, start, free",
+    [(parkour_suite.planar_course, 60.0, 3), (parkour_suite.humanoid_course, 50, 4)],
 )
 def test_courses_grow_more_difficult_and_are_never_the_same(make, start, free):
     generator = np.random.default_rng(0)
@@ -15,11 +16,11 @@ def test_courses_grow_more_difficult_and_are_never_the_same(make, start, free):
     assert made[0].boxes != made[1].boxes
     early, late = [], []
     for course in made:
-        floors = [box for box in course.boxes if box.center[2] == -courses.DEPTH / 2]
+        floors = [box for box in course.boxes if box.center[2] == -parkour_suite.DEPTH / 2]
         edges = [(box.center[0] - box.half[0], box.center[0] + box.half[0]) for box in floors]
         assert (edges[0][0], edges[-1][1]) == pytest.approx((-6, course.length + 6))
         for (_, begin), (end, _) in zip(edges[:-1], edges[1:], strict=True):
-            largest = 1.2 if make is courses.planar else 1.0
+            largest = 1.2 if make is parkour_suite.planar_course else 1.0
             assert begin >= 4 - 1e-9 and 0.2 - 1e-9 <= end - begin <= largest
             (late if begin > start else early).append(end - begin)
         xs = sorted({box.center[0] - box.half[0] for box in course.boxes if box not in floors})
@@ -29,7 +30,7 @@ def test_courses_grow_more_difficult_and_are_never_the_same(make, start, free):
 
 def test_planar_obstacles_have_the_sizes_of_their_kind():
     generator = np.random.default_rng(1)
-    boxes = [box for _ in range(40) for box in courses.planar(generator).boxes]
+    boxes = [box for _ in range(40) for box in parkour_suite.planar_course(generator).boxes]
     barriers = [box for box in boxes if not box.hovers and box.center[2] > 0]
     platforms = [box for box in boxes if box.hovers]
     assert min(len(barriers), len(platforms)) > 100
@@ -46,9 +47,9 @@ def test_planar_obstacles_have_the_sizes_of_their_kind():
 
 def test_walls_have_an_opening_within_the_track():
     generator = np.random.default_rng(2)
-    walls: dict[tuple[int, float], list[courses.Box]] = {}
+    walls: dict[tuple[int, float], list[parkour_suite.Box]] = {}
     for number in range(20):
-        for box in courses.humanoid(generator).boxes:
+        for box in parkour_suite.humanoid_course(generator).boxes:
             if box.half[2] == 1.0 and box.center[2] == 1.0:
                 walls.setdefault((number, box.center[0]), []).append(box)
     assert len(walls) > 50

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import hand_model, hand_suite
+from common.environments import hand_suite
 from common.environments.hand_suite import soft_indicator
 from common.environments.spec import EnvironmentSpec
 
@@ -36,7 +36,7 @@ def test_the_soft_indicator_is_the_papers_which_is_not_shifted(error, tolerance,
 
 
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(hand_model.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(hand_suite.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(environments.UnusableEnvironmentError) as raised:
         environments.make("hand:catch", 0)
     message = str(raised.value)

@@ -1,4 +1,4 @@
-"""Tests of common.environments.maze_maps."""
+"""Tests of common.environments.doom_engine."""
 
 import re
 import struct
@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from common.environments import UnusableEnvironmentError, maze_maps
+from common.environments import UnusableEnvironmentError, doom_engine
 
 pytest.importorskip("labmaze", reason="has no wheel for Python 3.13")
 
@@ -17,7 +17,7 @@ def test_without_labmaze_there_is_one_line(monkeypatch):
     with pytest.raises(
         UnusableEnvironmentError, match="labmaze.*use Python 3.11 or 3.12"
     ) as caught:
-        maze_maps.random_maze(11, np.random.default_rng(0))
+        doom_engine.random_maze(11, np.random.default_rng(0))
     assert "\n" not in str(caught.value)
 
 
@@ -34,7 +34,7 @@ def reachable(layout):
 
 def test_every_place_of_a_maze_can_be_reached():
     generator = np.random.default_rng(0)
-    layouts = [maze_maps.random_maze(11, generator) for _ in range(100)]
+    layouts = [doom_engine.random_maze(11, generator) for _ in range(100)]
     for layout in layouts:
         assert reachable(layout) == set(layout.places)
         assert layout.is_open.shape == (11, 11) and len(layout.places) > 8
@@ -45,10 +45,10 @@ def test_every_place_of_a_maze_can_be_reached():
 
 
 def test_a_map_has_a_wall_wherever_a_cell_ends():
-    layout = maze_maps.random_maze(11, np.random.default_rng(1))
-    theme = maze_maps.random_theme(np.random.default_rng(1))
+    layout = doom_engine.random_maze(11, np.random.default_rng(1))
+    theme = doom_engine.random_theme(np.random.default_rng(1))
     start, place = layout.places[:2]
-    map_text = maze_maps.text(layout, theme, start, 90, (place,), 2013).decode()
+    map_text = doom_engine.maze_text(layout, theme, start, 90, (place,), 2013).decode()
     steps = ((0, 1), (0, -1), (1, 0), (-1, 0))
     ends = sum(not layout.is_open[r + dr, c + dc] for r, c in layout.places for dr, dc in steps)
     corners = re.findall(r"vertex { x = (\S+); y = (\S+); }", map_text)
@@ -63,15 +63,15 @@ def test_a_map_has_a_wall_wherever_a_cell_ends():
             for x, y in (np.add(middle, np.multiply(sign * 10, normal)) for sign in (1, -1))
         ]
         assert [bool(layout.is_open[cell]) for cell in cells] == [True, False]
-    x, y = maze_maps.position(layout, place)
+    x, y = doom_engine.map_position(layout, place)
     assert f"thing {{ x = {x}; y = {y}; angle = 0; type = 2013;" in map_text
 
 
 def test_a_map_replaces_the_one_before_in_its_file(tmp_path):
     path = tmp_path / "maze.wad"
-    maze_maps.write(str(path), b"first map")
+    doom_engine.write_maps(str(path), b"first map")
     inode = path.stat().st_ino
-    maze_maps.write(str(path), b"second")
+    doom_engine.write_maps(str(path), b"second")
     content = path.read_bytes()
     kind, number, directory = struct.unpack_from("<4sii", content)
     lumps = [struct.unpack_from("<ii8s", content, directory + 16 * i) for i in range(number)]
@@ -80,4 +80,4 @@ def test_a_map_replaces_the_one_before_in_its_file(tmp_path):
     place, size, _ = lumps[1]
     assert content[place : place + size].rstrip() == b"second"
     with pytest.raises(ValueError, match="longer than 65536"):
-        maze_maps.write(str(path), b"x" * 65537)
+        doom_engine.write_maps(str(path), b"x" * 65537)

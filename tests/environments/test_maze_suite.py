@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnusableEnvironmentError, doom_engine, maze_maps, maze_suite
+from common.environments import UnusableEnvironmentError, doom_engine, maze_suite
 from common.environments.lab_actions import MAXIMUM, STRUCTURED
 
 is_installed = pytest.mark.skipif(
@@ -46,8 +46,8 @@ def make():
 def face(environment, start, angle, things=()):
     """Puts the player of a room of 5 x 5 into a cell, with things elsewhere."""
     environment.reset()
-    environment.layout, environment.places = maze_maps.room(5), things
-    text = maze_maps.text(
+    environment.layout, environment.places = doom_engine.room_layout(5), things
+    text = doom_engine.maze_text(
         environment.layout, environment._theme, start, angle, things, environment._task.kind
     )
     environment.engine.start(text, 0)
@@ -142,8 +142,8 @@ def test_the_goal_pays_once_and_sends_to_a_new_start(make):
         rewards.append(environment.step(action(forward=1)).reward)
     assert rewards[-1] == 10
     x, y, *_ = environment.engine.pose
-    goal = maze_maps.position(environment.layout, (3, 3))
-    assert max(abs(x - goal[0]), abs(y - goal[1])) >= maze_maps.CELL
+    goal = doom_engine.map_position(environment.layout, (3, 3))
+    assert max(abs(x - goal[0]), abs(y - goal[1])) >= doom_engine.CELL
     assert [environment.step(NOTHING).reward for _ in range(10)] == [0] * 10
 
 

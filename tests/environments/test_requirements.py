@@ -1,11 +1,10 @@
-"""Tests of common.environments.requirements."""
+"""Tests of common.environments.spec."""
 
 import types
 
 import pytest
 
-from common.environments.requirements import require_control, require_discrete
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, require_control, require_discrete
 
 
 @pytest.mark.parametrize(

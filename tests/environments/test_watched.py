@@ -6,10 +6,9 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.environments import watched as watching
-from common.environments.batch import BatchedEnvironment
-from common.environments.environment_errors import BrokenSpecError, UnusableEnvironmentError
-from common.environments.watched import WatchedBatch
+from common.environments import batch as batch_lib
+from common.environments.batch import BatchedEnvironment, WatchedBatch
+from common.environments.spec import BrokenSpecError, UnusableEnvironmentError
 
 NAME = "python:mine:make"
 ACTIONS = np.zeros([2, 1], np.float32)
@@ -185,7 +184,7 @@ def test_environments_that_are_not_made_in_time_are_reported(hangs):
         messages.append(message)
         reported.set()
 
-    with watching.making(NAME, on_stall, seconds=0.2 if hangs else 0.5):
+    with batch_lib.making(NAME, on_stall, seconds=0.2 if hangs else 0.5):
         assert not hangs or reported.wait(30)
     time.sleep(0.0 if hangs else 0.8)
     assert len(messages) == hangs

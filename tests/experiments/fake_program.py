@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from common.reporting import columns, csv_rows
+from common.reporting import csv_rows
 from common.reporting.run_directory import RunDirectory
 
 values = dict(flag.removeprefix("--").split("=", 1) for flag in sys.argv[1:])
@@ -31,8 +31,8 @@ signals = []
 signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
 signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
 limit = int(values["max_learner_steps"])
-rows = csv_rows.CsvRows(run.learner_csv, columns.LEARNER)
-csv_rows.CsvRows(run.acting_csv, columns.ACTING)
+rows = csv_rows.CsvRows(run.learner_csv, csv_rows.LEARNER)
+csv_rows.CsvRows(run.acting_csv, csv_rows.ACTING)
 step = (csv_rows.last_row(run.learner_csv) or {"learner_steps": 0})["learner_steps"]
 with run.hold():
     run.write_run_record(
@@ -44,7 +44,7 @@ with run.hold():
             continue
         step += 1
         rows.append(
-            dict.fromkeys(columns.LEARNER)
+            dict.fromkeys(csv_rows.LEARNER)
             | {"wall_seconds": step, "actor_steps": step, "learner_steps": step}
         )
         if values["setting"] == "mortal" and step == 5:
@@ -54,12 +54,12 @@ with run.hold():
             time.sleep(0.1)
             waits -= 1
     if not signals:
-        evaluation = dict.fromkeys(columns.EVALUATOR, 1) | {
-            **{name: values.get(name, "fake") for name in columns.EVALUATOR[:4]},
-            **dict.fromkeys(columns.EVALUATOR[4:8], step),
+        evaluation = dict.fromkeys(csv_rows.EVALUATOR, 1) | {
+            **{name: values.get(name, "fake") for name in csv_rows.EVALUATOR[:4]},
+            **dict.fromkeys(csv_rows.EVALUATOR[4:8], step),
             "episode_return_mean": float(values["seed"]),
         }
-        csv_rows.CsvRows(run.evaluator_csv, columns.EVALUATOR).append(evaluation)
+        csv_rows.CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(evaluation)
     run.close_run_record("stopped" if signals else "finished")
 print(f"signals {signals}", flush=True)
 print(f"cores {sorted(os.sched_getaffinity(0))}, niceness {os.nice(0)}", flush=True)

@@ -6,7 +6,7 @@ import pathlib
 from common.experiments.paper import Experiment, Paper, Run
 from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Scale, changes
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -59,14 +59,14 @@ def plant(
         }
     )
     run.write_run_record(seed=seed, scale="small")
-    row = dict.fromkeys(columns.LEARNER) | {
+    row = dict.fromkeys(csv_rows.LEARNER) | {
         "wall_seconds": 6 * learner_steps,
         "actor_steps": 40 * learner_steps,
         "learner_steps": learner_steps,
     }
-    CsvRows(run.learner_csv, columns.LEARNER).append(row)
-    CsvRows(run.evaluator_csv, columns.EVALUATOR)
-    CsvRows(run.acting_csv, columns.ACTING)
+    CsvRows(run.learner_csv, csv_rows.LEARNER).append(row)
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR)
+    CsvRows(run.acting_csv, csv_rows.ACTING)
     if outcome is not None:
         run.close_run_record(outcome)
     return run

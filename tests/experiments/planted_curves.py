@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 
 from common.experiments.paper import run_path
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 
 
@@ -58,7 +58,7 @@ def plant_run(
             "episode_return_std": 1.0,
             "episodes": 10,
         }
-    )[list(columns.EVALUATOR)].to_csv(path / "evaluator.csv", index=False)
+    )[list(csv_rows.EVALUATOR)].to_csv(path / "evaluator.csv", index=False)
     pandas.DataFrame(
         {
             "wall_seconds": time,
@@ -66,9 +66,9 @@ def plant_run(
             "actor_steps": step,
             "actor_steps_per_second": speed,
         }
-    ).reindex(columns=list(columns.LEARNER)).to_csv(path / "learner.csv", index=False)
+    ).reindex(columns=list(csv_rows.LEARNER)).to_csv(path / "learner.csv", index=False)
     frame = pandas.DataFrame(list(episodes), columns=["wall_seconds", "actor", "episode_return"])
-    frame.assign(actor_steps=0).reindex(columns=list(columns.ACTING)).to_csv(
+    frame.assign(actor_steps=0).reindex(columns=list(csv_rows.ACTING)).to_csv(
         path / "acting.csv", index=False
     )
     (path / "config.json").write_text(

@@ -8,7 +8,7 @@ from common.experiments.claims import Evidence, Verdict
 from common.experiments.paper import RESULTS, Returns
 from common.experiments.runs import KeptRuns
 from common.reporting.budget import Budget
-from common.reporting.json_file import JsonError
+from common.reporting.records import JsonError
 from common.reporting.reported import Reported
 import reproductions
 

@@ -15,8 +15,8 @@ from planted import TASKS
 from planted_curves import plant_run
 import pytest
 
-from common.acting import actor_start
-from common.cluster import token
+from common.acting import loop
+from common.cluster import credentials
 from common.cluster.errors import ClusterError
 from common.cluster.topology import Job, Topology
 from common.experiments.atari_scores import final_scores
@@ -25,8 +25,8 @@ from common.experiments.claims import Basis, Evidence
 from common.experiments.paper import EPISODE_RETURN, RESULTS, Returns
 from common.experiments.runs import KeptRuns
 from common.experiments.status import State, read_status
-from common.program.setting_flags import define_config
-from common.reporting import columns, csv_rows, result
+from common.program.flags import define_config
+from common.reporting import csv_rows, progress
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.reported import Reported
@@ -35,7 +35,7 @@ from common.reporting.user_error import UserError
 import reproductions
 from reproductions.d4pg.config import SETTINGS
 
-PONG, TIMES = "atari:pong", (*columns.PROGRESS, "environment_frames")
+PONG, TIMES = "atari:pong", (*csv_rows.PROGRESS, "environment_frames")
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def read_kept(root, paper, scale):
     """What figures, tables and claims read of kept runs."""
     runs = KeptRuns(root).of(paper, scale)
     for run in runs:
-        check_finite([run.cores, *(run.reached(name) for name in columns.PROGRESS)])
+        check_finite([run.cores, *(run.reached(name) for name in csv_rows.PROGRESS)])
         assert str(run.budget) and isinstance(run.size, str) and run.has_ended in (True, False)
         assert run.value_of("config.batch_size") is not dataclasses
         for returns, x in zip(Returns, TIMES):
@@ -98,7 +98,7 @@ def planted(tmp_path):
         *(tmp_path, "dqn", PONG, 0, [0.5, 1.5, 2.5]), paper="apex", episodes=episodes, budget=budget
     )
     (path / "evaluation.json").write_text('{"episode_return_mean": 30.5, "episodes": 200}\n')
-    CsvRows(path / "lives.csv", columns.LIVES).append({"first_actor": 0, "last_actor": 3})
+    CsvRows(path / "lives.csv", csv_rows.LIVES).append({"first_actor": 0, "last_actor": 3})
     record = json.loads((path / "run.json").read_text())
     record["starts"][0] |= {
         **{"start_time": "then", "end_time": "now", "versions": {"numpy": "2"}},
@@ -140,12 +140,12 @@ def test_a_run_that_is_continued(planted, name):
         with errors_of(names, damage):
             run.open(config)
             run.read_starts()
-            assert actor_start.record_start(run, range(2)) in (0, 1, 2)
+            assert loop.record_start(run, range(2)) in (0, 1, 2)
             for path in (run.learner_csv, run.evaluator_csv):
-                row = csv_rows.last_row(path, columns.PROGRESS) or dict.fromkeys(TIMES, 0)
-                check_finite([int(row[one]) for one in columns.PROGRESS])
-            CsvRows(run.acting_csv, columns.ACTING)
-            assert result.is_over(run, Budget(minutes=1)) in (True, False)
+                row = csv_rows.last_row(path, csv_rows.PROGRESS) or dict.fromkeys(TIMES, 0)
+                check_finite([int(row[one]) for one in csv_rows.PROGRESS])
+            CsvRows(run.acting_csv, csv_rows.ACTING)
+            assert progress.is_over(run, Budget(minutes=1)) in (True, False)
         with errors_of(names, damage):
             assert reproductions.agent_of(planted)
         for path, content in others.items():
@@ -166,11 +166,13 @@ def test_the_result_of_a_run_whose_evaluations_are_damaged(planted):
         content.replace(b"\n", b"\r"),
     ):
         run.evaluator_csv.write_bytes(damaged)
-        words = result.of(run, "title", finished=True)
+        words = progress.result_of(run, "title", finished=True)
         assert words.startswith("finished: ") and "\n" not in words
         assert "evaluator.csv" in words or "no evaluation" in words
     run.evaluator_csv.write_bytes(content)
-    assert result.of(run, "title", finished=True).startswith("finished: evaluator return 2.5 +- ")
+    assert progress.result_of(run, "title", finished=True).startswith(
+        "finished: evaluator return 2.5 +- "
+    )
 
 
 def test_a_thinned_run(planted):
@@ -244,8 +246,8 @@ def test_a_token(tmp_path):
     for damage, damaged in damages.of_bytes(b"0123456789abcdef0123456789abcdef\n"):
         path.write_bytes(damaged)
         with errors_of(["token"], damage):
-            found = token.load({token.TOKEN_FILE_VARIABLE: str(path)})
-            assert found.isprintable() and len(found) >= token.MIN_LENGTH
+            found = credentials.load_token({credentials.TOKEN_FILE_VARIABLE: str(path)})
+            assert found.isprintable() and len(found) >= credentials.MIN_TOKEN_LENGTH
 
 
 def test_flags_of_a_file(tmp_path, monkeypatch, capsys):

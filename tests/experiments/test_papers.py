@@ -12,7 +12,7 @@ from common.experiments.paper import RESULTS, UnknownError, run_path
 from common.experiments.plan import make_plan
 from common.experiments.scales import Scale, changes
 from common.figures import palette
-from common.program.setting_flags import define_config
+from common.program.flags import define_config
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions

@@ -4,8 +4,8 @@ import importlib.util
 
 from planted_curves import plant_run
 
-from common.environments import hand_model
-from common.environments.environment_errors import UnusableEnvironmentError
+from common.environments import hand_suite
+from common.environments.spec import UnusableEnvironmentError
 from common.experiments import tables
 from common.experiments.atari_scores import among_others
 from common.experiments.runs import KeptRuns
@@ -138,7 +138,7 @@ def test_our_hand_has_the_observations_of_the_paper(monkeypatch):
     def missing(*sizes):
         raise UnusableEnvironmentError("the hand is not installed")
 
-    monkeypatch.setattr(hand_model, "make_model", missing)
+    monkeypatch.setattr(hand_suite, "make_model", missing)
     assert list(rows()) == ["Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand"]
 
 

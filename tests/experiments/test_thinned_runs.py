@@ -15,7 +15,7 @@ from common.experiments.paper import Returns
 from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns, frame
 from common.experiments.status import State
-from common.reporting import columns, run_directory
+from common.reporting import csv_rows, run_directory
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows, read_rows
 from common.reporting.run_directory import RunDirectoryError, RunInUseError
@@ -29,14 +29,14 @@ def roots(tmp_path):
 
 def plant_evaluated(roots, seed, setting="good", value=1.5, steps=10, **kwargs):
     run = plant(path(roots[0], setting, TASKS[0], seed), learner_steps=steps, **kwargs)
-    row = dict.fromkeys(columns.EVALUATOR, steps) | {
+    row = dict.fromkeys(csv_rows.EVALUATOR, steps) | {
         "paper": "fake",
         "setting": setting,
         "environment": TASKS[0],
         "seed": seed,
         "episode_return_mean": value,
     }
-    CsvRows(run.evaluator_csv, columns.EVALUATOR).append(row)
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
     return run
 
 
@@ -227,14 +227,14 @@ def test_the_record_says_what_made_the_run(roots):
 def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
     run = plant_evaluated(roots, 0, steps=1)
     for step in range(2, 201):
-        row = {**dict.fromkeys(columns.LEARNER), **dict.fromkeys(columns.PROGRESS, step)}
-        CsvRows(run.learner_csv, columns.LEARNER).append(row | {"replay_size": 2 * step})
+        row = {**dict.fromkeys(csv_rows.LEARNER), **dict.fromkeys(csv_rows.PROGRESS, step)}
+        CsvRows(run.learner_csv, csv_rows.LEARNER).append(row | {"replay_size": 2 * step})
         for actor in (0, 1):
-            row = dict.fromkeys(columns.ACTING, 0) | {"wall_seconds": step, "actor": actor}
-            CsvRows(run.acting_csv, columns.ACTING).append(row | {"episode_return": actor * step})
-    row = dict.fromkeys(columns.EVALUATOR, 1) | dict.fromkeys(columns.PROGRESS, 1234567)
+            row = dict.fromkeys(csv_rows.ACTING, 0) | {"wall_seconds": step, "actor": actor}
+            CsvRows(run.acting_csv, csv_rows.ACTING).append(row | {"episode_return": actor * step})
+    row = dict.fromkeys(csv_rows.EVALUATOR, 1) | dict.fromkeys(csv_rows.PROGRESS, 1234567)
     text = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": 0}
-    CsvRows(run.evaluator_csv, columns.EVALUATOR).append(row | text)
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row | text)
     keep(plan_of(roots), roots[1])
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
     assert sorted(path.name for path in kept.path.iterdir()) == [
@@ -242,7 +242,7 @@ def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
     ]
     rows = read_rows(kept.path / "learner.csv")
     assert len(rows) == 21 and rows["replay_size"].iloc[-2] == 2 * 195.5
-    assert [kept.reached(name) for name in columns.PROGRESS] == 3 * [1234567]
+    assert [kept.reached(name) for name in csv_rows.PROGRESS] == 3 * [1234567]
     greediest, every = (
         kept.points("learner_steps", "episode_return_mean", of)["episode_return_mean"]
         for of in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS)
@@ -257,8 +257,8 @@ def test_runs_that_were_evaluated_at_other_positions_share_a_folder(roots):
         run = plant(path(roots[0], "good", TASKS[0], seed))
         identity = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": seed}
         for at in range(1, count + 1):
-            row = dict.fromkeys(columns.EVALUATOR, 10 * at / count) | identity
-            CsvRows(run.evaluator_csv, columns.EVALUATOR).append(row)
+            row = dict.fromkeys(csv_rows.EVALUATOR, 10 * at / count) | identity
+            CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
     assert len(keep(plan_of(roots), roots[1])) == 2 and states(roots)[:2] == 2 * [State.FINISHED]
     table = frame("fake", "small", roots[1])
     assert table.groupby("seed").size().tolist() == [8, 30]

@@ -4,8 +4,8 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
+from common.roles.evaluator import run_episodes
 
 EPISODE_STEPS = 20
 THRESHOLD = 14.0

@@ -14,17 +14,17 @@ from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.remote import parameters
-from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
+from common.remote.inbox import StoreService
+from common.remote.outbox import RemoteStore
+from common.replay.saving import StoreFile
 from common.replay.store import Counters
-from common.replay.store_file import StoreFile
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 from common.types import Items
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 SPEC = EnvironmentSpec(3, 2)
 
@@ -154,7 +154,7 @@ def test_what_says_that_the_run_is_over_counts_what_came_since_the_last_poll(run
 
 def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
     path, learners = run.directory.learner_csv, list(run._learners)
-    row = dict.fromkeys(columns.learner(run.agent.metrics), 1)
+    row = dict.fromkeys(csv_rows.learner_columns(run.agent.metrics), 1)
     for name, cell in (
         ("wall_seconds", "inf"),
         ("wall_seconds", "-3.0"),

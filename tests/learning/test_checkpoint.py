@@ -12,14 +12,14 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
-from common.learning import optimizers
+from common.learning import learner as learner_lib
 from common.learning.checkpoint import CheckpointError, Checkpoints, newest
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.replay.memory import Sample
 from common.types import Batch, StoredTransition
-from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 BATCH, UPDATES = 4, 1
 
@@ -36,7 +36,7 @@ def make_learner(**values):
         target_period=5,
         learning_rate=1e-2,
     )
-    learner = learner_lib.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
+    learner = d4pg.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
     return learner, UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
 
 
@@ -471,7 +471,7 @@ def test_state_of_any_length_is_no_difference(tmp_path):
 def test_creating_an_optimisers_variables_changes_nothing_else():
     plain, created = (snt.optimizers.Adam(0.1) for _ in range(2))
     first, second = (tf.Variable([1.0, -2.0]) for _ in range(2))
-    optimizers.create_variables(created, [second])
+    learner_lib.create_variables(created, [second])
     np.testing.assert_array_equal(first.numpy(), second.numpy())
     for gradient in ([0.5, -1.0], [0.0, 3.0]):
         plain.apply([tf.constant(gradient)], [first])

@@ -1,10 +1,10 @@
-"""Tests of common.learning.counters: a simulated run whose parts die."""
+"""Tests of common.learning.bookkeeping: a simulated run whose parts die."""
 
 import numpy as np
 import pytest
 
+from common.learning.bookkeeping import RunCounters, SavedCounters
 from common.learning.checkpoint import Checkpoints
-from common.learning.counters import RunCounters, SavedCounters
 
 
 def test_the_largest_count_of_each_incarnation_counts():

@@ -1,4 +1,4 @@
-"""Tests of common.learning.fused: calls in one graph, on a memory of episodes."""
+"""Tests of common.learning.updates: calls in one graph, on a memory of episodes."""
 
 import contextlib
 
@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.environments.environment_errors import UnusableEnvironmentError
-from common.learning.fused import FusedUpdates, StoreRules
-from common.learning.learner import Gradients, Learner
-from common.learning.metrics import DivergedError
+from common.environments.spec import UnusableEnvironmentError
+from common.learning.learner import DivergedError, Gradients, Learner
 from common.learning.trainer import Trainer
-from common.learning.update_loop import UpdateLoop
-from common.replay import seeds
-from common.replay.distributions import Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.rate_limiter import RateLimiter
-from common.replay.store import Counters
+from common.learning.updates import FusedUpdates, StoreRules, UpdateLoop
+from common.replay import store
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import Uniform
+from common.replay.store import Counters, RateLimiter
 from common.types import Episode, Episodes
 
 BATCH, UPDATES = 4, 3
@@ -101,7 +98,7 @@ class Run:
 def test_a_call_draws_updates_and_writes_back_in_one_graph():
     run = Run(filled())
     rewards = run.calls(1)
-    sample = filled().draw(CALL, seeds.derive(5, 0))
+    sample = filled().draw(CALL, store.derive_seed(5, 0))
     np.testing.assert_array_equal(rewards, sample.rewards)
     stored = run.memory.stored(sample.keys)
     np.testing.assert_array_equal(stored.values, sample.rewards)

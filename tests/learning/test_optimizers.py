@@ -1,11 +1,11 @@
-"""Tests of common.learning.optimizers; the update itself: test_dqn_learner."""
+"""Tests of common.learning.learner; the update itself: test_dqn_learner."""
 
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning import optimizers
+from common.learning import learner
 
 RATE, DECAY, EPSILON = 0.00025 / 4, 0.95, 1.5e-7
 
@@ -15,8 +15,8 @@ class Descent:
 
     def __init__(self, size, way="_apply_one"):
         self.variable = tf.Variable(tf.zeros(size))
-        optimizer = optimizers.CenteredRMSProp(RATE, DECAY, EPSILON)
-        optimizers.create_variables(optimizer, [self.variable])
+        optimizer = learner.CenteredRMSProp(RATE, DECAY, EPSILON)
+        learner.create_variables(optimizer, [self.variable])
         self.moments = optimizer.mom[0], optimizer.ms[0], optimizer.mg[0]
         self._apply = getattr(optimizer, way)
 
@@ -80,10 +80,10 @@ def test_adam_is_sonnets(beta1):
     scales = np.array([1.0, 1e-4, 1e-7, 1e-9, 0.0])
     variables = tf.Variable(np.ones(5, np.float32)), tf.Variable(np.ones(5, np.float32))
     ways = [
-        optimizer(1e-3, beta1, 0.999, 1e-8) for optimizer in (optimizers.Adam, snt.optimizers.Adam)
+        optimizer(1e-3, beta1, 0.999, 1e-8) for optimizer in (learner.Adam, snt.optimizers.Adam)
     ]
     for optimizer, variable in zip(ways, variables):
-        optimizers.create_variables(optimizer, [variable])
+        learner.create_variables(optimizer, [variable])
         assert int(optimizer.step) == 0
     for step in range(1, 20):
         gradient = tf.constant(scales * generator.normal(size=5), tf.float32)

@@ -13,13 +13,13 @@ from common.cluster import rpc
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
-from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
+from common.remote.inbox import StoreService
+from common.remote.outbox import RemoteStore
 from common.remote.shards import ShardedStore
-from common.replay.keys import transition_keys
+from common.replay.columns import transition_keys
 from common.types import Items
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 TOKEN = "a token of the tests"
 ITEMS, CALLS, SEED = 60, 3, 11

@@ -1,10 +1,10 @@
-"""Tests of common.learning.targets."""
+"""Tests of common.learning.learner."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.learning import targets
+from common.learning import learner
 
 
 def _variables(value):
@@ -17,7 +17,7 @@ def _values(variables):
 
 def test_copy_makes_equal():
     source, target = _variables(1.5), _variables(0.0)
-    targets.copy(source, target)
+    learner.copy_variables(source, target)
     for s, t in zip(source, target):
         np.testing.assert_array_equal(s, t)
     source[0].assign_add(tf.ones([2, 3]))
@@ -25,7 +25,7 @@ def test_copy_makes_equal():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("copy", [targets.copy_periodically, targets.copy_in_branch])
+@pytest.mark.parametrize("copy", [learner.copy_periodically, learner.copy_in_branch])
 def test_periodic_copy_is_hard_and_exactly_at_multiples(copy, jit_compile):
     source, target = _variables(0.0), _variables(0.0)
     step = tf.Variable(0, dtype=tf.int64)
@@ -49,20 +49,20 @@ def test_periodic_copy_is_hard_and_exactly_at_multiples(copy, jit_compile):
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_soft_updates_approach_by_the_rate(jit_compile):
     source, target = _variables(1.0), _variables(0.0)
-    move = tf.function(lambda: targets.move(source, target, 0.25), jit_compile=jit_compile)
+    move = tf.function(lambda: learner.move_towards(source, target, 0.25), jit_compile=jit_compile)
     for expected in (0.25, 0.4375):
         move()
         np.testing.assert_allclose(target[0], np.full([2, 3], expected), rtol=1e-6)
         np.testing.assert_allclose(target[1], np.full([4], 10 * expected), rtol=1e-6)
     np.testing.assert_array_equal(source[0], np.ones([2, 3], np.float32))
-    targets.move(source, target, 1.0)
+    learner.move_towards(source, target, 1.0)
     np.testing.assert_array_equal(target[1], source[1])
 
 
 def test_other_numbers_of_variables_are_an_error():
     with pytest.raises(ValueError):
-        targets.copy(_variables(1.0), _variables(0.0)[:1])
+        learner.copy_variables(_variables(1.0), _variables(0.0)[:1])
     with pytest.raises(ValueError):
-        targets.move(_variables(1.0), _variables(0.0)[:1], 0.1)
+        learner.move_towards(_variables(1.0), _variables(0.0)[:1], 0.1)
     with pytest.raises(ValueError):
-        targets.copy_periodically(tf.constant(0), 1, _variables(1.0)[:1], _variables(0.0))
+        learner.copy_periodically(tf.constant(0), 1, _variables(1.0)[:1], _variables(0.0))

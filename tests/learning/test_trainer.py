@@ -10,16 +10,15 @@ from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
 from common.cluster.topology import free_ports
-from common.learning.metrics import DivergedError
+from common.data.unrolls import UnrollQueue
+from common.learning.learner import DivergedError
 from common.learning.trainer import Trainer, UndecodableReplayError
-from common.learning.update_loop import UpdateLoop
-from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
-from common.replay import distributions
+from common.learning.updates import UpdateLoop
+from common.remote.inbox import StoreService
+from common.remote.outbox import RemoteStore
+from common.replay import memory as memory_lib
 from common.replay.memory import Memory
-from common.replay.rate_limiter import UNLIMITED, RateLimiter
-from common.replay.store import Counters
-from common.replay.unroll_queue import UnrollQueue
+from common.replay.store import UNLIMITED, Counters, RateLimiter
 from common.types import Items
 
 BATCH, UPDATES = 4, 3
@@ -55,7 +54,7 @@ class PlainMemory(Memory):
         super().__init__(
             tf.TensorSpec([], tf.float32),
             capacity,
-            {"sample": distributions.Proportional(1.0), "remove": distributions.Fifo()},
+            {"sample": memory_lib.Proportional(1.0), "remove": memory_lib.Fifo()},
             "remove",
             seed=seed,
             hard_capacity=hard_capacity,

@@ -1,4 +1,4 @@
-"""Tests of common.learning.update_loop."""
+"""Tests of common.learning.updates."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.types import Batch
 
 

@@ -1,4 +1,4 @@
-"""Tests of common.networks.atari."""
+"""Tests of common.networks.images."""
 
 import types
 
@@ -7,18 +7,17 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.environments.requirements import MIN_SIDES
-from common.environments.spec import EnvironmentSpec
-from common.networks import atari
-from common.networks.mlp import ReluMLP
+from common.environments.spec import MIN_SIDES, EnvironmentSpec
+from common.networks import images as images_lib
+from common.networks.control import ReluMLP
 
 ATARI, SMALL = (84, 84, 4), (36, 40, 3)
 
 
-def dueling(shape, num_actions=6, sizes=atari.SIZES["atari"], dtype=tf.float32, **options):
+def dueling(shape, num_actions=6, sizes=images_lib.SIZES["atari"], dtype=tf.float32, **options):
     """A network for images of a shape."""
-    torso = atari.ImageTorso(shape, sizes.convolutions, dtype)
-    return atari.DuelingNetwork(torso, sizes.hidden, num_actions, **options)
+    torso = images_lib.ImageTorso(shape, sizes.convolutions, dtype)
+    return images_lib.DuelingNetwork(torso, sizes.hidden, num_actions, **options)
 
 
 def count(variables):
@@ -40,17 +39,17 @@ def test_numbers_of_parameters():
     assert count(network.trainable_variables) == 3_300_019
 
 
-@pytest.mark.parametrize("name", atari.SIZES)
+@pytest.mark.parametrize("name", images_lib.SIZES)
 def test_the_smallest_images_leave_one_feature_map_cell(name):
     """`require_discrete` refuses smaller ones."""
-    side, convolutions = MIN_SIDES[name], atari.SIZES[name].convolutions
-    assert atari.ImageTorso((side, side, 1), convolutions).output_size == convolutions[-1][0]
-    assert atari.ImageTorso((side - 1, side - 1, 1), convolutions).output_size == 0
+    side, convolutions = MIN_SIDES[name], images_lib.SIZES[name].convolutions
+    assert images_lib.ImageTorso((side, side, 1), convolutions).output_size == convolutions[-1][0]
+    assert images_lib.ImageTorso((side - 1, side - 1, 1), convolutions).output_size == 0
 
 
 def test_minatars_sizes():
     """16 filters of 3 x 3, which leave 8 x 8, and 128 hidden units (Young and Tian 2019)."""
-    network = dueling((10, 10, 4), sizes=atari.SIZES["minatar"])
+    network = dueling((10, 10, 4), sizes=images_lib.SIZES["minatar"])
     assert [count(layer.trainable_variables) for layer in network.torso.layers] == [592]
     assert network.torso.output_size == 8 * 8 * 16
     assert count(network.value.hidden.trainable_variables) == 1025 * 128
@@ -62,9 +61,9 @@ def test_flat_observations_have_an_mlp():
     spec = EnvironmentSpec(4, 2, is_discrete=True)
     for sizes, below in (((64, 32), [4 * 64 + 64]), ((32,), [])):
         config = types.SimpleNamespace(torso="mlp", mlp_sizes=sizes)
-        torso, hidden = atari.make_torso(config, spec, {})
+        torso, hidden = images_lib.make_torso(config, spec, {})
         assert isinstance(torso, ReluMLP) and hidden == 32
-        network = atari.DuelingNetwork(torso, hidden, spec.action_size)
+        network = images_lib.DuelingNetwork(torso, hidden, spec.action_size)
         assert [count(one.trainable_variables) for one in network.torso.layers[::2]] == below
         assert count(network.value.hidden.trainable_variables) == 32 * torso.output_size + 32
         assert network(np.ones((5, 4), np.float32)).shape == (5, 2)
@@ -74,7 +73,7 @@ def test_feature_maps_have_no_padding():
     """Sides are 20, 9 and 7, as DQN's; with SAME padding they would be 21, 11 and 11."""
     maps = tf.zeros([1, *ATARI])
     sides = []
-    for layer in atari.ImageTorso(ATARI).layers:
+    for layer in images_lib.ImageTorso(ATARI).layers:
         maps = layer(maps, 1.0)
         sides.append(maps.shape[1:].as_list())
     assert sides == [[20, 20, 32], [9, 9, 64], [7, 7, 64]]
@@ -83,13 +82,13 @@ def test_feature_maps_have_no_padding():
 def test_a_torso_may_have_other_filters_and_a_concatenated_relu():
     """Reactor's (table 3): each layer's input is twice as deep as the filters before it."""
     convolutions = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
-    torso = atari.ImageTorso((84, 84, 1), convolutions, activation=tf.nn.crelu)
+    torso = images_lib.ImageTorso((84, 84, 1), convolutions, activation=tf.nn.crelu)
     numbers = [count(layer.trainable_variables) for layer in torso.layers]
     assert numbers == [1_040, 16_416, 18_464]
     assert torso.output_size == 7 * 7 * 64
 
     observation = images((36, 36, 1))
-    torso = atari.ImageTorso((36, 36, 1), convolutions, activation=tf.nn.crelu)
+    torso = images_lib.ImageTorso((36, 36, 1), convolutions, activation=tf.nn.crelu)
     maps = observation / 255
     for layer, stride in zip(torso.layers, (4, 2, 1)):
         maps = numpy_convolution(maps, layer, stride)

@@ -1,18 +1,18 @@
-"""Tests of common.networks.control and common.networks.heads."""
+"""Tests of common.networks.control and common.networks.control."""
 
 import numpy as np
 import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, packing
+from common.networks import control, packing
 from common.values import categorical, policy_gradients
 
 
 def networks(observation_size, action_size, layer_norm, head=None):
     policy = control.ControlPolicy(action_size, (300, 200), layer_norm)
     torso = control.ControlCriticTorso((400, 300), layer_norm)
-    critic = heads.Critic(torso, head or heads.CategoricalHead(51))
+    critic = control.Critic(torso, head or control.CategoricalHead(51))
     packing.create_variables(policy, critic, observation_size, action_size)
     return policy, critic
 
@@ -91,7 +91,7 @@ def test_heads_shapes():
     observation, action = tf.zeros([7, 5]), tf.zeros([7, 1])
     _, critic = networks(5, 1, layer_norm=True)
     assert critic(observation, action).shape == (7, 51)
-    _, critic = networks(5, 1, layer_norm=True, head=heads.ScalarHead())
+    _, critic = networks(5, 1, layer_norm=True, head=control.ScalarHead())
     assert critic(observation, action).shape == (7,)
 
 

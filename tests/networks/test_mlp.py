@@ -1,4 +1,4 @@
-"""Tests of common.networks.mlp."""
+"""Tests of common.networks.control."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.networks import numpy_twins, packing
-from common.networks.mlp import ReluMLP, SoftsignMLP
+from common.networks.control import ReluMLP, SoftsignMLP
 
 D, HIDDEN, OUT = 40, (300, 200), 50
 

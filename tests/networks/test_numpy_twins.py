@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, heads, mlp, numpy_twins, packing
+from common.networks import control, numpy_twins, packing
 
 OBSERVATION_SIZE, ACTION_SIZE = 24, 6
 
@@ -15,7 +15,7 @@ def fixture_networks(request):
     """A policy and a categorical critic whose every variable is far from its initial value."""
     policy = control.ControlPolicy(ACTION_SIZE, (300, 200), request.param)
     torso = control.ControlCriticTorso((400, 300), request.param)
-    critic = heads.Critic(torso, heads.CategoricalHead(51))
+    critic = control.Critic(torso, control.CategoricalHead(51))
     packing.create_variables(policy, critic, OBSERVATION_SIZE, ACTION_SIZE)
     perturb(policy, seed=1)
     perturb(critic, seed=2)
@@ -51,7 +51,7 @@ def test_twins_equal_their_modules(networks, num_rows):
 def test_twin_of_a_scalar_critic(activation):
     policy = control.ControlPolicy(ACTION_SIZE, (30,), True)
     torso = control.ControlCriticTorso((40, 30), True, activation)
-    critic = heads.Critic(torso, heads.ScalarHead())
+    critic = control.Critic(torso, control.ScalarHead())
     packing.create_variables(policy, critic, OBSERVATION_SIZE, ACTION_SIZE)
     observation, action = batch(5)
     values = numpy_twins.twin(critic)(observation, action)
@@ -114,7 +114,7 @@ def test_other_modules_have_no_twin():
 
 
 def test_twin_of_relu_layers_with_an_output_without_bias():
-    network = mlp.ReluMLP(3, [4, 5], snt.Linear(2, with_bias=False))
+    network = control.ReluMLP(3, [4, 5], snt.Linear(2, with_bias=False))
     for variable in network.trainable_variables:
         variable.assign(tf.random.normal(variable.shape))
     inputs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.networks import control, heads, packing
+from common.networks import control, packing
 
 
 def test_pack_and_unpack_keep_order_and_values():
@@ -58,7 +58,7 @@ def test_refusals():
 
 def test_create_variables_makes_all_and_no_more():
     policy = control.ControlPolicy(2, (4, 3), True)
-    critic = heads.Critic(control.ControlCriticTorso((5, 4), True), heads.CategoricalHead(11))
+    critic = control.Critic(control.ControlCriticTorso((5, 4), True), control.CategoricalHead(11))
     packing.create_variables(policy, critic, observation_size=7, action_size=2)
     before = packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
     assert (7, 4) in before and (9, 5) in before and (4, 11) in before
@@ -69,6 +69,6 @@ def test_create_variables_makes_all_and_no_more():
 
 def test_create_variables_refuses_a_policy_of_another_action_size():
     policy = control.ControlPolicy(2, (4,), False)
-    critic = heads.Critic(control.ControlCriticTorso((5,), False), heads.ScalarHead())
+    critic = control.Critic(control.ControlCriticTorso((5,), False), control.ScalarHead())
     with pytest.raises(ValueError, match="action_size is 3"):
         packing.create_variables(policy, critic, observation_size=7, action_size=3)

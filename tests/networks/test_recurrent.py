@@ -6,7 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.networks import numpy_twins, packing
-from common.networks.mlp import OUTPUT_SCALE
+from common.networks.control import OUTPUT_SCALE
 from common.networks.recurrent import LSTM, LSTMNetwork, LSTMState, Window
 
 T, B, F, H = 7, 3, 5, 4

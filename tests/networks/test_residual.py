@@ -1,9 +1,9 @@
-"""Tests of common.networks.residual."""
+"""Tests of common.networks.images."""
 
 import numpy as np
 import tensorflow as tf
 
-from common.networks.residual import ResidualTorso
+from common.networks.images import ResidualTorso
 
 
 def convolved(maps, w, b):

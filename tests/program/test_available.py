@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from common.program import available
+from common.program import local
 
 MEMINFO = """MemTotal:       16000000 kB
 MemFree:         1000000 kB
@@ -43,7 +43,7 @@ def old_group(folder, limit, usage, cache):
 
 
 def test_without_a_control_group_it_is_what_the_machine_has(machine):
-    assert available.memory(machine({})) == 8_000_000 * 1024
+    assert local.available_memory(machine({})) == 8_000_000 * 1024
 
 
 def test_version_2_each_level_counts(machine):
@@ -53,7 +53,7 @@ def test_version_2_each_level_counts(machine):
         **group("sys/fs/cgroup/user.slice/job_7", 4_000_000, 1_500_000, 500_000),
         **group("sys/fs/cgroup/user.slice", 9_000_000, 1_000_000, 0),
     }
-    assert available.memory(machine(files)) == 3_000_000
+    assert local.available_memory(machine(files)) == 3_000_000
 
 
 def test_version_2_in_a_container_the_group_is_at_the_top(machine):
@@ -61,7 +61,7 @@ def test_version_2_in_a_container_the_group_is_at_the_top(machine):
         "proc/self/cgroup": "0::/../../kubepods/pod1/abc\n",
         **group("sys/fs/cgroup", 2_000_000, 400_000, 100_000),
     }
-    assert available.memory(machine(files)) == 1_700_000
+    assert local.available_memory(machine(files)) == 1_700_000
 
 
 def test_version_1(machine):
@@ -69,7 +69,7 @@ def test_version_1(machine):
         "proc/self/cgroup": "12:cpu,cpuacct:/docker/abc\n7:hugetlb,memory:/docker/abc\n0::/\n",
         **old_group("sys/fs/cgroup/memory", 3_000_000, 1_000_000, 250_000),
     }
-    assert available.memory(machine(files)) == 2_250_000
+    assert local.available_memory(machine(files)) == 2_250_000
 
 
 def test_version_1_without_a_limit(machine):
@@ -77,26 +77,26 @@ def test_version_1_without_a_limit(machine):
         "proc/self/cgroup": "7:memory:/\n",
         **old_group("sys/fs/cgroup/memory", 2**63 - 4096, 1_000_000, 0),
     }
-    assert available.memory(machine(files)) == 8_000_000 * 1024
+    assert local.available_memory(machine(files)) == 8_000_000 * 1024
 
 
 def test_a_group_that_is_over_its_limit_has_nothing_left(machine):
     files = {"proc/self/cgroup": "0::/a\n", **group("sys/fs/cgroup/a", 1_000, 2_000, 0)}
-    assert available.memory(machine(files)) == 0
+    assert local.available_memory(machine(files)) == 0
 
 
 def test_where_nothing_is_said_nothing_is_known(tmp_path):
-    assert available.memory(tmp_path) is None
+    assert local.available_memory(tmp_path) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_this_machine():
     total = int(pathlib.Path("/proc/meminfo").read_text().split()[1]) * 1024
-    assert 0 < available.memory() <= total
+    assert 0 < local.available_memory() <= total
 
 
 def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path):
-    assert available.disk(tmp_path / "not" / "yet") == pytest.approx(
-        available.disk(tmp_path), rel=0.1
+    assert local.available_disk(tmp_path / "not" / "yet") == pytest.approx(
+        local.available_disk(tmp_path), rel=0.1
     )
-    assert available.disk(tmp_path) > 0
+    assert local.available_disk(tmp_path) > 0

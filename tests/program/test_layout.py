@@ -10,7 +10,7 @@ from launched import ROOT, launched
 import pytest
 from watched_run import WatchedRun
 
-from common.cluster import probe
+from common.cluster import topology
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 
@@ -95,7 +95,7 @@ def by_hand(tmp_path_factory):
 
     def is_up():
         try:
-            probe.probe(f"127.0.0.1:{own}")
+            topology.probe(f"127.0.0.1:{own}")
         except ServiceUnavailableError:
             return False
         return True

@@ -23,7 +23,7 @@ from common.reporting.run_directory import RunDirectory
 LEARNER = """
 import os, pathlib, sys, time
 from common.reporting.csv_rows import CsvRows
-from common.reporting.columns import LEARNER
+from common.reporting.csv_rows import LEARNER
 run, ends = pathlib.Path(sys.argv[1]), sys.argv[2:]
 with open(run / "starts", "a+") as starts:
     starts.write("x")

@@ -3,7 +3,7 @@ import pathlib
 import pytest
 
 from common.cluster.errors import ClusterError
-from common.program import resources
+from common.program import local
 
 GB = 10**9
 WORKDIR = pathlib.Path("runs/humanoid")
@@ -11,7 +11,7 @@ WORKDIR = pathlib.Path("runs/humanoid")
 
 def check(replay_bytes, ignore=False, saves=None):
     """`resources.check` in this directory."""
-    return resources.check(resources.Need(replay_bytes), WORKDIR, ignore, saves)
+    return local.check_resources(local.Need(replay_bytes), WORKDIR, ignore, saves)
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def machine(monkeypatch):
     """Sets what this machine has left."""
 
     def has(memory, disk=100 * GB):
-        monkeypatch.setattr(resources.available, "memory", lambda: memory)
-        monkeypatch.setattr(resources.available, "disk", lambda path: disk)
+        monkeypatch.setattr(local.available, "memory", lambda: memory)
+        monkeypatch.setattr(local.available, "disk", lambda path: disk)
 
     return has
 
@@ -91,13 +91,13 @@ def test_without_a_replay(machine):
 
 def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine):
     def check_need(*need):
-        return resources.check(resources.Need(*need), WORKDIR, ignore=False, saves=None)[0]
+        return local.check_resources(local.Need(*need), WORKDIR, ignore=False, saves=None)[0]
 
     machine(12 * GB)
     said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
     assert check_need(8 * GB, 2 * GB, GB).startswith(said)
     assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
-    assert not resources.check(resources.Need(0, GB), WORKDIR, ignore=False, saves=True)[1]
+    assert not local.check_resources(local.Need(0, GB), WORKDIR, ignore=False, saves=True)[1]
     with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
         check_need(6 * GB, 7 * GB)
 
@@ -122,7 +122,7 @@ def test_what_is_not_known_is_not_checked(machine):
     ],
 )
 def test_a_short_run_does_not_fill_its_replays(share, max_actor_steps, steps):
-    assert resources.replay_steps(share, 1000, 2, max_actor_steps) == steps
+    assert local.replay_steps(share, 1000, 2, max_actor_steps) == steps
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_a_short_run_does_not_fill_its_replays(share, max_actor_steps, steps):
     ],
 )
 def test_size(number, text):
-    assert resources.size(number) == text
+    assert local.size_in_words(number) == text

@@ -1,4 +1,4 @@
-"""Tests of common.program.setting_flags."""
+"""Tests of common.program.flags."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from absl import flags
 import pytest
 
 from common.config import Config, Settings, field
-from common.program.setting_flags import define_config
+from common.program.flags import define_config
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from common.program.temporary import temporary_directory
+from common.program.local import temporary_directory
 from common.reporting.run_directory import RunDirectory
 
 

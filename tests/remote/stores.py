@@ -7,15 +7,14 @@ import tensorflow as tf
 
 from common.cluster import rpc
 from common.cluster.topology import free_ports
+from common.data.rollouts import Rollout, RolloutStore
+from common.data.unrolls import UnrollQueue
 from common.remote.gradients import FlatGradients, GradientQueue
-from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
-from common.replay.distributions import Fifo, Proportional, Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Memory
-from common.replay.rollout_store import Rollout, RolloutStore
-from common.replay.signature import Bytes
-from common.replay.unroll_queue import UnrollQueue
+from common.remote.inbox import StoreService
+from common.remote.outbox import RemoteStore
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import Fifo, Memory, Proportional, Uniform
 from common.types import Episode, Episodes, Items
 
 TOKEN = "a token of the tests"

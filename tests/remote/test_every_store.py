@@ -12,10 +12,9 @@ import tensorflow as tf
 from common.cluster import rpc
 from common.cluster.errors import MessageTooLargeError, ServiceUnavailableError, WrongTokenError
 from common.remote import inbox
-from common.remote.remote_store import RemoteStore
-from common.replay.distributions import Uniform
-from common.replay.memory import ItemWire, Memory
-from common.replay.signature import Bytes
+from common.remote.outbox import RemoteStore
+from common.replay.columns import Bytes
+from common.replay.memory import ItemWire, Memory, Uniform
 from common.replay.store import Counters, Store
 from common.types import Items
 

@@ -13,14 +13,12 @@ from common.cluster import rpc
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.cluster.topology import free_ports
-from common.learning.applied_gradients import AppliedGradients
-from common.learning.learner import Gradients, Learner
-from common.learning.metrics import DivergedError
-from common.learning.remote_step import RemoteStep
+from common.learning.learner import DivergedError, Gradients, Learner
+from common.learning.parameter_server import AppliedGradients, RemoteStep
 from common.networks import packing
 from common.remote.gradients import FlatGradients, GradientQueue, GradientSender
+from common.remote.inbox import StoreService
 from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient, ParameterService
-from common.remote.service import StoreService
 from common.replay.store import Counters
 from common.types import Batch
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from common.remote import inbox as inbox_lib
 from common.remote.inbox import PART_BYTES, Inbox, pack
-from common.replay import key_layout
+from common.replay import footprint
 from common.replay.store import Counters
 
 TRANSITIONS, UNROLLS = (BY_NAME[name] for name in ("transitions", "unrolls"))
-COUNT = key_layout.MAX_INCARNATIONS
+COUNT = footprint.MAX_INCARNATIONS
 
 
 class Received:

@@ -9,17 +9,15 @@ import pytest
 from stores import BY_NAME, TOKEN, Served
 import tensorflow as tf
 
-from common.agents import transitions
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.cluster.processes import Patience, PatienceError, StopRequest
+from common.data import transitions
 from common.remote import outbox as outbox_lib
-from common.remote.outbox import Delivery, Outbox, Writer
-from common.remote.remote_store import RemoteStore
-from common.replay import key_layout, keys
-from common.replay.distributions import Fifo, Uniform
-from common.replay.rate_limiter import UNLIMITED, RateLimiter
-from common.replay.store import Counters
+from common.remote.outbox import Delivery, Outbox, RemoteStore, Writer
+from common.replay import columns, footprint
+from common.replay.memory import Fifo, Uniform
+from common.replay.store import UNLIMITED, Counters, RateLimiter
 from common.types import NStepTransitions, StoredTransition
 
 SEND_BATCH = 10
@@ -146,8 +144,8 @@ def test_each_transition_is_added_as_often_as_the_agent_says(replay):
     outbox = start(replay, shard=2, num_copies=3)
     outbox.add(steps(0, 14))
     outbox.close()
-    number = outbox.incarnation % key_layout.MAX_INCARNATIONS
-    expected = keys.make_keys(2, 4, number, np.arange(3 * 14))
+    number = outbox.incarnation % footprint.MAX_INCARNATIONS
+    expected = columns.make_keys(2, 4, number, np.arange(3 * 14))
     np.testing.assert_array_equal(np.unique(replay.store.draw(5000, 1).keys), expected)
     assert outbox.num_accepted == 14 and replay.accepted() == {outbox.incarnation: 14}
 

@@ -1,4 +1,4 @@
-"""Tests of common.remote.environment_service and remote_batch: a batch that others step."""
+"""Tests of common.remote.environments and remote_batch: a batch that others step."""
 
 import contextlib
 import threading
@@ -9,17 +9,16 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.acting.episode_adder import EpisodeAdder
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
 from common.cluster import rpc
+from common.cluster.credentials import Credentials
 from common.cluster.errors import OtherRunError
-from common.cluster.handshake import Credentials
 from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.cluster.topology import free_ports
+from common.data.episodes import EpisodeAdder
 from common.environments.batch import ABSENT, BatchedEnvironment
-from common.remote.environment_service import EnvironmentService
-from common.remote.remote_batch import RemoteBatch
+from common.remote.environments import EnvironmentService, RemoteBatch
 
 TOKEN = "a token of the tests"
 FIRST, MID = 0, 1

@@ -11,9 +11,8 @@ import tensorflow as tf
 from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.remote import shards as shards_lib
 from common.remote.shards import CountersOfAll, ShardedStore
-from common.replay import keys as keys_lib
-from common.replay.distributions import Fifo, Proportional, Uniform
-from common.replay.memory import Memory
+from common.replay import columns
+from common.replay.memory import Fifo, Memory, Proportional, Uniform
 from common.replay.store import Counters
 from common.types import Items
 
@@ -27,12 +26,12 @@ def make_memory(capacity=100, distribution=Proportional(EXPONENT), **options):
 
 
 def make_keys(shard, count):
-    return keys_lib.transition_keys(shard, 3, 1, np.arange(count))
+    return columns.transition_keys(shard, 3, 1, np.arange(count))
 
 
 def items_of(keys, priorities=None):
     """Returns items whose mark is 1000 * shard + step."""
-    marks = 1000 * keys_lib.shard_of(keys) + keys % 1000
+    marks = 1000 * columns.shard_of(keys) + keys % 1000
     if priorities is None:
         priorities = np.ones(len(keys), np.float32)
     return Items(keys, columns_of(marks, 4, True), priorities)
@@ -93,7 +92,7 @@ def test_items_are_drawn_as_from_one_memory(filled):
     np.testing.assert_allclose(
         probabilities_of(sample), [expected[key] for key in keys.tolist()], rtol=1e-6
     )
-    marks = 1000 * keys_lib.shard_of(keys) + keys % 1000
+    marks = 1000 * columns.shard_of(keys) + keys % 1000
     np.testing.assert_array_equal(marks_of(sample.steps), marks)  # every row is whole
     np.testing.assert_array_equal(sample.lengths, np.ones(60_000))
     for total, count in (sample[2:4], filled.store.mass()):
@@ -126,7 +125,7 @@ def test_an_empty_shard_is_left_alone_and_a_part_of_it_is_none(filled):
     distributions = {"sample": Uniform(), "remove": Fifo()}
     empty = Strict(specs_of(4, strings=True), 10, distributions, "remove")
     sample = ShardedStore([empty, filled.shards[1]]).draw(50, seed=1)
-    assert set(keys_lib.shard_of(sample.keys.numpy())) == {1} and int(sample.count) == ITEMS[1]
+    assert set(columns.shard_of(sample.keys.numpy())) == {1} and int(sample.count) == ITEMS[1]
     with pytest.raises(tf.errors.FailedPreconditionError, match="nothing to draw"):
         ShardedStore([make_memory(), make_memory()]).draw(5)
 
@@ -271,7 +270,7 @@ def test_behind_services_one_of_which_dies_and_comes_back_empty():
         store.draw(64, seed=9)
     served[1] = served[1].restart(make_memory())
     sample = store.draw(64, seed=9)
-    assert set(keys_lib.shard_of(sample.keys.numpy())) == {0, 2}
+    assert set(columns.shard_of(sample.keys.numpy())) == {0, 2}
     assert int(sample.count) == ITEMS[0] + ITEMS[2]
     for one in served:
         one.close()

@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import UNKNOWN_PRIORITY, ContextualPriorityTree, Fifo, Proportional
-from common.replay.memory import Memory
+from common.replay.memory import (
+    UNKNOWN_PRIORITY,
+    ContextualPriorityTree,
+    Fifo,
+    Memory,
+    Proportional,
+)
 
 NUM_KEYS = 40
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import RankBased, Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.signature import Bytes
-from common.replay.window_memory import WindowMemory
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory, WindowMemory
+from common.replay.memory import RankBased, Uniform
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(9)}
 SIZES = (5, 1, 8, 3, 12, 4)

@@ -1,13 +1,13 @@
-"""Tests of the behaviour that users of `common.replay.episodes.EpisodeMemory` rely on."""
+"""Tests of the behaviour that users of `common.replay.episode_memory.EpisodeMemory` rely on."""
 
 from many_threads import run_threads
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import RankBased, Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.signature import Bytes
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import RankBased, Uniform
 
 FLOAT = tf.TensorSpec([], tf.float32)
 DRAWS = 100_000

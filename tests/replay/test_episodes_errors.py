@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import Fifo, RankBased, Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.signature import Bytes
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import Fifo, RankBased, Uniform
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(3)}
 TEXT = np.array([b"", b"1", b"22"], object)

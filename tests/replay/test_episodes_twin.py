@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import RankBased, Uniform
-from common.replay.episodes import EpisodeMemory
-from common.replay.signature import Bytes
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import RankBased, Uniform
 from common.replay.store import Counters
 
 SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(20)}

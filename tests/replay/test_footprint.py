@@ -13,8 +13,8 @@ import tensorflow as tf
 from common import environments
 from common.environments.spec import EnvironmentSpec
 from common.replay import footprint, png
-from reproductions.reactor.agent import Reactor
 from reproductions.reactor.config import ReactorConfig
+from reproductions.reactor.reactor import Reactor
 
 ROOT = pathlib.Path(__file__).parents[2]
 PNG = types.SimpleNamespace(torso="atari")
@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.replay import footprint, png
-from common.replay.distributions import ContextualPriorityTree, Fifo, Proportional, Uniform
+from common.replay.memory import ContextualPriorityTree, Fifo, Proportional, Uniform
 from common.replay.memory import Memory
 
 rng = np.random.default_rng(0)

@@ -1,50 +1,50 @@
-"""Tests of common.replay.keys."""
+"""Tests of common.replay.columns."""
 
 import numpy as np
 import pytest
 
-from common.replay import key_layout, keys
+from common.replay import columns, footprint
 
 
 def test_the_layout_is_documented():
-    assert keys.make_keys(0, 0, 0, 7) == 7
-    assert keys.make_keys(0, 0, 1, 0) == 1 << 32
-    assert keys.make_keys(0, 1, 0, 0) == 1 << 46
-    assert keys.make_keys(1, 0, 0, 0) == 1 << 58
-    assert keys.make_keys(31, 4095, 16383, 2**32 - 1) == 2**63 - 1  # never negative
+    assert columns.make_keys(0, 0, 0, 7) == 7
+    assert columns.make_keys(0, 0, 1, 0) == 1 << 32
+    assert columns.make_keys(0, 1, 0, 0) == 1 << 46
+    assert columns.make_keys(1, 0, 0, 0) == 1 << 58
+    assert columns.make_keys(31, 4095, 16383, 2**32 - 1) == 2**63 - 1  # never negative
 
 
 def test_different_parts_give_different_keys_in_their_order():
     rng = np.random.default_rng(0)
     bits = (
-        key_layout.SHARD_BITS,
-        key_layout.ACTOR_BITS,
-        key_layout.INCARNATION_BITS,
-        key_layout.STEP_BITS,
+        footprint.SHARD_BITS,
+        footprint.ACTOR_BITS,
+        footprint.INCARNATION_BITS,
+        footprint.STEP_BITS,
     )
     parts = rng.integers([1 << b for b in bits], size=[500, 4])
-    made = keys.make_keys(*parts.T)
+    made = columns.make_keys(*parts.T)
     assert made.dtype == np.int64 and np.all(made >= 0)
     by_parts = np.lexsort(parts.T[::-1])  # the shard first
     np.testing.assert_array_equal(np.argsort(made), by_parts)
 
 
 def test_arguments_broadcast_and_keys_differ():
-    made = keys.make_keys(2, np.arange(3)[:, None], 5, np.arange(4))
+    made = columns.make_keys(2, np.arange(3)[:, None], 5, np.arange(4))
     assert made.shape == (3, 4) and len(np.unique(made)) == 12
     np.testing.assert_array_equal(np.diff(made, axis=1), 1)  # consecutive steps, consecutive keys
 
 
 def test_incarnations_keep_lives_apart():
-    lives = [keys.make_keys(0, 3, life, np.arange(1000)) for life in (0, 1, 16383)]
+    lives = [columns.make_keys(0, 3, life, np.arange(1000)) for life in (0, 1, 16383)]
     assert len(np.unique(lives)) == 3000
 
 
 def test_a_key_tells_its_shard():
-    shards = np.arange(key_layout.MAX_SHARDS)
-    made = keys.transition_keys(shards, 4095, (1 << 40) + 16383, 2**32 - 1)
-    np.testing.assert_array_equal(keys.shard_of(made), shards)
-    assert np.array_equal(made, keys.make_keys(shards, 4095, 16383, 2**32 - 1))
+    shards = np.arange(footprint.MAX_SHARDS)
+    made = columns.transition_keys(shards, 4095, (1 << 40) + 16383, 2**32 - 1)
+    np.testing.assert_array_equal(columns.shard_of(made), shards)
+    assert np.array_equal(made, columns.make_keys(shards, 4095, 16383, 2**32 - 1))
 
 
 @pytest.mark.parametrize("part, bits", [(0, 5), (1, 12), (2, 14), (3, 32)])
@@ -54,4 +54,4 @@ def test_a_part_that_does_not_fit_is_named(part, bits):
         arguments = [0, 0, 0, 0]
         arguments[part] = wrong
         with pytest.raises(ValueError, match=rf"{name} must be in \[0, 2\^{bits}\)"):
-            keys.make_keys(*arguments)
+            columns.make_keys(*arguments)

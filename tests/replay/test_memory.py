@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
-from common.replay.memory import Memory
+from common.replay.memory import UNKNOWN_PRIORITY, Fifo, Memory, Proportional, Uniform
 
 FLOAT = tf.TensorSpec([], tf.float32)
 

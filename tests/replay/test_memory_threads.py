@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import (
+from common.replay.columns import Bytes
+from common.replay.memory import (
     UNKNOWN_PRIORITY,
     ContextualPriorityTree,
     Fifo,
+    Memory,
     Proportional,
     Uniform,
 )
-from common.replay.memory import Memory
-from common.replay.signature import Bytes
 
 WIDTH = 2000  # wide rows are copied slowly enough to be torn
 SPECS = {

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Proportional, Uniform
-from common.replay.memory import Memory, Statistics
-from common.replay.signature import Bytes
+from common.replay.columns import Bytes
+from common.replay.memory import UNKNOWN_PRIORITY, Fifo, Memory, Proportional, Statistics, Uniform
 from common.replay.store import Counters
 
 SPECS = {

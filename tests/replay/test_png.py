@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 from common.replay import png
-from common.replay.distributions import Fifo
-from common.replay.memory import Memory
+from common.replay.memory import Fifo, Memory
 
 
 def noise(*shape):

@@ -1,4 +1,4 @@
-"""Tests of common.replay.rate_limiter, with the limits that data of items sets."""
+"""Tests of common.replay.store, with the limits that data of items sets."""
 
 import dataclasses
 import heapq
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.agents.items import ItemData
-from common.replay.distributions import Fifo, Uniform
-from common.replay.memory import Memory
-from common.replay.rate_limiter import UNLIMITED, RateLimiter
-from common.replay.store import Counters
+from common.data.data import ItemData
+from common.replay.memory import Fifo, Memory, Uniform
+from common.replay.store import UNLIMITED, Counters, RateLimiter
 
 LIMITER = RateLimiter(min_size=100, samples_per_insert=4.0, tolerance=50.0)
 

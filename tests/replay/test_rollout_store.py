@@ -1,10 +1,10 @@
-"""Tests of common.replay.rollout_store beside those of every store: the versions of its steps."""
+"""Tests of common.data.rollouts beside those of every store: the versions of its steps."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.rollout_store import Rollout, RolloutStore
+from common.data.rollouts import Rollout, RolloutStore
 from common.replay.store import Counters
 
 SPECS = {"x": tf.TensorSpec([])}

@@ -11,18 +11,18 @@ import pytest
 import tensorflow as tf
 import tree
 
-from common.replay.distributions import (
+from common.replay.columns import Bytes
+from common.replay.episode_memory import EpisodeMemory
+from common.replay.memory import (
     UNKNOWN_PRIORITY,
     ContextualPriorityTree,
     Fifo,
+    Memory,
     Proportional,
     RankBased,
     Uniform,
 )
-from common.replay.episodes import EpisodeMemory
-from common.replay.memory import Memory
-from common.replay.memory_file import ReplayFileError
-from common.replay.signature import Bytes
+from common.replay.saving import ReplayFileError
 from common.reporting.user_error import UserError
 
 SPECS = {

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.distributions import Fifo, Proportional, Uniform
-from common.replay.memory import Memory
-from common.replay.signature import Bytes
+from common.replay.columns import Bytes
+from common.replay.memory import Fifo, Memory, Proportional, Uniform
 
 DISTRIBUTIONS = {
     "sample": Proportional(0.6),

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay import local_replay, store_file
-from common.replay.distributions import Fifo, Proportional
+from common.replay import local_replay, saving
 from common.replay.local_replay import LocalReplay
-from common.replay.memory import Memory
-from common.replay.memory_file import ReplayFileError
-from common.replay.store_file import StoreFile
+from common.replay.memory import Fifo, Memory, Proportional
+from common.replay.saving import ReplayFileError, StoreFile
 from common.types import Items
 
 
@@ -32,9 +30,7 @@ def lines(monkeypatch):
     said = []
     for level in ("info", "warning"):
         monkeypatch.setattr(
-            store_file.logging,
-            level,
-            lambda text, *a, level=level: said.append(f"{level}: {text % a}"),
+            saving.logging, level, lambda text, *a, level=level: said.append(f"{level}: {text % a}")
         )
     return said
 
@@ -171,7 +167,7 @@ def test_replays_of_actors_go_on(tmp_path):
 
 
 def test_replays_of_actors_start_whatever_lies_beside_their_files(tmp_path, lines, monkeypatch):
-    monkeypatch.setattr(local_replay.logging, "warning", store_file.logging.warning)
+    monkeypatch.setattr(local_replay.logging, "warning", saving.logging.warning)
     uncut = replay()
     for number in range(6):
         bursts(uncut, number)

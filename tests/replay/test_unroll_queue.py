@@ -1,4 +1,4 @@
-"""Tests of common.replay.unroll_queue beside those of every store in tests/remote."""
+"""Tests of common.data.unrolls beside those of every store in tests/remote."""
 
 import threading
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.replay.unroll_queue import UnrollQueue
+from common.data.unrolls import UnrollQueue
 
 T = 3
 

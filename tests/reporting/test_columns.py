@@ -3,24 +3,24 @@ import re
 
 import pytest
 
-from common.reporting import columns
+from common.reporting import csv_rows
 
 GLOSSARY = Path(__file__).parents[2] / "results" / "README.md"
 
 
 def test_evaluator_columns_are_those_that_others_read():
-    assert ",".join(columns.EVALUATOR) == (
+    assert ",".join(csv_rows.EVALUATOR) == (
         "paper,setting,environment,seed,wall_seconds,actor_steps,environment_frames,learner_steps,"
         "episode_return_mean,episode_return_std,episodes"
     )
 
 
 def test_learner_columns_end_with_the_metrics():
-    assert columns.learner(["critic_loss"]) == (*columns.LEARNER, "critic_loss")
+    assert csv_rows.learner_columns(["critic_loss"]) == (*csv_rows.LEARNER, "critic_loss")
     with pytest.raises(ValueError, match="replay_size"):
-        columns.learner(["replay_size"])
+        csv_rows.learner_columns(["replay_size"])
 
 
 def test_glossary_explains_every_column():
     explained = set(re.findall(r"^\| `(\w+)` \|", GLOSSARY.read_text(), re.MULTILINE))
-    assert {*columns.EVALUATOR, *columns.ACTING, *columns.LEARNER} <= explained
+    assert {*csv_rows.EVALUATOR, *csv_rows.ACTING, *csv_rows.LEARNER} <= explained

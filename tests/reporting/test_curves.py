@@ -2,7 +2,7 @@ from matplotlib.image import imread
 import numpy as np
 import pytest
 
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
 from common.reporting.run_directory import RunDirectory
@@ -10,7 +10,7 @@ from common.reporting.user_error import UserError
 
 
 def _write_run(directory, evaluations: int) -> RunDirectory:
-    rows = CsvRows(directory / "evaluator.csv", columns.EVALUATOR)
+    rows = CsvRows(directory / "evaluator.csv", csv_rows.EVALUATOR)
     random = np.random.default_rng(0)
     for minute in range(evaluations):
         mean = 850 * (1 - np.exp(-minute / 8)) + random.normal(0, 25)

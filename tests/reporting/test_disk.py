@@ -4,7 +4,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from common.reporting.disk import disk_full
+from common.reporting.records import disk_full
 
 
 @pytest.mark.parametrize(

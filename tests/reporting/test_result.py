@@ -1,6 +1,6 @@
 import pytest
 
-from common.reporting import columns, result
+from common.reporting import csv_rows, progress
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -21,10 +21,10 @@ def test_a_run_is_over_once_its_last_update_is_evaluated(
 ):
     run = RunDirectory(tmp_path)
     for path, names, steps in (
-        (run.evaluator_csv, columns.EVALUATOR, evaluated),
-        (run.learner_csv, columns.LEARNER, learnt),
+        (run.evaluator_csv, csv_rows.EVALUATOR, evaluated),
+        (run.learner_csv, csv_rows.LEARNER, learnt),
     ):
         if steps is not None:
             row = dict.fromkeys(names, 1) | {"learner_steps": steps}
             CsvRows(path, list(names)).append(row)
-    assert result.is_over(run, Budget(learner_steps=limit)) == is_over
+    assert progress.is_over(run, Budget(learner_steps=limit)) == is_over

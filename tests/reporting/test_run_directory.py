@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from common.reporting import provenance
+from common.reporting import records
 from common.reporting.budget import Budget
-from common.reporting.json_file import JsonError
+from common.reporting.records import JsonError
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
 from common.reporting.user_error import UserError
 
@@ -135,7 +135,7 @@ def test_a_malformed_config_is_named(tmp_path):
 def test_processes_that_open_at_once_agree(tmp_path):
     code = """
 import sys
-from common.reporting.json_file import JsonError
+from common.reporting.records import JsonError
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory
 try:
     RunDirectory(sys.argv[1]).open({"seed": int(sys.argv[2]) % 2})
@@ -189,22 +189,22 @@ def test_git_state_names_what_differs_and_is_bounded(tmp_path):
 
     (tmp_path / "code.py").write_text("a = 1\n")
     run("init")
-    assert provenance.git(tmp_path)["commit"] is None
+    assert records.git(tmp_path)["commit"] is None
     run("add", ".")
     run("commit", "-m", "first")
-    clean = provenance.git(tmp_path)
+    clean = records.git(tmp_path)
     assert re.fullmatch("[0-9a-f]{40}", clean["commit"])
     assert clean["dirty"] is False and clean["diff"] == ""
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "runs.csv").write_text("left by a run\n")
-    assert provenance.git(tmp_path) == clean
+    assert records.git(tmp_path) == clean
     (tmp_path / "code.py").write_text("a = 2\n")
     (tmp_path / "new.py").write_text("")
-    dirty = provenance.git(tmp_path)
+    dirty = records.git(tmp_path)
     assert dirty["dirty"] and "+a = 2" in dirty["diff"] and not dirty["diff_truncated"]
     assert dirty["status"] == [" M code.py", "?? new.py"]
     (tmp_path / "code.py").write_text("a = 2\n" * 100_000)
-    large = provenance.git(tmp_path)
+    large = records.git(tmp_path)
     assert large["diff_truncated"] and len(large["diff"]) <= 200_000
 
 
@@ -238,7 +238,7 @@ def test_a_killed_learner_lets_go_of_the_checkpoints(tmp_path):
     run.open(CONFIG)
     code = f"""
 import time
-from common.reporting.json_file import JsonError
+from common.reporting.records import JsonError
 from common.reporting.run_directory import RunDirectory
 with RunDirectory({str(run.path)!r}).hold_checkpoints():
     print("held", flush=True)

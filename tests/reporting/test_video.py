@@ -2,7 +2,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from common.reporting.video import WRITERS, write_gif, write_mp4
+from common.environments.film import WRITERS, write_gif, write_mp4
 
 
 def frames(count):

@@ -23,7 +23,7 @@ from ray_node import RayNode, two_nodes
 from soaks import SOAKS
 from watched_run import TOKEN, WatchedRun
 
-from common.cluster.token import TOKEN_VARIABLE
+from common.cluster.credentials import TOKEN_VARIABLE
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory

@@ -1,6 +1,6 @@
 """Contexts of roles that run in a thread of a test."""
 
-from common.cluster.handshake import Credentials
+from common.cluster.credentials import Credentials
 from common.cluster.processes import StopRequest
 from common.reporting.budget import Budget
 from common.roles.run_context import RunContext

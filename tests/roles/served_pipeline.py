@@ -15,16 +15,15 @@ from bit_for_bit import digest
 import numpy as np
 import tensorflow as tf
 
-from common.acting import actor_start
+from common.acting import loop as loop_lib
 from common.cluster import rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.remote.outbox import Outbox
+from common.remote.inbox import StoreService
+from common.remote.outbox import Outbox, RemoteStore
 from common.remote.parameters import ParameterClient, ParameterService
-from common.remote.remote_store import RemoteStore
-from common.remote.service import StoreService
 from reproductions.d4pg.config import AGENT
 
 _TOKEN = "a token of the tests"
@@ -46,8 +45,8 @@ _FIELDS = {
 def run() -> dict[str, str]:
     """Makes the run; returns hashes of its parts."""
     agent = AGENT.make_agent(**_FIELDS)
-    seed = actor_start.exploration_seed(_SEED, _ACTORS.start, 0)
-    environments = actor_start.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
+    seed = loop_lib.exploration_seed(_SEED, _ACTORS.start, 0)
+    environments = loop_lib.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seed)
     learner = agent.make_learner(spec, _SEED)

@@ -39,8 +39,8 @@ from soak_faults import (
 from soaks import SOAKS, Soak, layout_of
 from watched_run import TOKEN, WatchedRun
 
+from common.cluster.credentials import TOKEN_VARIABLE
 from common.cluster.layout import Layout
-from common.cluster.token import TOKEN_VARIABLE
 from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory

@@ -1,4 +1,4 @@
-"""Tests of common.roles.acting: actors in a process that also learns."""
+"""Tests of common.roles.actors: actors in a process that also learns."""
 
 import dataclasses
 import threading
@@ -14,11 +14,10 @@ from common.cluster.topology import Topology
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.program.layouts import ONE_PROCESS, ONE_PROCESS_WITH_REPLAYS
-from common.replay.rate_limiter import RateLimiter
-from common.replay.store import Counters
+from common.replay.store import Counters, RateLimiter
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles.acting import ActingBeside, LocalActing, next_call_is_due
+from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
 from reproductions.d4pg.config import AGENT
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))

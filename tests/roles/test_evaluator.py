@@ -19,16 +19,16 @@ from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning import stored_policy
+from common.learning import checkpoint
+from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import Checkpoints
-from common.learning.counters import SavedCounters
 from common.program.layouts import DISTRIBUTED
 from common.remote.parameters import ParameterClient, ParameterService
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles import evaluation, evaluator
+from common.roles import evaluator
 
 LIMITS = Budget(learner_steps=32)
 SECONDS = 60.0
@@ -175,7 +175,7 @@ class Run:
 def run(tmp_path, monkeypatch):
     """A run whose evaluator has not started."""
     monkeypatch.setattr(
-        evaluation.environments,
+        evaluator.environments,
         "make_batch",
         lambda name, seeds, **options: BatchedEnvironment([UntilAction() for _ in seeds]),
     )
@@ -197,7 +197,7 @@ def test_a_row(run, environment, frames):
     run.start(environment=environment)
     run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
     row = last_row(run.directory.evaluator_csv)
-    assert set(row) == set(columns.EVALUATOR)
+    assert set(row) == set(csv_rows.EVALUATOR)
     assert row == row | {
         "paper": "a_paper",
         "setting": "a_setting",
@@ -224,7 +224,7 @@ def test_the_best_evaluation_is_kept_and_shown_on_tensorboard(run):
         run.wait_for(lambda number=number: steps() == number, "a row")
     run.context.stop.request()
     assert run.ends()
-    best = stored_policy.read(run.directory.best_policy)
+    best = checkpoint.read_policy(run.directory.best_policy)
     assert (best.parameters.tolist(), best.learner_steps, best.episode_return) == ([0.75], 2, 0.75)
     events = EventAccumulator(str(run.directory.tensorboard / "evaluator"))
     events.Reload()

@@ -13,13 +13,13 @@ from common.cluster import rpc
 from common.cluster.topology import Topology, split_address
 from common.environments.spec import EnvironmentSpec
 from common.program.layouts import DISTRIBUTED
-from common.remote.remote_store import RemoteStore
+from common.remote.outbox import RemoteStore
 from common.remote.shards import ShardedStore
 from common.reporting.run_directory import RunDirectory
 from common.roles import replay
 from common.types import Items
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 SPEC = EnvironmentSpec(3, 2)
 

@@ -16,7 +16,7 @@ from common.experiments.claims import Evidence
 from common.experiments.main_effects import claim_of
 from common.experiments.paper import Run, run_path
 from common.experiments.runs import KeptRuns
-from common.reporting import columns
+from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.reported import Reported
@@ -93,9 +93,9 @@ def test_a_claim_counts_the_run(ended, tmp_path):
 def test_the_csv_files_are_whole(ended):
     run, _ = ended
     wanted = {
-        "learner.csv": columns.LEARNER,
-        "acting.csv": columns.ACTING,
-        "evaluator.csv": columns.EVALUATOR,
+        "learner.csv": csv_rows.LEARNER,
+        "acting.csv": csv_rows.ACTING,
+        "evaluator.csv": csv_rows.EVALUATOR,
     }
     for name, names in wanted.items():
         lines = (run.workdir / name).read_text().splitlines()

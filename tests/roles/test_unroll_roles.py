@@ -16,7 +16,7 @@ from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from common.roles import actor, keeper
+from common.roles import actors, keeper
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))
 STEPS, ACTORS, SAMPLES, RATIO = 60, 4, 20, 3
@@ -47,7 +47,10 @@ def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     contexts = [make("actor", k, actors=range(2 * k, 2 * k + 2)) for k in range(2)]
     threads = [
         threading.Thread(target=run, args=[one], daemon=True)
-        for run, one in [(keeper.run, make("learner")), *((actor.run, one) for one in contexts)]
+        for run, one in [
+            (keeper.run, make("learner")),
+            *((actors.run_actor, one) for one in contexts),
+        ]
     ]
     for thread in threads:
         thread.start()

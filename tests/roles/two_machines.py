@@ -26,7 +26,7 @@ from network_link import NetworkLink
 from soaks import SOAKS, layout_of
 from watched_run import WatchedRun
 
-from common.cluster.token import TOKEN_VARIABLE
+from common.cluster.credentials import TOKEN_VARIABLE
 from common.cluster.topology import BIND_HOST_VARIABLE, Topology
 from common.reporting.command_line import Parser, check_writable
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.agents.replayed_unrolls import ReplayedUnrolls
+from common.data.unrolls import ReplayedUnrolls
 from common.learning.learner import Gradients, Learner
 
 EPISODE_STEPS, TIMESTEPS = 6, 7

@@ -1,9 +1,9 @@
-"""Tests of common.values.asymmetric_gaussian."""
+"""Tests of common.values.closed_form."""
 
 import numpy as np
 import tensorflow as tf
 
-from common.values import asymmetric_gaussian, asymmetric_gaussian_np
+from common.values import closed_form
 
 MEAN = np.array([[0.3, -0.5]])
 SCALE = np.array([1.7])
@@ -13,7 +13,7 @@ VARIANCE = np.array([0.2, 0.6])
 
 
 def advantages(actions, variance=VARIANCE):
-    return asymmetric_gaussian.centred_advantage(
+    return closed_form.centred_bell(
         *(tf.constant(array) for array in (actions, MEAN, SCALE, ABOVE, BELOW, variance))
     ).numpy()
 
@@ -45,7 +45,7 @@ def test_gradients_at_the_mean_are_finite():
     arguments = [tf.constant(array) for array in (MEAN, MEAN, SCALE, ABOVE, BELOW, VARIANCE)]
     with tf.GradientTape() as tape:
         tape.watch(arguments)
-        value = asymmetric_gaussian.centred_advantage(*arguments)
+        value = closed_form.centred_bell(*arguments)
     for gradient in tape.gradient(value, arguments):
         assert np.all(np.isfinite(gradient))
 
@@ -57,7 +57,7 @@ def test_the_numpy_twin():
         rng.uniform(0.1, 3, shape).astype(np.float32) for shape in ([50], [50, 2], [50, 2])
     )
     arguments = action, mean, scale, above, below, np.float32(VARIANCE)
-    twin = asymmetric_gaussian_np.centred_advantage(*arguments)
+    twin = closed_form.centred_bell_np(*arguments)
     assert twin.dtype == np.float32
-    expected = asymmetric_gaussian.centred_advantage(*map(tf.constant, arguments))
+    expected = closed_form.centred_bell(*map(tf.constant, arguments))
     np.testing.assert_allclose(twin, expected, atol=1e-5)

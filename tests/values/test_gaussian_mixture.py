@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, special, stats
 import tensorflow as tf
 
-from common.values import gaussian_mixture, gaussian_mixture_np
+from common.values import gaussian_mixture
 
 MIN_VARIANCE = 1e-2
 SEED = tf.constant([3, 4])
@@ -31,8 +31,8 @@ def densities(outputs, z):
 def both_cross_entropies(outputs, z):
     distribution = gaussian_mixture.mixture(tf.constant(outputs), MIN_VARIANCE)
     yield gaussian_mixture.sampled_cross_entropy(distribution, tf.constant(z)).numpy()
-    twin = gaussian_mixture_np.mixture(outputs, MIN_VARIANCE)
-    yield gaussian_mixture_np.sampled_cross_entropy(twin, z)
+    twin = gaussian_mixture.mixture_np(outputs, MIN_VARIANCE)
+    yield gaussian_mixture.sampled_cross_entropy_np(twin, z)
 
 
 def test_likelihood_is_the_mixtures_density():
@@ -59,8 +59,8 @@ def test_far_samples_have_finite_likelihoods_and_gradients():
         distribution = gaussian_mixture.mixture(outputs, MIN_VARIANCE)
         loss = gaussian_mixture.sampled_cross_entropy(distribution, tf.constant([[1e3, -1e3]]))
     assert np.all(np.isfinite(loss)) and np.all(np.isfinite(tape.gradient(loss, outputs)))
-    twin = gaussian_mixture_np.mixture(outputs.numpy(), MIN_VARIANCE)
-    actual = gaussian_mixture_np.sampled_cross_entropy(twin, np.array([[1e3, -1e3]]))
+    twin = gaussian_mixture.mixture_np(outputs.numpy(), MIN_VARIANCE)
+    actual = gaussian_mixture.sampled_cross_entropy_np(twin, np.array([[1e3, -1e3]]))
     np.testing.assert_allclose(actual, loss, rtol=1e-4)
 
 
@@ -76,8 +76,8 @@ def test_mean_is_that_of_the_distribution():
 def sampled_both_ways(outputs, count):
     distribution = gaussian_mixture.mixture(tf.constant(outputs), MIN_VARIANCE)
     yield gaussian_mixture.sample(distribution, count, SEED).numpy()
-    twin = gaussian_mixture_np.mixture(outputs, MIN_VARIANCE)
-    yield gaussian_mixture_np.sample(twin, count, np.random.default_rng(0))
+    twin = gaussian_mixture.mixture_np(outputs, MIN_VARIANCE)
+    yield gaussian_mixture.sample_np(twin, count, np.random.default_rng(0))
 
 
 def test_samples_follow_the_distribution():

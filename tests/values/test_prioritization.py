@@ -1,19 +1,19 @@
-"""Tests of common.values.prioritization."""
+"""Tests of common.values.value_learning."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.values import prioritization
+from common.values import value_learning
 
 
 def normalized(priorities, alpha, beta):
     """Weights of one item each, for raw priorities."""
     p = np.array(priorities) ** alpha
-    weights = prioritization.importance_weights(
+    weights = value_learning.importance_weights(
         tf.constant(p / p.sum(), tf.float32), tf.constant(float(len(p))), beta
     )
-    return prioritization.normalize_by_max(weights).numpy()
+    return value_learning.normalize_by_max(weights).numpy()
 
 
 def test_apex_vector():
@@ -33,13 +33,13 @@ def test_published_vectors(alpha, beta, expected):
 @pytest.mark.parametrize("exponent", [0.0, 0.4, 1.0])
 def test_weights_are_not_bounded_before_they_are_normalized(exponent):
     p = np.array([0.001, 0.025, 0.5], np.float32)
-    weights = prioritization.importance_weights(tf.constant(p), tf.constant(40.0), exponent)
+    weights = value_learning.importance_weights(tf.constant(p), tf.constant(40.0), exponent)
     np.testing.assert_allclose(weights, (1 / (40 * p.astype(np.float64))) ** exponent, rtol=1e-5)
 
 
 def test_with_exponent_one_their_mean_under_the_probabilities_is_one():
     p = np.random.default_rng(0).dirichlet(np.ones(30)).astype(np.float32)
-    weights = prioritization.importance_weights(tf.constant(p), tf.constant(30.0), 1.0)
+    weights = value_learning.importance_weights(tf.constant(p), tf.constant(30.0), 1.0)
     np.testing.assert_allclose(np.sum(p * weights), 1.0, rtol=1e-4)
 
 
@@ -48,5 +48,5 @@ def test_uniform_probabilities_have_weights_of_one():
 
 
 def test_normalized_weights_only_scale_down():
-    weights = prioritization.normalize_by_max(tf.constant([0.5, 2.0, 8.0]))
+    weights = value_learning.normalize_by_max(tf.constant([0.5, 2.0, 8.0]))
     np.testing.assert_allclose(weights, [0.0625, 0.25, 1.0])

@@ -1,4 +1,4 @@
-"""Tests of common.values.q_lambda."""
+"""Tests of common.values.multistep."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.values import q_lambda
+from common.values import multistep
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "q_lambda.json").read_text())
 
@@ -38,23 +38,25 @@ def random_arguments(dtype, t=12, b=5):
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["source"][:30])
 def test_equals_published_vectors(case, jit_compile):
-    function = tf.function(q_lambda.returns, jit_compile=jit_compile)
+    function = tf.function(multistep.q_lambda_returns, jit_compile=jit_compile)
     expected = np.array(case["expected"]).T
     np.testing.assert_allclose(function(*case_arguments(case)), expected, rtol=1e-5)
 
 
 def test_equals_the_recursion_in_float64():
     arguments = random_arguments(np.float64)
-    actual = q_lambda.returns(*map(tf.constant, arguments))
+    actual = multistep.q_lambda_returns(*map(tf.constant, arguments))
     assert actual.dtype == tf.float64
     np.testing.assert_allclose(actual, twin(*arguments), rtol=1e-12)
 
 
 def test_lambda_0_is_one_step_and_lambda_1_sums_all_rewards():
     reward, discount, value, _ = random_arguments(np.float64)
-    one_step = q_lambda.returns(*map(tf.constant, (reward, discount, value)), 0.0)
+    one_step = multistep.q_lambda_returns(*map(tf.constant, (reward, discount, value)), 0.0)
     np.testing.assert_allclose(one_step, reward + discount * value)
-    whole = q_lambda.returns(tf.ones([4, 1]), tf.fill([4, 1], 0.5), tf.fill([4, 1], 8.0), 1.0)
+    whole = multistep.q_lambda_returns(
+        tf.ones([4, 1]), tf.fill([4, 1], 0.5), tf.fill([4, 1], 8.0), 1.0
+    )
     np.testing.assert_allclose(whole[0], [1 + 0.5 + 0.25 + 0.125 + 8 / 16])
 
 
@@ -63,13 +65,13 @@ def test_the_last_lambda_is_not_used():
     other = share.copy()
     other[-1] = 0.123
     np.testing.assert_array_equal(
-        q_lambda.returns(reward, discount, value, share),
-        q_lambda.returns(reward, discount, value, other),
+        multistep.q_lambda_returns(reward, discount, value, share),
+        multistep.q_lambda_returns(reward, discount, value, other),
     )
 
 
 def test_a_long_sequence_compiles():
     """As of 1,000 steps: nothing is unrolled in Python."""
-    function = tf.function(q_lambda.returns, jit_compile=True)
+    function = tf.function(multistep.q_lambda_returns, jit_compile=True)
     arguments = random_arguments(np.float32, t=1000, b=2)
     np.testing.assert_allclose(function(*arguments), twin(*arguments), rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Tests of common.values.retrace."""
+"""Tests of common.values.multistep."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.values import categorical, retrace
+from common.values import categorical, multistep
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "retrace.json").read_text())
 
@@ -39,15 +39,15 @@ class Sequence:
         return self.q @ self.z  # Q [T + 1, B, A]
 
     def traces(self, lambda_):
-        return retrace.coefficients(self.pi[1:], self.a[1:], self.mu[1:], lambda_)
+        return multistep.retrace_coefficients(self.pi[1:], self.a[1:], self.mu[1:], lambda_)
 
     def scalar_targets(self, lambda_=1.0):
-        return retrace.scalar_targets(
+        return multistep.scalar_retrace_targets(
             self.values[1:], self.pi[1:], self.a[1:], self.traces(lambda_), self.r, self.g
         ).numpy()
 
     def categorical_targets(self, lambda_=1.0):
-        return retrace.categorical_targets(
+        return multistep.categorical_retrace_targets(
             self.q[1:], self.pi[1:], self.a[1:], self.traces(lambda_), self.r, self.g, self.z
         ).numpy()
 
@@ -103,7 +103,7 @@ def test_coefficients_equal_equation_4():
     for lambda_ in (0.0, 0.6, 1.0):
         expected = equation_4(case, lambda_)[1:]
         np.testing.assert_allclose(case.traces(lambda_), expected, rtol=1e-12)
-        of_taken = retrace.coefficients(
+        of_taken = multistep.retrace_coefficients(
             case.pi[1:], case.a[1:], of_action(case.mu, case.a)[1:], lambda_
         )
         np.testing.assert_allclose(of_taken, expected, rtol=1e-12)
@@ -135,8 +135,8 @@ def test_scalar_targets_equal_published_vectors(case):
         for name in ("q_t", "pi_t", "mu_t", "r_t", "discount_t")
     )
     a_t = np.array(case["a_t"]).T
-    c_t = retrace.coefficients(pi_t, a_t, mu_t, case["lambda"])
-    targets = retrace.scalar_targets(q_t, pi_t, a_t, c_t, r_t, discount_t).numpy().T
+    c_t = multistep.retrace_coefficients(pi_t, a_t, mu_t, case["lambda"])
+    targets = multistep.scalar_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t).numpy().T
     assert targets.dtype == np.float32
     if "expected_targets" in case:
         np.testing.assert_allclose(targets, case["expected_targets"], rtol=1e-6)
@@ -153,16 +153,16 @@ def test_a_worked_example(last_c, jit_compile):
     q_t = tf.constant([[[[0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]], [[[0.25, 0.5, 0.25], [0, 0.5, 0.5]]]])
     pi_t = tf.constant([[[0.75, 0.25]], [[0.4, 0.6]]])
     a_t = tf.constant([[0], [1]])
-    c_t = retrace.coefficients(pi_t, a_t, tf.fill([2, 1, 2], 0.5), 0.8)
+    c_t = multistep.retrace_coefficients(pi_t, a_t, tf.fill([2, 1, 2], 0.5), 0.8)
     np.testing.assert_allclose(c_t, [[0.8], [0.8]])
     c_t = tf.stack([c_t[0], [last_c]])
     r_t, discount_t = tf.constant([[0.5], [-0.25]]), tf.constant([[0.5], [0.5]])
 
-    target = tf.function(retrace.categorical_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.categorical_retrace_targets, jit_compile=jit_compile)
     actual = target(q_t, pi_t, a_t, c_t, r_t, discount_t, z)
     assert actual.dtype == tf.float32
     np.testing.assert_allclose(actual, [[[0, 0.5275, 0.4725]], [[0.2, 0.7, 0.1]]], atol=1e-6)
-    target = tf.function(retrace.scalar_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.scalar_retrace_targets, jit_compile=jit_compile)
     actual = target(tf.reduce_sum(q_t * z, -1), pi_t, a_t, c_t, r_t, discount_t)
     np.testing.assert_allclose(actual, [[0.4725], [-0.1]], atol=1e-6)
 
@@ -191,7 +191,7 @@ def test_mass_is_signed_and_neither_clipped_nor_normalised():
     """One action of mass -c, the other of mass pi: alpha is negative for what was taken."""
     q_t = tf.constant([[[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]], [[[0.0, 1.0, 0.0]] * 2]])
     pi_t = tf.constant([[[0.4, 0.6]], [[0.5, 0.5]]])
-    targets = retrace.categorical_targets(
+    targets = multistep.categorical_retrace_targets(
         q_t,
         pi_t,
         tf.zeros([2, 1], tf.int32),
@@ -255,7 +255,7 @@ def test_each_backup_is_projected_once():
     """
     q_t = tf.one_hot(tf.ones([2, 1, 1], tf.int32), 3)  # All mass on z = 0.
     pi_t, a_t = tf.ones([2, 1, 1]), tf.zeros([2, 1], tf.int32)
-    targets = retrace.categorical_targets(
+    targets = multistep.categorical_retrace_targets(
         q_t,
         pi_t,
         a_t,
@@ -285,11 +285,11 @@ def test_a_chain_of_known_values_is_a_fixed_point(lambda_):
     q_t[-1] = 7.0  # Behind a discount of 0.
     pi_t = np.tile([p, 1 - p], (length, shape[1], 1))
     mu_t = np.tile([0.6, 0.4], (length, shape[1], 1))
-    c_t = retrace.coefficients(pi_t, actions[1:], mu_t, lambda_)
+    c_t = multistep.retrace_coefficients(pi_t, actions[1:], mu_t, lambda_)
     r_t = 1.0 - actions[:-1]
     discount_t = np.full((length, shape[1]), gamma)
     discount_t[-1] = 0.0
-    targets = retrace.scalar_targets(q_t, pi_t, actions[1:], c_t, r_t, discount_t)
+    targets = multistep.scalar_retrace_targets(q_t, pi_t, actions[1:], c_t, r_t, discount_t)
     for b in range(shape[1]):
         expected = [q[i, actions[i, b]] for i in range(length)]
         np.testing.assert_allclose(targets[:, b], expected, atol=1e-12)
@@ -306,10 +306,12 @@ def test_from_wrong_values_the_mean_over_behaviour_contracts_towards_the_true_on
     for second in (0, 1):
         a_t = np.array([[second], [0]])
         pi_t = np.tile(mu, (2, 1, 1))
-        c_t = retrace.coefficients(pi_t, a_t, pi_t, 1.0)
+        c_t = multistep.retrace_coefficients(pi_t, a_t, pi_t, 1.0)
         r_t = np.array([[0.5], [rewards[second]]])
         discount_t = np.array([[gamma], [0.0]])
-        target = retrace.scalar_targets(np.zeros([2, 1, 2]), pi_t, a_t, c_t, r_t, discount_t)
+        target = multistep.scalar_retrace_targets(
+            np.zeros([2, 1, 2]), pi_t, a_t, c_t, r_t, discount_t
+        )
         expected += mu[second] * float(target[0, 0])
     assert expected == pytest.approx(0.5 + gamma * mu @ rewards)
 
@@ -327,7 +329,7 @@ def test_only_the_coefficients_after_the_first_frame_are_used():
 def test_positions_on_atoms_and_far_outside():
     """A discount of 0 puts all mass on the reward, clipped to the support."""
     r_t = tf.constant([[-1e30, -1.0, 0.0, 0.25, 1.0, 1e30, float("nan")]])
-    targets = retrace.categorical_targets(
+    targets = multistep.categorical_retrace_targets(
         tf.fill([1, 7, 2, 3], 1 / 3),
         tf.fill([1, 7, 2], 0.5),
         tf.zeros([1, 7], tf.int32),
@@ -348,9 +350,9 @@ def test_no_gradient_flows_into_any_argument():
     values = tf.Variable(case.values[1:])
     q, pi, mu, r, g = variables
     with tf.GradientTape(persistent=True) as tape:
-        c = retrace.coefficients(pi, case.a[1:], mu, 1.0)
-        scalar = retrace.scalar_targets(values, pi, case.a[1:], c, r, g)
-        distribution = retrace.categorical_targets(q, pi, case.a[1:], c, r, g, case.z)
+        c = multistep.retrace_coefficients(pi, case.a[1:], mu, 1.0)
+        scalar = multistep.scalar_retrace_targets(values, pi, case.a[1:], c, r, g)
+        distribution = multistep.categorical_retrace_targets(q, pi, case.a[1:], c, r, g, case.z)
     for result in (c, scalar, distribution):
         assert tape.gradient(result, [*variables, values]) == [None] * 6
 
@@ -368,7 +370,7 @@ def full_size():
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_single_precision_equals_double_at_the_papers_size(jit_compile):
     case, arguments = full_size()
-    target = tf.function(retrace.categorical_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.categorical_retrace_targets, jit_compile=jit_compile)
     actual = target(*arguments)
     assert actual.dtype == tf.float32 and actual.shape == (32, 4, 51)
     np.testing.assert_allclose(actual, case.categorical_targets(), atol=1e-5)
@@ -378,10 +380,12 @@ def test_single_precision_equals_double_at_the_papers_size(jit_compile):
 def test_shapes_may_be_unknown_when_traced():
     case, arguments = full_size()
     signature = [tf.TensorSpec([None] * len(value.shape), value.dtype) for value in arguments]
-    target = tf.function(retrace.categorical_targets, input_signature=signature)
+    target = tf.function(multistep.categorical_retrace_targets, input_signature=signature)
     np.testing.assert_allclose(target(*arguments), case.categorical_targets(), atol=1e-5)
     q, pi, a, c, r, g, z = arguments
-    target = tf.function(retrace.scalar_targets, input_signature=[signature[1], *signature[1:6]])
+    target = tf.function(
+        multistep.scalar_retrace_targets, input_signature=[signature[1], *signature[1:6]]
+    )
     actual = target(tf.linalg.matvec(q, z), pi, a, c, r, g)
     np.testing.assert_allclose(actual, case.scalar_targets(), atol=1e-4)
 
@@ -396,9 +400,9 @@ def test_refuses_other_shapes(name):
         for other, shape in shapes.items()
     }
     with pytest.raises(ValueError, match=name):
-        retrace.categorical_targets(**arguments)
+        multistep.categorical_retrace_targets(**arguments)
     if name != "support":
         arguments["q_t"] = tf.zeros([3, 2, 4])
         del arguments["support"]
         with pytest.raises(ValueError, match=name):
-            retrace.scalar_targets(**arguments)
+            multistep.scalar_retrace_targets(**arguments)

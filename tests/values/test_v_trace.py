@@ -1,4 +1,4 @@
-"""Tests of common.values.v_trace."""
+"""Tests of common.values.multistep."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.values.v_trace import v_trace
+from common.values.multistep import v_trace
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "v_trace.json").read_text())
 

@@ -105,11 +105,11 @@ AGENT = AgentDeclaration(
     name="apex_dpg",
     title="Ape-X DPG",
     paper="apex",
-    agent_class="reproductions.apex.dpg.agent:ApexDPG",
+    agent_class="reproductions.apex.dpg.dpg:ApexDPG",
     settings=SETTINGS,
     num_actors=lambda config, setting: NUM_ACTORS,
     num_actors_help=(f"N, actors: {NUM_ACTORS} (section 4.2), the default; figure 3 varies it."),
     layouts=(DISTRIBUTED, ONE_PROCESS),
-    require="common.environments.requirements:require_control",
+    require="common.environments.spec:require_control",
     bytes_per_step=control_bytes_per_step,
 )

@@ -185,7 +185,7 @@ AGENT = AgentDeclaration(
     name="apex_dqn",
     title="Ape-X DQN",
     paper="apex",
-    agent_class="reproductions.apex.dqn.agent:ApexDQN",
+    agent_class="reproductions.apex.dqn.dqn:ApexDQN",
     settings=SETTINGS,
     num_actors=lambda config, setting: num_actors(setting),
     num_actors_help=(
@@ -193,7 +193,7 @@ AGENT = AgentDeclaration(
         f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
-    require="common.environments.requirements:require_discrete",
+    require="common.environments.spec:require_discrete",
     bytes_per_step=image_bytes_per_step,
     num_frames=4,
 )

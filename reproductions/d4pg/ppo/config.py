@@ -8,8 +8,8 @@ The launcher reads this module, which imports neither TensorFlow nor NumPy.
 import dataclasses
 
 from common.agents.declaration import AgentDeclaration
-from common.agents.rollout_config import RolloutConfig
 from common.config import Settings, field
+from common.data.rollout_config import RolloutConfig
 from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
 from common.replay.footprint import rollout_bytes_per_step
 from reproductions.d4pg.config import D4PGConfig
@@ -92,7 +92,7 @@ AGENT = AgentDeclaration(
     name="d4pg_ppo",
     title="PPO",
     paper="d4pg",
-    agent_class="reproductions.d4pg.ppo.agent:D4PGPPO",
+    agent_class="reproductions.d4pg.ppo.ppo:D4PGPPO",
     settings=SETTINGS,
     num_actors=lambda config, setting: NUM_ACTORS,
     num_actors_help=(

@@ -7,8 +7,8 @@ The launcher reads this module, which imports neither TensorFlow nor NumPy.
 import dataclasses
 
 from common.agents.declaration import AgentDeclaration
-from common.agents.rollout_config import RolloutConfig
 from common.config import Settings, field
+from common.data.rollout_config import RolloutConfig
 from common.program.layouts import ONE_PROCESS
 from common.replay.footprint import rollout_bytes_per_step
 
@@ -66,7 +66,7 @@ AGENT = AgentDeclaration(
     name="refer_ppo",
     title="PPO",
     paper="refer",
-    agent_class="reproductions.refer.ppo.agent:ReferPPO",
+    agent_class="reproductions.refer.ppo.ppo:ReferPPO",
     settings=SETTINGS,
     num_actors=lambda config, setting: 1,
     num_actors_help=(
@@ -74,6 +74,6 @@ AGENT = AgentDeclaration(
         "of all. Default: 1, as for the other agents (appendix C)."
     ),
     layouts=(ONE_PROCESS,),
-    require="common.environments.requirements:require_control",
+    require="common.environments.spec:require_control",
     bytes_per_step=rollout_bytes_per_step,
 )

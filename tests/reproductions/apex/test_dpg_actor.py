@@ -6,8 +6,8 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, NStepTransitions, StoredTransition
-from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.dpg import ApexDPG
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
 

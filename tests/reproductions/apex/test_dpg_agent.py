@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.types import StoredTransition
-from common.values import prioritization
-from reproductions.apex.dpg.agent import ApexDPG
+from common.values import value_learning
 from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.dpg import ApexDPG
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
 PRIORITIES = np.array([1, 2, 4, 0.5], np.float32)
@@ -58,8 +58,8 @@ def test_probabilities_weights_and_removal_of_the_facts():
     np.testing.assert_allclose(p, [0.182720, 0.276951, 0.419779, 0.120550], atol=1e-6)
     np.testing.assert_allclose(frequencies(drawn), p, atol=0.03)
 
-    weights = prioritization.normalize_by_max(
-        prioritization.importance_weights(
+    weights = value_learning.normalize_by_max(
+        value_learning.importance_weights(
             tf.constant(p), tf.cast(drawn.count, tf.float32), DPGConfig().importance_exponent
         )
     )

@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.types import Batch, StoredTransition
-from reproductions.apex.dpg import learner as learner_lib
-from reproductions.apex.dpg.agent import ApexDPG
+from reproductions.apex.dpg import dpg
 from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.dpg import ApexDPG
 
 S, A, B, N_MEM = 3, 2, 6, 40  # sizes of observations and actions, batch and memory
 GAMMA, N = 0.9, 3
@@ -40,7 +40,7 @@ def make_config(**values):
 
 def make_learner(seed=0, **values):
     """A learner whose four networks all differ, none of them near zero, some dq/da beyond 1."""
-    learner = learner_lib.DPGLearner(make_config(**values), EnvironmentSpec(S, A))
+    learner = dpg.DPGLearner(make_config(**values), EnvironmentSpec(S, A))
     generator = np.random.default_rng(seed)
     for variable in (*learner.networks.variables, *learner.target_networks.variables):
         variable.assign(generator.normal(scale=0.8, size=variable.shape))
@@ -156,9 +156,9 @@ def test_a_hand_worked_error():
         n_step_reward=tf.constant([2.9701, 1.99, 0.0, 3.0]),
         n_step_discount=tf.constant([0.970299, 0.0, 0.970299, 0.0]),
     )
-    errors = learner_lib.td_errors(steps, learner.networks, learner.target_networks)
+    errors = dpg.td_errors(steps, learner.networks, learner.target_networks)
     np.testing.assert_allclose(errors, [9.67309, -1.01, 6.70299, 0.0], rtol=1e-5)
-    loss = learner_lib.critic_loss(errors, tf.constant([1.0, 0.5, 0.0, 1.0]))
+    loss = dpg.critic_loss(errors, tf.constant([1.0, 0.5, 0.0, 1.0]))
     np.testing.assert_allclose(loss, (0.5 * 9.67309**2 + 0.25 * 1.01**2) / 4, rtol=1e-5)
 
     # An error of 0 leaves a priority with which it can be drawn again.
@@ -170,13 +170,11 @@ def test_a_hand_worked_error():
 def test_gradients_that_are_none():
     learner, batch = make_learner(), make_batch()
     with tf.GradientTape(persistent=True) as tape:
-        errors = learner_lib.td_errors(batch.steps, learner.networks, learner.target_networks)
-        critic_loss = learner_lib.critic_loss(errors, tf.ones([B]))
+        errors = dpg.td_errors(batch.steps, learner.networks, learner.target_networks)
+        critic_loss = dpg.critic_loss(errors, tf.ones([B]))
         # The online networks as their own target: even then nothing flows through the target.
-        own = learner_lib.td_errors(batch.steps, learner.target_networks, learner.networks)
-        policy_loss, *_ = learner_lib.policy_loss(
-            batch.steps.observation_tm1, learner.networks, 1.0
-        )
+        own = dpg.td_errors(batch.steps, learner.target_networks, learner.networks)
+        policy_loss, *_ = dpg.policy_loss(batch.steps.observation_tm1, learner.networks, 1.0)
     check_gradients_that_are_none(tape, learner, critic_loss, own, policy_loss)
 
 
@@ -205,7 +203,7 @@ def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks
     ids=["humanoid", "bring_ball"],
 )
 def test_networks_are_those_of_appendix_d(spec, expected):
-    networks = learner_lib.DPGLearner(DPGConfig(), EnvironmentSpec(*spec)).networks
+    networks = dpg.DPGLearner(DPGConfig(), EnvironmentSpec(*spec)).networks
     for module, count in zip(networks, expected):
         assert sum(np.prod(v.shape) for v in module.trainable_variables) == count
     kinds = [layer for layer in networks.critic.torso.layers if not isinstance(layer, snt.Module)]

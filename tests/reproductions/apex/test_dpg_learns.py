@@ -3,8 +3,8 @@
 from one_process import OneProcessRun
 from point_task import THRESHOLD, make_environments, mean_return
 
-from reproductions.apex.dpg.agent import ApexDPG
 from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.dpg import ApexDPG
 
 NUM_CALLS = 250
 

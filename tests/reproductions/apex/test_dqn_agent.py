@@ -9,8 +9,8 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
 from common.types import NStepTransitions, StoredTransition
-from reproductions.apex.dqn.agent import ApexDQN
 from reproductions.apex.dqn.config import DQNConfig
+from reproductions.apex.dqn.dqn import ApexDQN
 
 SHAPE, A, K = (36, 36, 4), 3, 5
 SPEC = EnvironmentSpec(36 * 36 * 4, A, image_shape=SHAPE, is_discrete=True)

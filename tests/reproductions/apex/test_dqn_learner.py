@@ -10,12 +10,12 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import optimizers
+from common.learning import learner as learner_lib
 from common.networks import packing
 from common.types import Batch, StoredTransition
-from reproductions.apex.dqn import learner as learner_lib
-from reproductions.apex.dqn.agent import ApexDQN
+from reproductions.apex.dqn import dqn
 from reproductions.apex.dqn.config import DQNConfig
+from reproductions.apex.dqn.dqn import ApexDQN
 
 B, A, N_MEM = 6, 3, 40  # batch, actions, items in the memory
 SPEC = EnvironmentSpec(36 * 36 * 2, A, image_shape=(36, 36, 2), is_discrete=True)
@@ -24,7 +24,7 @@ GAMMA = 0.9
 
 def make_learner(seed=0, **values):
     """A learner whose networks differ, with values large enough to tell."""
-    learner = learner_lib.DQNLearner(DQNConfig(**values), SPEC)
+    learner = dqn.DQNLearner(DQNConfig(**values), SPEC)
     generator = np.random.default_rng(seed)
     for variable in (
         *learner.network.trainable_variables,
@@ -168,7 +168,7 @@ def test_the_online_network_selects_and_the_target_values():
     state = batch.steps.observation_t
     online, target = learner.network(state).numpy(), learner.target_network(state).numpy()
     assert np.all(online.argmax(1) != target.argmax(1))
-    targets = learner_lib.td_targets(batch.steps, learner.network, learner.target_network)
+    targets = dqn.td_targets(batch.steps, learner.network, learner.target_network)
     expected = target[np.arange(B), online.argmax(1)]
     np.testing.assert_allclose(
         targets, batch.steps.n_step_reward + batch.steps.n_step_discount * expected, rtol=1e-5
@@ -179,8 +179,8 @@ def test_gradients_that_are_none():
     """Nothing flows through the target, be it by the target network or by the online one."""
     learner, batch = make_learner(), make_batch()
     with tf.GradientTape(persistent=True) as tape:
-        target = learner_lib.td_targets(batch.steps, learner.network, learner.target_network)
-        own = learner_lib.td_targets(batch.steps, learner.network, learner.network)
+        target = dqn.td_targets(batch.steps, learner.network, learner.target_network)
+        own = dqn.td_targets(batch.steps, learner.network, learner.network)
     for loss in (target, own):
         for network in (learner.network, learner.target_network):
             assert set(tape.gradient(loss, network.trainable_variables)) == {None}
@@ -191,7 +191,7 @@ def test_the_loss_has_no_bound_on_its_gradient():
     errors = tf.constant([-30.0, 0.5])
     with tf.GradientTape() as tape:
         tape.watch(errors)
-        loss = learner_lib.losses(errors)
+        loss = dqn.losses(errors)
     np.testing.assert_allclose(loss, [450, 0.125])
     np.testing.assert_allclose(tape.gradient(loss, errors), errors)
 
@@ -225,8 +225,8 @@ def test_the_optimizer_is_centred_rmsprop_with_epsilon_inside_the_root():
     gradients = generator.normal(size=(30, 5)) * scales
     start = np.ones(5, np.float32)
     variable = tf.Variable(start)
-    optimizer = optimizers.CenteredRMSProp(0.00025 / 4, 0.95, 1.5e-7)
-    optimizers.create_variables(optimizer, [variable])
+    optimizer = learner_lib.CenteredRMSProp(0.00025 / 4, 0.95, 1.5e-7)
+    learner_lib.create_variables(optimizer, [variable])
     sonnets = tf.Variable(start)
     published = snt.optimizers.RMSProp(0.00025 / 4, decay=0.95, epsilon=1.5e-7, centered=True)
     for g, expected in zip(gradients, rmsprop(start, gradients, 0.00025 / 4, 0.95, 1.5e-7)):
@@ -254,7 +254,7 @@ def test_an_update_is_a_step_of_the_configured_optimizer():
 
 
 def test_targets_begin_as_copies_and_are_copied_hard_every_period():
-    learner = learner_lib.DQNLearner(DQNConfig(target_period=3), SPEC)
+    learner = dqn.DQNLearner(DQNConfig(target_period=3), SPEC)
     before = values_of(learner.network)
     np.testing.assert_array_equal(values_of(learner.target_network), before)
     update = tf.function(learner.update)

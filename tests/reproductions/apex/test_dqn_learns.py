@@ -4,9 +4,9 @@ from one_process import OneProcessRun
 import pytest
 from sides_task import EPISODE_STEPS, FlatSides, Sides, make_environments
 
-from common.acting.evaluate import run_episodes
-from reproductions.apex.dqn.agent import ApexDQN
+from common.roles.evaluator import run_episodes
 from reproductions.apex.dqn.config import DQNConfig
+from reproductions.apex.dqn.dqn import ApexDQN
 
 NUM_CALLS = 80
 

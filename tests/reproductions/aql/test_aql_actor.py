@@ -5,7 +5,7 @@ import pytest
 
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from reproductions.aql import actor, search
+from reproductions.aql import aql, search
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
 
@@ -48,7 +48,7 @@ def loaded(agent, policy, spec=SPEC):
     [(1, 0), (2, 1), (5, 1), (14, 1), (15, 2), (24, 2), (25, 3), (100, 10)],
 )
 def test_a_tenth_of_the_actors_explores_much(num_actors, num_high):
-    epsilons = actor.epsilons(num_actors)
+    epsilons = aql.epsilons(num_actors)
     np.testing.assert_array_equal(epsilons, [0.5] * num_high + [0.05] * (num_actors - num_high))
 
 
@@ -141,7 +141,7 @@ def test_a_small_space_gives_the_actions_of_the_whole_search(monkeypatch):
     agent = make_agent("aql", num_uniform_samples=195)
     shortcut, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
     assert shortcut.value._has_table
-    monkeypatch.setattr(actor, "ValueTwin", lambda network, _: original(network))
+    monkeypatch.setattr(aql, "ValueTwin", lambda network, _: original(network))
     original = type(shortcut.value)
     whole, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
     assert not whole.value._has_table

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.acting.evaluate import run_episodes
 from common.environments import lab_actions
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
+from common.roles.evaluator import run_episodes
 from common.types import Batch
-from reproductions.aql import learner as learner_lib
-from reproductions.aql import networks
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql import aql, networks
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
-from reproductions.aql.flat_policy import FlatPolicy, FlatPolicyTwin
+from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin
+from reproductions.aql.proposals import ActionSpace
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {
@@ -170,10 +169,8 @@ def test_the_proposals_loss_moves_its_head_alone():
     unroll = batch.steps
     with tf.GradientTape(persistent=True) as tape:
         features = networks.features_of(learner.value.shared, unroll)
-        _, more = learner._proposal_gradients(features, learner_lib.flat(unroll.best_index))
-        value = learner.value.values(
-            learner.value.state(features), learner_lib.flat(unroll.action_index)
-        )
+        _, more = learner._proposal_gradients(features, aql.flat(unroll.best_index))
+        value = learner.value.values(learner.value.state(features), aql.flat(unroll.action_index))
     shared = learner.value.shared.trainable_variables
     # A torso of two sections of five convolutions, the layer after them, and the LSTM's three.
     assert len(shared) == 2 * 5 * 2 + 2 + 3

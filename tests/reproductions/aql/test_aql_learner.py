@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.types import Batch
-from reproductions.aql import learner as learner_lib
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql import aql
+from reproductions.aql.aql import AQLLearner, StoredUnroll
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.d3pg import D3PGLearner
-from reproductions.aql.learner import AQLLearner, StoredUnroll
+from reproductions.aql.proposals import ActionSpace
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 0, 2))
@@ -84,7 +84,7 @@ def test_targets_are_pengs_within_each_episode():
     value = np.random.default_rng(1).standard_normal((T, B))
     columns = [c.T.astype(np.float64) for c in (unroll.reward, unroll.discount)]
     arguments = (*columns, unroll.is_last.T, value, 0.9, 0.8)
-    target, weight = learner_lib.targets(*map(tf.constant, arguments[:4]), *arguments[4:])
+    target, weight = aql.targets(*map(tf.constant, arguments[:4]), *arguments[4:])
     np.testing.assert_allclose(target, targets64(*arguments), rtol=1e-12)
     np.testing.assert_array_equal(weight, 1 - unroll.is_last.T[:-1].astype(float))
 
@@ -97,7 +97,7 @@ def test_a_time_limit_bootstraps_and_a_true_end_does_not():
 
     def of(discounts):
         discount = tf.constant(discounts)[:, tf.newaxis]
-        target, weight = learner_lib.targets(reward, discount, is_last, value, 0.5, 0.8)
+        target, weight = aql.targets(reward, discount, is_last, value, 0.5, 0.8)
         np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
         return target.numpy()[[0, 1, 3], 0]
 
@@ -111,10 +111,10 @@ def test_what_follows_an_episode_changes_nothing_in_it():
     unroll = make_unrolls(SPACE)
     value = np.random.default_rng(1).standard_normal((T, B)).astype(np.float32)
     columns = [c.T.copy() for c in (unroll.reward, unroll.discount, unroll.is_last)]
-    before, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+    before, _ = aql.targets(*columns, value, 0.99, 0.8)
     columns[0][3:, 0] += 100  # after the first row's LAST, its third timestep
     value[3:, 0] -= 10
-    after, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+    after, _ = aql.targets(*columns, value, 0.99, 0.8)
     np.testing.assert_array_equal(after[:2], before[:2])
     assert np.all(np.abs(after - before)[3, 0] > 1)
 
@@ -124,7 +124,7 @@ def test_no_gradient_flows_into_targets():
     with tf.GradientTape() as tape:
         tape.watch(value)
         columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
-        target, _ = learner_lib.targets(*columns, value, 0.99, 0.8)
+        target, _ = aql.targets(*columns, value, 0.99, 0.8)
     assert tape.gradient(target, value) is None
 
 
@@ -136,7 +136,7 @@ def test_the_value_loss_sums_squares_and_holds_the_target():
     weight = tf.constant([[1.0, 1], [1, 0]])
     with tf.GradientTape() as tape:
         tape.watch([value, target])
-        loss = learner_lib.value_loss(value, target, weight)
+        loss = aql.value_loss(value, target, weight)
     assert loss.numpy() == 1 + 0 + 9
     gradient, none = tape.gradient(loss, [value, target])
     np.testing.assert_array_equal(gradient, [[-2, 0], [6, 0]])
@@ -145,7 +145,7 @@ def test_the_value_loss_sums_squares_and_holds_the_target():
 
 def test_the_proposal_loss_sums_minus_log_prob_and_rewards_entropy():
     log_prob, entropy = tf.constant([[-1.0, -2], [-3, -4]]), tf.constant([[1.0, 1], [2, 1]])
-    loss = learner_lib.proposal_loss(log_prob, entropy, 0.1)
+    loss = aql.proposal_loss(log_prob, entropy, 0.1)
     np.testing.assert_allclose(loss, 10 - 0.5)
 
 
@@ -250,8 +250,8 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
     assert {v.ref() for v in learner.value.shared.trainable_variables} <= value
     batch = batch_of(make_unrolls(SPACE))
     with tf.GradientTape() as tape:
-        features = learner.value.shared(learner_lib.flat(batch.steps.observation))
-        _, metrics = learner._proposal_gradients(features, learner_lib.flat(batch.steps.best_index))
+        features = learner.value.shared(aql.flat(batch.steps.observation))
+        _, metrics = learner._proposal_gradients(features, aql.flat(batch.steps.best_index))
     shared = tape.gradient(metrics["proposal_loss"], learner.value_variables)
     assert shared == (None,) * len(learner.value_variables)
 
@@ -263,7 +263,7 @@ def test_without_a_proposal_there_is_q_alone(search):
     )
     assert learner.proposal_variables == () and learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
-    assert set(metrics) == set(learner_lib.METRICS)
+    assert set(metrics) == set(aql.METRICS)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])

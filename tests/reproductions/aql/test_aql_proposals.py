@@ -8,8 +8,7 @@ import scipy.stats
 import tensorflow as tf
 
 from reproductions.aql import proposals
-from reproductions.aql.actions import ActionSpace
-from reproductions.aql.proposals import Proposal
+from reproductions.aql.proposals import ActionSpace, Proposal
 
 HYBRID = ActionSpace((3, 0, 2))
 FEATURES = 4

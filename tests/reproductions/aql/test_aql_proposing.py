@@ -7,7 +7,7 @@ import pytest
 
 from binaries import evaluate
 from common import environments
-from common.acting.proposals import require_proposals
+from common.acting.policy import require_proposals
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
 from common.networks import packing

@@ -8,9 +8,9 @@ from reproduction_readme import Readme, columns
 
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import unroll_bytes_per_step
+from reproductions.aql import aql, d3pg, experiments, impala, match, networks
 from reproductions.aql import config as config_lib
-from reproductions.aql import d3pg, experiments, impala, learner, match, networks
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql.proposals import ActionSpace
 
 README = Readme("aql")
 
@@ -61,8 +61,8 @@ def test_every_column_is_in_the_table():
     section = README.section("Columns of learner.csv")
     methods = r"^(?:those of methods|and those of D3PG|IMPALA has others)"
     shared, proposal, policy, impalas = map(columns, re.split(methods, section, flags=re.M))
-    assert (*shared,) == learner.METRICS
-    assert (*proposal,) == learner.PROPOSAL_METRICS
+    assert (*shared,) == aql.METRICS
+    assert (*proposal,) == aql.PROPOSAL_METRICS
     assert (*shared, *policy) == d3pg.METRICS
     assert (*impalas,) == impala.METRICS
 

@@ -11,17 +11,15 @@ import tensorflow as tf
 import tree
 
 from common import environments
-from common.acting import n_step_adder
 from common.acting.loop import ActingLoop
+from common.data import transitions as transitions_lib
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, StoredTransition
-from reproductions.d4pg import critics
-from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.actor import D4PGActor
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG, D4PGActor
 
 K = 4
 ROOT = pathlib.Path(__file__).parents[3]
@@ -50,13 +48,13 @@ def make_evaluator(config):
 def act(loop_steps, actor, config, environment=None):
     """Returns all transitions of `loop_steps` timesteps."""
     found = []
-    adder = n_step_adder.NStepAdder(K, config.n_step, config.discount)
+    adder = transitions_lib.NStepAdder(K, config.n_step, config.discount)
     loop = ActingLoop(
         environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
     )
     for _ in range(loop_steps):
         loop.step()
-    return n_step_adder.concatenate(found)
+    return transitions_lib.concatenate(found)
 
 
 @pytest.mark.parametrize("length", [1, 5])
@@ -65,7 +63,7 @@ def test_initial_priorities_are_the_learners(length, critic):
     """The learner's own formula, its targets being the online networks (equations 15 and 16)."""
     config = make_config(n_step=length, critic=critic)
     spec = EnvironmentSpec.of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, spec)
+    learner = d4pg.D4PGLearner(config, spec)
     randomize(learner.networks.variables, seed=1)
     for source, target in zip(learner.networks.variables, learner.target_networks.variables):
         target.assign(source)
@@ -87,14 +85,14 @@ def test_initial_priorities_are_the_learners(length, critic):
 def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     config = make_config(critic="mixture", num_target_samples=4_000, min_variance=0.1)
     spec = EnvironmentSpec.of(make_batch_environment())
-    learner = learner_lib.D4PGLearner(config, spec)
+    learner = d4pg.D4PGLearner(config, spec)
     randomize(learner.networks.variables, seed=1)
     actor = D4PGActor(config, spec, seed=2)
     actor.load(packing.to_numpy(learner.actor_variables))
     transitions = act(20, actor, config)
     steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
-    kind = critics.make_critic_kind(config)
-    target = learner_lib.backup(steps, learner.networks, kind, tf.constant([0, 0]))
+    kind = d4pg.make_critic_kind(config)
+    target = d4pg.backup(steps, learner.networks, kind, tf.constant([0, 0]))
     outputs = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
     expected = np.abs(kind.distance(target, outputs))
     np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=0.06)
@@ -106,12 +104,12 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     config = make_config(n_step=1)
     environment = make_batch_environment()
     spec = EnvironmentSpec.of(environment)
-    old, new = (learner_lib.D4PGLearner(config, spec) for _ in range(2))
+    old, new = (d4pg.D4PGLearner(config, spec) for _ in range(2))
     randomize(old.networks.variables, seed=1)
     randomize(new.networks.variables, seed=2)
     actor = D4PGActor(config, spec, seed=3)
     found = []
-    adder = n_step_adder.NStepAdder(K, 1, config.discount)
+    adder = transitions_lib.NStepAdder(K, 1, config.discount)
     loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
     actor.load(packing.to_numpy(old.actor_variables))
     loop.step()
@@ -120,8 +118,8 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     (transitions,) = found
 
     steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
-    kind = critics.make_critic_kind(config)
-    target = learner_lib.backup(steps, new.networks, kind, tf.constant([0, 0]))
+    kind = d4pg.make_critic_kind(config)
+    target = d4pg.backup(steps, new.networks, kind, tf.constant([0, 0]))
     expected = kind.distance(target, old.networks.critic(steps.observation_tm1, steps.action_tm1))
     np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=1e-4)
 
@@ -129,7 +127,7 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
 def test_noise_is_gaussian_of_the_configured_std():
     config = make_config(noise_sigma=0.2)
     actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
-    learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
+    learner = d4pg.D4PGLearner(config, EnvironmentSpec(3, 2))
     policy = learner.networks.policy
     actor.load(packing.to_numpy(learner.actor_variables))
     observation = np.random.default_rng(0).normal(size=(5_000, 3)).astype(np.float32)
@@ -166,9 +164,7 @@ def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next(
     config = make_config(noise="ou", noise_sigma=0.01, ou_theta=0.1)
     actor = D4PGActor(config, EnvironmentSpec(3, 2), seed=0)
     quiet = make_evaluator(config)
-    parameters = packing.to_numpy(
-        learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2)).actor_variables
-    )
+    parameters = packing.to_numpy(d4pg.D4PGLearner(config, EnvironmentSpec(3, 2)).actor_variables)
     actor.load(parameters)
     quiet.load(parameters)
     observation = np.zeros((500, 3), np.float32)
@@ -188,7 +184,7 @@ def test_ou_noise_is_correlated_within_an_episode_and_begins_anew_with_the_next(
 
 def test_evaluator_is_the_policy_without_noise():
     config = make_config()
-    learner = learner_lib.D4PGLearner(config, EnvironmentSpec(3, 2))
+    learner = d4pg.D4PGLearner(config, EnvironmentSpec(3, 2))
     randomize(learner.networks.variables, seed=4)
     evaluator = make_evaluator(config)
     evaluator.load(packing.to_numpy(learner.actor_variables))
@@ -244,7 +240,7 @@ def test_stored_transitions_are_copies():
     config = make_config(n_step=3)
     spec = EnvironmentSpec.of(make_batch_environment())
     first, second = (D4PGActor(config, spec, seed=0) for _ in range(2))
-    parameters = packing.to_numpy(learner_lib.D4PGLearner(config, spec).actor_variables)
+    parameters = packing.to_numpy(d4pg.D4PGLearner(config, spec).actor_variables)
     first.load(parameters)
     second.load(parameters)
     expected = act(12, first, config)
@@ -258,10 +254,10 @@ def test_stored_transitions_are_copies():
 _WITHOUT_PROBABILITY = """
 import sys
 from common.environments.spec import EnvironmentSpec
-from reproductions.d4pg.actor import D4PGActor
+from reproductions.d4pg.d4pg import D4PGActor
 from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.critics import gaussian_mixture
-from reproductions.d4pg.learner import D4PGLearner
+from reproductions.d4pg.d4pg import gaussian_mixture
+from reproductions.d4pg.d4pg import D4PGLearner
 
 D4PGActor(D4PGConfig(critic="mixture"), EnvironmentSpec(3, 2), seed=0)
 D4PGLearner(D4PGConfig(), EnvironmentSpec(3, 2))

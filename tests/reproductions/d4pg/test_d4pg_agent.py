@@ -7,11 +7,10 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import StoredTransition
-from common.values.prioritization import importance_weights
-from reproductions.d4pg import critics
-from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.agent import D4PG
+from common.values.value_learning import importance_weights
+from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
 PRIORITIES = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
@@ -112,8 +111,8 @@ def test_new_priorities_are_the_learners_distances():
     memory = make_filled_memory(agent)
     learner = agent.make_learner(SPEC, seed=0)
     steps = make_steps()
-    kind = critics.make_critic_kind(config)
-    target = learner_lib.backup(steps, learner.target_networks, kind, tf.constant([0, 0]))
+    kind = d4pg.make_critic_kind(config)
+    target = d4pg.backup(steps, learner.target_networks, kind, tf.constant([0, 0]))
     logits = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
     distances = tf.nn.softmax_cross_entropy_with_logits(target, logits).numpy()
 

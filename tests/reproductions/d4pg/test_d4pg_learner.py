@@ -17,15 +17,14 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.networks import packing
 from common.types import Batch, StoredTransition
 from common.values import categorical, gaussian_mixture
-from common.values.prioritization import importance_weights
-from reproductions.d4pg import critics
-from reproductions.d4pg import learner as learner_lib
-from reproductions.d4pg.agent import D4PG
+from common.values.value_learning import importance_weights
+from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
 SPEC = EnvironmentSpec(X, A)
@@ -54,7 +53,7 @@ def make_config(**values):
 
 def make_learner(seed=0, **values):
     """A learner whose four networks all differ, none of them near zero."""
-    learner = learner_lib.D4PGLearner(make_config(**values), SPEC)
+    learner = d4pg.D4PGLearner(make_config(**values), SPEC)
     generator = np.random.default_rng(seed)
     for variable in (*learner.networks.variables, *learner.target_networks.variables):
         variable.assign(generator.normal(scale=0.6, size=variable.shape))
@@ -203,8 +202,8 @@ def test_target_distribution():
     z = atoms(make_config())
     support = categorical.support(-1.0, 2.0, 5)
     np.testing.assert_allclose(support, z, rtol=1e-6)
-    kind = critics.make_critic_kind(make_config())
-    actual = learner_lib.backup(batch.steps, learner.target_networks, kind, SEED)
+    kind = d4pg.make_critic_kind(make_config())
+    actual = d4pg.backup(batch.steps, learner.target_networks, kind, SEED)
     expected = target_distribution(batch.steps, Twin(learner.target_networks), z)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     # Row 0 is clipped at Vmax, row 1 at Vmin, row 2 is a true end at 0.3.
@@ -293,17 +292,15 @@ def test_policy_gradient_is_at_the_first_state_and_has_no_weights():
 @pytest.mark.parametrize("critic", MATHS)
 def test_gradients_that_are_none(critic):
     learner, batch = make_learner(critic=critic), make_batch()
-    kind = critics.make_critic_kind(make_config(critic=critic))
+    kind = d4pg.make_critic_kind(make_config(critic=critic))
     with tf.GradientTape(persistent=True) as tape:
-        target = learner_lib.backup(batch.steps, learner.target_networks, kind, SEED)
+        target = d4pg.backup(batch.steps, learner.target_networks, kind, SEED)
         # The online networks as their own target: even then nothing flows through the target.
-        own = learner_lib.backup(batch.steps, learner.networks, kind, SEED)
+        own = d4pg.backup(batch.steps, learner.networks, kind, SEED)
         outputs = learner.networks.critic(batch.steps.observation_tm1, batch.steps.action_tm1)
         critic_loss = tf.reduce_sum(kind.distance(target, outputs))
         own_loss = tf.reduce_sum(kind.distance(own, tf.stop_gradient(outputs)))
-        policy_loss, *_ = learner_lib.policy_loss(
-            batch.steps.observation_tm1, learner.networks, kind
-        )
+        policy_loss, *_ = d4pg.policy_loss(batch.steps.observation_tm1, learner.networks, kind)
     check_gradients_that_are_none(tape, learner, critic_loss, own_loss, policy_loss)
 
 
@@ -333,7 +330,7 @@ def test_optimisers_are_adam_at_the_configured_rate():
 
 
 def test_targets_begin_as_copies_of_the_online_networks():
-    learner = learner_lib.D4PGLearner(make_config(), SPEC)
+    learner = d4pg.D4PGLearner(make_config(), SPEC)
     assert_all_equal(
         values_of(learner.target_networks.variables), values_of(learner.networks.variables)
     )

@@ -6,10 +6,9 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.networks import control, numpy_twins
-from reproductions.d4pg import networks as networks_lib
-from reproductions.d4pg.agent import D4PG
+from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.learner import D4PGLearner
+from reproductions.d4pg.d4pg import D4PG, D4PGLearner
 
 PLANAR = EnvironmentSpec(120, 6, terrain_size=101)
 
@@ -26,7 +25,7 @@ def inputs(num_rows, seed=0):
 
 def make_networks(**values):
     """Networks of planar parkour whose every variable is far from its initial value."""
-    networks = networks_lib.make_networks(D4PGConfig(**values), PLANAR)
+    networks = d4pg.make_networks(D4PGConfig(**values), PLANAR)
     rng = np.random.default_rng(1)
     for variable in networks.variables:
         variable.assign_add(rng.normal(scale=0.05, size=variable.shape))
@@ -34,14 +33,14 @@ def make_networks(**values):
 
 
 def test_without_terrain_networks_are_the_standard_ones():
-    networks = networks_lib.make_networks(D4PGConfig(), EnvironmentSpec(5, 1))
+    networks = d4pg.make_networks(D4PGConfig(), EnvironmentSpec(5, 1))
     assert size_of(networks.policy) == 62_801
 
 
 def test_numbers_of_parameters_with_terrain():
     # Terrain: 101 -> 200, LayerNorm, 200 -> 100. Then 19 + 100 inputs, and 6 actions of the critic.
     terrain = 102 * 200 + 2 * 200 + 201 * 100
-    networks = networks_lib.make_networks(D4PGConfig(), PLANAR)
+    networks = d4pg.make_networks(D4PGConfig(), PLANAR)
     policy = 120 * 300 + 2 * 300 + 301 * 200 + 201 * 6
     critic = 126 * 400 + 2 * 400 + 401 * 300 + 301 * 51
     assert [size_of(module) for module in networks] == [policy + terrain, critic + terrain]

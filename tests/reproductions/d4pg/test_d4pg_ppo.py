@@ -10,8 +10,8 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, RolloutSteps, StoredState
 from common.values import gaussian
-from reproductions.d4pg.ppo.agent import D4PGPPO
 from reproductions.d4pg.ppo.config import D4PGPPOConfig
+from reproductions.d4pg.ppo.ppo import D4PGPPO
 
 SPEC = EnvironmentSpec(3, 2)
 T, UNROLLS = 5, 8

@@ -6,11 +6,11 @@ from one_process import OneProcessRun
 from scipy.optimize import linprog
 
 from common import environments
-from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
+from common.roles.evaluator import run_episodes
 from reproductions.d4pg import own_environment
-from reproductions.d4pg.agent import D4PG
 from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 NAME = "python:reproductions.d4pg.own_environment:make"
 NUM_ACTORS = 8

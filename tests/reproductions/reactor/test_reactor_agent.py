@@ -11,11 +11,11 @@ import tree
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.replay.distributions import UNKNOWN_PRIORITY, Fifo, Uniform
+from common.replay.memory import UNKNOWN_PRIORITY, Fifo, Uniform
 from reproductions.reactor import catch
-from reproductions.reactor.agent import Reactor
 from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorState
+from reproductions.reactor.reactor import Reactor
 
 A, K, T = 3, 5, 6
 SPEC = EnvironmentSpec(36 * 36, A, image_shape=(36, 36, 1), is_discrete=True)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, StoredTimestep
-from reproductions.reactor import learner as learner_lib
+from reproductions.reactor import reactor
 from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorOutputs, ReactorState
 
@@ -31,7 +31,7 @@ def make_config(setting="reactor", **values):
 
 def make_learner(setting="reactor", seed=0, **values):
     """A learner whose networks differ, with outputs that differ from action to action."""
-    learner = learner_lib.ReactorLearner(make_config(setting, **values), SPEC)
+    learner = reactor.ReactorLearner(make_config(setting, **values), SPEC)
     generator = np.random.default_rng(seed)
     for variable in (*learner.actor_variables, *learner.target_variables):
         inputs = np.prod(variable.shape[:-1]) if len(variable.shape) > 1 else 4
@@ -219,7 +219,7 @@ def test_an_update_is_the_papers(setting, values):
         "importance_weight_mean": twin.weights.mean(),
         "gradient_norm": norm,
     }
-    assert tuple(metrics) == learner_lib.METRICS == tuple(wanted)
+    assert tuple(metrics) == reactor.METRICS == tuple(wanted)
     for name, value in wanted.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
     np.testing.assert_array_equal(packing.pack(learner.actor_variables), before)
@@ -369,11 +369,11 @@ def test_gradients_that_are_none(setting):
     with tf.GradientTape(persistent=True) as tape:
         target = unroll(learner, learner.target_network, batch.steps, slice(1, None))
         online = unroll(learner, learner.network, batch.steps, slice(0, T))
-        own = learner_lib.retrace_targets(online, steps_t, support, 1.0)
-        retraced = learner_lib.retrace_targets(target, steps_t, support, 1.0)
-        values, _ = learner_lib.value_losses(online, steps_tm1.action, retraced.values)
-        policy = learner_lib.policy_losses(online, steps_tm1, retraced.returns, learner._config)
-        entropy = learner_lib.entropies(online.policy)
+        own = reactor.retrace_targets(online, steps_t, support, 1.0)
+        retraced = reactor.retrace_targets(target, steps_t, support, 1.0)
+        values, _ = reactor.value_losses(online, steps_tm1.action, retraced.values)
+        policy = reactor.policy_losses(online, steps_tm1, retraced.returns, learner._config)
+        entropy = reactor.entropies(online.policy)
     network, target_network = learner.network, learner.target_network
     for loss in (own.values, own.returns, retraced.values, values, policy):
         assert set(tape.gradient(loss, target_network.trainable_variables)) == {None}
@@ -407,7 +407,7 @@ def test_adam_has_no_momentum():
 
 def test_the_target_is_a_copy_of_both_lstms_every_period():
     """Pitfall 13."""
-    learner = learner_lib.ReactorLearner(make_config(target_period=3), SPEC)
+    learner = reactor.ReactorLearner(make_config(target_period=3), SPEC)
     before = packing.to_numpy(learner.actor_variables)
     assert len(learner.target_variables) == len(learner.actor_variables)
     update = tf.function(learner.update)

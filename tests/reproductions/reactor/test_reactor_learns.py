@@ -6,10 +6,10 @@ import numpy as np
 from one_process import OneProcessRun
 import pytest
 
-from common.acting.evaluate import run_episodes
 from common.environments.batch import BatchedEnvironment
-from reproductions.reactor.agent import Reactor
+from common.roles.evaluator import run_episodes
 from reproductions.reactor.config import ReactorConfig
+from reproductions.reactor.reactor import Reactor
 
 NUM_CALLS = 160
 NUM_ACTIONS = 3

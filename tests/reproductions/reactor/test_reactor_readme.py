@@ -7,10 +7,10 @@ from flag_file import check_flag_file
 from reproduction_readme import Readme, columns
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import applied_gradients
+from common.learning import parameter_server
 from common.replay.footprint import sequence_bytes_per_step
 from reproductions.reactor import config as config_lib
-from reproductions.reactor import learner, networks
+from reproductions.reactor import networks, reactor
 
 README = Readme("reactor")
 
@@ -30,7 +30,7 @@ def test_the_flag_file_is_one_of_the_program(tmp_path):
 
 def test_every_column_is_in_the_table():
     named = columns(README.section("Columns of learner.csv"))
-    assert named == [*learner.METRICS, *applied_gradients.METRICS]
+    assert named == [*reactor.METRICS, *parameter_server.METRICS]
 
 
 def test_the_arithmetic_of_ten_workers():

@@ -8,7 +8,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.types import Batch, StoredState, WindowBatch
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.config import SETTINGS

@@ -7,9 +7,9 @@ from common import environments
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning.metrics import DivergedError
+from common.learning.learner import DivergedError
 from common.networks import packing
-from common.replay.distributions import RankBased, Uniform
+from common.replay.memory import RankBased, Uniform
 from common.types import Batch, EpisodeBatch
 from reproductions.refer.agent import Refer
 from reproductions.refer.config import SETTINGS

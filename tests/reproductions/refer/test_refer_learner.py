@@ -9,10 +9,10 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.learning.update_loop import UpdateLoop
+from common.learning.updates import UpdateLoop
 from common.networks.recurrent import Window
 from common.types import Batch, StoredState
-from common.values import quadratic
+from common.values import closed_form
 from reproductions.refer import advantages, ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.config import SETTINGS
@@ -220,7 +220,7 @@ def test_nafs_gradients(setting):
 
     def outputs():
         h = networks.run(learner.network.mlp, x)
-        lower = quadratic.lower_triangular(tf.constant(h[:, 1 + A :]), A).numpy()
+        lower = closed_form.lower_triangular(tf.constant(h[:, 1 + A :]), A).numpy()
         return h[:, 0], h[:, 1 : 1 + A], lower
 
     def loss(*outputs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.values import quadratic
+from common.values import closed_form
 from reproductions.refer import ddpg, naf, vracer
 
 B, A = 12, 3
@@ -179,7 +179,7 @@ def test_nafs_loss_and_gradients(gate):
     mean, mu, action, value = (
         batch[name] for name in ("mean", "behaviour_mean", "action", "value")
     )
-    lower = quadratic.lower_triangular(tf.constant(outputs), A).numpy()
+    lower = closed_form.lower_triangular(tf.constant(outputs), A).numpy()
     variance = np.full(A, sigma**2)
     rho = weight_of(action, mean, variance, mu, variance)
     near = near_of(rho, gate)

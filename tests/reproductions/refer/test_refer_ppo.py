@@ -9,8 +9,8 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, RolloutSteps, StoredState
-from reproductions.refer.ppo.agent import ReferPPO
 from reproductions.refer.ppo.config import ReferPPOConfig
+from reproductions.refer.ppo.ppo import ReferPPO
 
 SPEC = EnvironmentSpec(3, 2)
 N = 24

@@ -1,0 +1,234 @@
+"""Data of whole episodes, of which updates draw single steps or windows.
+
+Adder of whole episodes for a batch of environments.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+
+from common.data.data import Data
+from common.environments.batch import ABSENT
+from common.environments.spec import UnusableEnvironmentError
+from common.remote.outbox import Delivery, Writer
+from common.replay.episode_memory import EpisodeMemory, WindowMemory
+from common.replay.episode_wire import EpisodeWire
+from common.replay.memory import RankBased, Uniform
+from common.replay.store import RateLimiter
+from common.types import Episode, Episodes, Nest, StoredState
+
+_FIRST = int(dm_env.StepType.FIRST)
+_LAST = int(dm_env.StepType.LAST)
+
+
+_NUMBERS = ("value", "advantage")
+"""Extras of a policy that the memory keeps apart from the columns of a state."""
+
+
+class EpisodeAdder:
+    """Collector of the episodes of K environments, each of which is stored when it has ended.
+
+    Rows that are ABSENT are neither counted nor stored, nor is the episode that they cut off.
+
+    Call both methods once for each timestep, with the policy's output for its observation:
+
+        progress = adder.observe(timestep, extras)       # Episodes
+        adder.act(timestep, action, extras)
+
+    The extras "value" and "advantage" of a policy become the `values` and `advantages` of its
+    episodes. A last state has the extras of its observation, and an action of zeros. Everything
+    stored or returned is a copy.
+    """
+
+    def __init__(self, num_environments: int, max_steps: int):
+        """Makes an adder for K environments, for a memory of `max_steps` steps."""
+        self._max_steps = max_steps
+        self._running = [_Running() for _ in range(num_environments)]
+
+    def observe(self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]) -> Episodes:
+        """Returns the number of actions that follow this timestep, and the episodes that end at it.
+
+        Args:
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+
+        Raises:
+          UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
+        """
+        is_end = (timestep.step_type == _LAST) & (timestep.discount == 0)
+        if not np.all(is_end | (timestep.discount == 1)):
+            (wrong, *_) = timestep.discount[~is_end & (timestep.discount != 1)]
+            raise UnusableEnvironmentError(
+                f"--environment gave a discount of {wrong:g}: this agent's episodes have 1 at each "
+                "step, and at the last one 0, or 1 if only the time was up"
+            )
+        finished = []
+        for index, step_type in enumerate(timestep.step_type):
+            running = self._running[index]
+            if step_type in (_FIRST, ABSENT):
+                running = self._running[index] = _Running()
+            else:
+                running.rewards.append(timestep.reward[index])
+            if step_type == _LAST:
+                no_action = np.zeros_like(running.states[-1].action)
+                running.append(int(index), timestep.observation, no_action, extras)
+                finished.append(running.episode(index, is_end[index]))
+        return Episodes(int(np.count_nonzero(_goes_on(timestep))), tuple(finished))
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Stores the states of the timestep that `observe` just got, except the last ones.
+
+        Args:
+          timestep: of K environments.
+          action: [K, A] or [K], the action taken at its observation.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+
+        Raises:
+          UnusableEnvironmentError: an episode is longer than the memory.
+        """
+        for index in np.flatnonzero(_goes_on(timestep)):
+            if len(self._running[index].states) == self._max_steps:
+                raise UnusableEnvironmentError(
+                    f"--environment has an episode of more than {self._max_steps} steps, which the "
+                    "memory holds: raise --config.replay_capacity, or let episodes end earlier"
+                )
+            self._running[index].append(int(index), timestep.observation, action[index], extras)
+
+
+def _goes_on(timestep: dm_env.TimeStep) -> np.ndarray:
+    """Returns whether an action follows in each row, bool [K]."""
+    return (timestep.step_type != _LAST) & (timestep.step_type != ABSENT)
+
+
+class _Running:
+    """A running episode of an environment.
+
+    Attributes:
+      states: so far.
+      values: of the policy at these states.
+      advantages: of its actions there.
+      rewards: of the steps between them.
+    """
+
+    def __init__(self):
+        self.states: list[StoredState] = []
+        self.values: list[float] = []
+        self.advantages: list[float] = []
+        self.rewards: list[float] = []
+
+    def append(
+        self, index: int, observation: Nest, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Appends the state in row `index` of a batch."""
+        for name, numbers in zip(_NUMBERS, (self.values, self.advantages)):
+            numbers.append(extras[name][index] if name in extras else 0.0)
+        self.states.append(
+            StoredState(
+                tree.map_structure(lambda leaf: leaf[index].copy(), observation),
+                np.array(action),
+                {n: leaf[index].copy() for n, leaf in extras.items() if n not in _NUMBERS},
+            )
+        )
+
+    def episode(self, index: int, terminated: bool) -> Episode:
+        """Returns the finished episode of environment `index`."""
+        return Episode(
+            index,
+            tree.map_structure(lambda *leaves: np.stack(leaves), *self.states),
+            np.array(self.rewards, np.float32),
+            np.array(self.values, np.float32),
+            bool(terminated),
+            np.array(self.advantages[:-1], np.float32),
+        )
+
+
+_SEND_BATCH = 64
+"""Actor steps reported at a time to a memory in another process. Not in the paper."""
+
+
+class WholeEpisodes(Data):
+    """Episodes, each added when it has ended.
+
+    A step counts when its action is executed, although a running episode cannot be drawn from.
+    """
+
+    acts_beside = True
+
+    def __init__(
+        self,
+        config: Any,
+        sample: Uniform | RankBased,
+        removal: str,
+        window: int | None = None,
+        history: int | None = None,
+    ):
+        """Copies fields of the configuration.
+
+        Args:
+          config: a paper's dataclass of hyperparameters.
+          sample: from which the learner draws single steps.
+          removal: the episodes that a full memory removes, see `EpisodeMemory`.
+          window: most steps of an episode that the learner draws, from a `WindowMemory` in its
+            process; None: it draws single steps.
+          history: states before a drawn single step, see `EpisodeMemory.sample`.
+        """
+        self._config = config
+        self._sample, self._removal = sample, removal
+        self._window, self._history = window, history
+
+    def make_adder(self, num_environments: int, share: float = 1.0) -> EpisodeAdder:
+        """Builds the adder for a batch of environments."""
+        del share
+        return EpisodeAdder(num_environments, self._config.replay_capacity)
+
+    def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
+        """Builds the memory; see base class."""
+        config = self._config
+        capacity, seed = -(-config.replay_capacity // num_shards), seed + 1
+        removal, num_batches = self._removal, config.updates_per_call
+        if self._window:
+            return WindowMemory(
+                specs, capacity, config.discount, self._window, removal, seed, num_batches
+            )
+        return EpisodeMemory(
+            *(specs, capacity, config.discount, self._sample, removal, seed, num_batches),
+            history=self._history,
+        )
+
+    def wire(self, specs: Nest) -> EpisodeWire:
+        """See base class."""
+        return EpisodeWire(specs, self._config.updates_per_call, self._history)
+
+    def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
+        """Builds the writer of some actors; the memory makes the keys."""
+        return _EpisodeWriter(_SEND_BATCH if in_batches else 0)
+
+    def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
+        """Returns the limit by which a call is due as soon as its steps have been executed.
+
+        Between calls, actor steps - (steps per update) * learner steps is constant. Actors wait for
+        a learner only once the episodes that have ended have the steps of a batch.
+        """
+        del num_ahead
+        config = self._config
+        ratio = config.samples_per_insert or None
+        return RateLimiter(
+            config.min_replay_size, ratio, float(num_samples), min_items=config.batch_size
+        )
+
+
+class _EpisodeWriter(Writer):
+    def count_steps(self, added: Episodes) -> int:
+        """Returns the number of actions that follow the timestep."""
+        return added.num_steps
+
+    def deliveries(self, collected: Sequence[Episodes]) -> list[Delivery]:
+        """Returns the finished episodes and the number of all steps."""
+        num_steps = sum(added.num_steps for added in collected)
+        episodes = tuple(episode for added in collected for episode in added.episodes)
+        return [Delivery(Episodes(num_steps, episodes), num_steps)]

@@ -1,0 +1,346 @@
+"""Data of rollouts: the steps of all actors with one version of the parameters.
+
+Adder of rollouts for a batch of environments.
+
+A store of the steps of one rollout, which are learnt from and then dropped.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import math
+import threading
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+import tensorflow as tf
+import tree
+
+from common.data.data import Data
+from common.data.rollout_config import HELD_ROLLOUTS
+from common.remote.outbox import Delivery, Writer
+from common.replay.columns import Signature
+from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
+from common.types import AddedRollout, Batch, Nest, RolloutSteps, StoredState
+from common.values import multistep
+
+_FIRST = int(dm_env.StepType.FIRST)
+
+
+class RolloutAdder:
+    """Collector of the steps of K environments, which are complete once there are enough of them.
+
+    A true end, a time limit and the end of a rollout are one case: what follows the step counts as
+    V of the next state, which is 0 after a true end. Give it to a loop that asks the policy again
+    for the timestep at which a rollout ends, so that the next one begins with newer parameters.
+
+    Call `observe` once and `act` once for each timestep, with the policy's output for it. The
+    extras "value" and "version" of the policy, both [K], are V and the version of its parameters;
+    the others are stored with the states. Everything stored or returned is a copy.
+    """
+
+    def __init__(
+        self,
+        num_environments: int,
+        num_steps: int,
+        discount: float,
+        lambda_: float,
+        unroll_length: int | None = None,
+    ):
+        """Makes an adder without steps.
+
+        Args:
+          num_environments: K.
+          num_steps: of all environments, after which a rollout is complete.
+          discount: gamma, per step.
+          lambda_: of generalised advantage estimation.
+          unroll_length: timesteps after which an estimate takes V for the rest; None: as many as
+            the rollout has.
+        """
+        self._num_steps = num_steps
+        self._discount, self._lambda = discount, lambda_
+        self._unroll_length = unroll_length
+        self._begin()
+
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
+    ) -> AddedRollout | None:
+        """Adds the step that led to a timestep; returns the rollout if it is complete.
+
+        Args:
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
+        if not self._states:
+            return None
+        # No step led to a FIRST. Its reward makes the error of the estimate there 0.
+        is_step = timestep.step_type != _FIRST
+        self._is_step.append(is_step)
+        self._rewards.append(np.where(is_step, timestep.reward, self._values[-1]))
+        self._discounts.append(np.where(is_step, self._discount * timestep.discount, 0))
+        self._held += int(np.count_nonzero(is_step))
+        if self._held < self._num_steps:
+            return None
+        rollout = self._rollout(extras["value"])
+        self._begin()
+        return rollout
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Stores the states of a timestep.
+
+        Args:
+          timestep: of K environments.
+          action: [K, A], the action taken at its observation.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
+        stored = {name: extras[name] for name in extras if name not in ("value", "version")}
+        state = StoredState(timestep.observation, action, stored)
+        self._states.append(tree.map_structure(np.array, state))
+        self._values.append(np.array(extras["value"]))
+        self._versions.append(np.array(extras["version"]))
+
+    def _begin(self) -> None:
+        self._states: list[StoredState] = []
+        self._values: list[np.ndarray] = []
+        self._versions: list[np.ndarray] = []
+        self._rewards: list[np.ndarray] = []
+        self._discounts: list[np.ndarray] = []
+        self._is_step: list[np.ndarray] = []
+        self._held = 0
+
+    def _rollout(self, value: np.ndarray) -> AddedRollout:
+        """Returns the rollout, whose last states have these values."""
+        values = np.array([*self._values, value], np.float32)
+        rewards = np.array(self._rewards, np.float32)
+        discounts = np.array(self._discounts, np.float32)
+        length = self._unroll_length or len(rewards)
+        advantages = np.concatenate(
+            [
+                multistep.generalized_advantage(
+                    rewards[begin : begin + length],
+                    values[begin : begin + length + 1],
+                    discounts[begin : begin + length],
+                    self._lambda,
+                )
+                for begin in range(0, len(rewards), length)
+            ]
+        )
+        is_step = np.array(self._is_step)
+
+        def rows(*timesteps: np.ndarray) -> np.ndarray:
+            """Returns the steps [N, ...] among T timesteps [K, ...], in the order of time."""
+            return np.array(timesteps)[is_step][: self._num_steps]
+
+        steps = RolloutSteps(
+            tree.map_structure(rows, *self._states),
+            rows(*rewards),
+            rows(*values[:-1]),
+            rows(*advantages),
+        )
+        return AddedRollout(self._held, rows(*self._versions).astype(np.int64), steps)
+
+
+class Rollout(NamedTuple):
+    """N steps that were taken with one version of the parameters.
+
+    Attributes:
+      version: int64 [N].
+      steps: nest of [N, ...].
+    """
+
+    version: np.ndarray
+    steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """Nothing: the steps are gone."""
+        return tf.zeros([0], tf.int64)
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+        return equal_batch(self.steps)
+
+
+class RolloutWire(Wire):
+    """The form in which rollouts travel."""
+
+    consumes = True
+    draw_bytes = 1  # a draw is never cut, since it empties the store
+
+    def __init__(self, specs: Nest):
+        """Takes the columns of a step: nest of `tf.TensorSpec` without batch dimension."""
+        self.signature = Signature(specs)
+        self.row_bytes = self.signature.message_bytes + 8
+        version = tf.TensorSpec([None], tf.int64, "version")
+        self.put_specs = [version, *self.signature.column_specs]
+
+    def columns(self, rows: Rollout) -> list:
+        """Returns the versions, and the columns of the steps."""
+        return [rows.version, *self.signature.flatten(rows.steps)]
+
+    def rows(self, columns: Sequence) -> Rollout:
+        """Reverses `columns`."""
+        return Rollout(columns[0], self.signature.unflatten(columns[1:]))
+
+    def drawn_columns(self, drawn: Rollout) -> list:
+        """Returns the columns."""
+        return self.columns(drawn)
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Rollout:
+        """Returns the only part."""
+        (part,) = parts
+        return self.rows(part)
+
+
+class RolloutStore(Store):
+    """The steps of the present policy. A draw empties it, since the next policy is another one.
+
+    All steps that it holds have one version. Steps of a version that has been drawn come too late
+    and are dropped: their sender, or another in its place, has sent twice. Of others it takes those
+    of the version that it follows; without one, they replace those that it holds.
+    """
+
+    def __init__(self, specs: Nest, capacity: int):
+        """Makes an empty store.
+
+        Args:
+          specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
+          capacity: steps that it holds at most.
+        """
+        self.wire = RolloutWire(specs)
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._puts: list[list[np.ndarray]] = []
+        self._held = self._inserted = self._sampled = 0
+        self._version: int | None = None
+        self._drawn_version: int | None = None
+        self._wanted: Callable[[], int] | None = None
+
+    def follow(self, version: Callable[[], int]) -> None:
+        """Takes steps of `version()` alone from now on, that of the learner.
+
+        A learner that has returned to an earlier checkpoint gets steps of later versions.
+        """
+        self._wanted = version
+
+    def put(self, rows: Rollout) -> bool:
+        """Adds steps, of which it keeps a copy; returns False if they do not fit now.
+
+        Raises:
+          ValueError: a column is wrong, there are several versions, or the steps never fit.
+        """
+        columns = self._columns(rows)
+        num_rows = len(columns[0])
+        if not num_rows:
+            return True
+        version = int(columns[0][0])
+        wanted = version if self._wanted is None else self._wanted()
+        with self._lock:
+            if version == self._drawn_version or version != wanted:
+                self._inserted += num_rows
+                return True
+            if version != self._version:
+                self._puts, self._held, self._version = [], 0, version
+            if self._held + num_rows > self.capacity:
+                return False
+            self._puts.append(columns)
+            self._held += num_rows
+            self._inserted += num_rows
+        return True
+
+    def draw(self, num_items: int, seed: int | None = None) -> Rollout | None:
+        """Returns the oldest steps and drops the others; None if there are too few."""
+        del seed
+        with self._lock:
+            if self._held < num_items:
+                return None
+            puts, self._puts, self._held = self._puts, [], 0
+            self._drawn_version = self._version
+            self._sampled += num_items
+        return self.wire.rows([np.concatenate(column)[:num_items] for column in zip(*puts)])
+
+    def counters(self) -> Counters:
+        """Returns the counters; steps that were dropped count as removed."""
+        with self._lock:
+            held, inserted, sampled = self._held, self._inserted, self._sampled
+        return Counters(held, inserted, sampled, removed=inserted - sampled - held)
+
+    def _columns(self, rows: Rollout) -> list[np.ndarray]:
+        """Returns copies of the columns, after a check."""
+        steps = self.wire.signature.checked(rows.steps)
+        version, num_rows = np.asarray(rows.version), len(steps[0])
+        if version.dtype != np.int64 or version.shape != (num_rows,):
+            raise ValueError(
+                f"version must be int64 [{num_rows}], is {version.dtype} {list(version.shape)}"
+            )
+        if num_rows > self.capacity:
+            raise ValueError(f"{num_rows} steps exceed the store, which holds {self.capacity}")
+        if (version != version[:1]).any():
+            raise ValueError(f"version must be one, is {version.min()} to {version.max()}")
+        return [*map(np.array, (version, *steps))]
+
+
+class Rollouts(Data):
+    """Rollouts of a horizon of steps, of which each actor makes its share and then waits.
+
+    The columns of the store are those of the states, with the step's reward, value and advantage.
+    """
+
+    on_policy = True
+    in_lockstep = True
+
+    def __init__(
+        self, horizon: int, discount: float, lambda_: float, unroll_length: int | None = None
+    ):
+        """Takes a rollout's size and the terms of its advantages.
+
+        Args:
+          horizon: steps of all actors in a rollout.
+          discount: gamma, per step.
+          lambda_: of generalised advantage estimation.
+          unroll_length: see `RolloutAdder`.
+        """
+        self._horizon = horizon
+        self._of_advantages = discount, lambda_, unroll_length
+
+    def make_adder(self, num_environments: int, share: float = 1.0) -> RolloutAdder:
+        """Builds the adder for a batch of environments."""
+        # Rounded, since the share of three actors of seven is no number of binary digits.
+        num_steps = math.ceil(round(share * self._horizon, 6))
+        return RolloutAdder(num_environments, num_steps, *self._of_advantages)
+
+    def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> RolloutStore:
+        """Builds the store, with room for actors that send twice; see base class."""
+        del seed, num_shards
+        return RolloutStore(_columns(specs), HELD_ROLLOUTS * self._horizon)
+
+    def wire(self, specs: Nest) -> RolloutWire:
+        """See base class."""
+        return RolloutWire(_columns(specs))
+
+    def make_writer(self, **_: Any) -> Writer:
+        """Builds the writer of some actors; see base class."""
+        return _RolloutWriter()
+
+    def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
+        """Returns no limit: actors wait for the parameters that were made of their steps."""
+        del num_samples, num_ahead
+        return UNLIMITED
+
+
+def _columns(states: Nest) -> RolloutSteps:
+    scalar = tf.TensorSpec([])
+    return RolloutSteps(states, scalar, scalar, scalar)
+
+
+class _RolloutWriter(Writer):
+    def count_steps(self, added: AddedRollout) -> int:
+        """Returns the number of steps executed."""
+        return added.num_steps
+
+    def deliveries(self, collected: Sequence[AddedRollout]) -> list[Delivery]:
+        """Returns each part of a rollout by itself."""
+        return [
+            Delivery(Rollout(added.version, added.steps), added.num_steps) for added in collected
+        ]

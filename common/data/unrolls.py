@@ -1,0 +1,353 @@
+"""Data of unrolls, which actors keep in replays of their own and send to the learner's queue.
+
+Adder of unrolls, which follow each other without overlap, for a batch of environments.
+
+A bounded queue of unrolls, from which a learner takes its batches.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+import threading
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+import tensorflow as tf
+import tree
+
+from common.data.data import Data
+from common.remote.outbox import Delivery, Writer
+from common.replay.columns import Signature
+from common.replay.local_replay import LocalReplay
+from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
+from common.types import Batch, Nest, Unrolls
+
+_FIRST = int(dm_env.StepType.FIRST)
+
+
+class UnrollAdder:
+    """Converter of the timesteps of K environments to unrolls of T timesteps (AQL algorithm 1).
+
+    An unroll begins where the one before it ended, whatever happens in the environment: it may span
+    several episodes, and FIRST and LAST are timesteps like the others. The reward and the discount
+    of a timestep are those of the step that follows it, so an unroll is complete once the next
+    timestep is observed. A reset has neither: they are 0 at the last timestep of an episode. Time
+    limits and true ends differ in the discount of the step that led to that timestep.
+
+    Call both methods once for each timestep, with the policy's output for its observation:
+
+        unrolls = adder.observe(timestep, extras)      # Unrolls, or None
+        adder.act(timestep, action, extras)
+
+    Everything stored or returned is a copy. Unrolls have no column of actions: a policy whose
+    learner needs them gives them as extras. The extra "state" of a recurrent policy, its state
+    before a timestep, is kept of the first timestep alone.
+    """
+
+    def __init__(self, num_environments: int, length: int):
+        """Makes an adder without timesteps.
+
+        Args:
+          num_environments: K.
+          length: T, timesteps of an unroll.
+        """
+        self._num_environments = num_environments
+        self._length = length
+        self._number = 0
+        self._stored = 0  # timesteps of the present unroll
+        self._columns: Nest = None  # (observation, extras), leaves [K, T, ...]
+        self._state: Nest = ()
+        self._leaves: list[np.ndarray] = []
+        self._begin_unroll()
+
+    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Unrolls | None:
+        """Adds the step that led to a timestep, and returns the unrolls that it completes.
+
+        Args:
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras: not used; `act` gets them too.
+
+        Returns:
+          An unroll of each environment (M = K) at every T-th timestep, otherwise None.
+        """
+        del extras
+        if not self._stored:
+            return None
+        before = self._stored - 1
+        # Also where an environment resets within an episode, whose last timestep then is no LAST.
+        is_last = timestep.step_type == _FIRST
+        self._is_last[:, before] = is_last
+        self._reward[:, before] = np.where(is_last, 0, timestep.reward)
+        self._discount[:, before] = np.where(is_last, 0, timestep.discount)
+        if self._stored < self._length:
+            return None
+        observation, extras = tree.unflatten_as(self._columns, self._leaves)
+        unrolls = Unrolls(
+            environment_index=np.arange(self._num_environments, dtype=np.int32),
+            number=np.full(self._num_environments, self._number, np.int64),
+            observation=observation,
+            reward=self._reward,
+            discount=self._discount,
+            is_last=self._is_last,
+            extras=extras,
+            state=self._state,
+        )
+        self._number += 1
+        self._begin_unroll()
+        return unrolls
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Stores the timestep that `observe` just got.
+
+        Args:
+          timestep: of K environments.
+          action: not used.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
+        del action
+        if not self._stored:
+            self._state = tree.map_structure(np.array, extras.get("state", ()))
+        kept = {name: extra for name, extra in extras.items() if name != "state"}
+        columns = (timestep.observation, kept)
+        leaves = tree.flatten(columns)
+        if not self._stored:
+            shape = (self._num_environments, self._length)
+            self._columns = columns
+            self._leaves = [np.empty((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        for stored, leaf in zip(self._leaves, leaves, strict=True):
+            stored[:, self._stored] = leaf
+        self._stored += 1
+
+    def _begin_unroll(self) -> None:
+        """Makes new arrays, since those of the last unroll belong to its receiver."""
+        shape = (self._num_environments, self._length)
+        self._stored = 0
+        self._reward = np.empty(shape, np.float32)
+        self._discount = np.empty(shape, np.float32)
+        self._is_last = np.empty(shape, bool)
+
+
+class UnrollBatch(NamedTuple):
+    """Unrolls taken from a queue.
+
+    Attributes:
+      steps: nest of [B, T, ...].
+    """
+
+    steps: Nest
+
+    @property
+    def token(self) -> tf.Tensor:
+        """Nothing: the unrolls are gone."""
+        return tf.zeros([0], tf.int64)
+
+    def batch(self) -> Batch:
+        """Returns what updates learn from."""
+        return equal_batch(self.steps)
+
+
+class UnrollWire(Wire):
+    """The form in which unrolls travel.
+
+    Attributes:
+      signature: the columns of an unroll.
+    """
+
+    consumes = True
+
+    def __init__(self, specs: Nest):
+        """Computes sizes; `specs` are those of the queue."""
+        self.signature = Signature(specs)
+        self.row_bytes = self.draw_bytes = self.signature.message_bytes
+        self.put_specs = self.signature.column_specs
+
+    def columns(self, rows: Nest) -> list:
+        """Returns the columns of unrolls."""
+        return self.signature.flatten(rows)
+
+    def rows(self, columns: Sequence) -> Nest:
+        """Reverses `columns`."""
+        return self.signature.unflatten(columns)
+
+    def drawn_columns(self, drawn: UnrollBatch) -> list:
+        """Returns the columns of the unrolls."""
+        return self.signature.flatten(drawn.steps)
+
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> UnrollBatch:
+        """Joins batches."""
+        columns = [tf.concat(column, 0) for column in zip(*parts)]
+        return UnrollBatch(self.signature.unflatten(columns))
+
+
+class UnrollQueue(Store):
+    """A first in, first out queue of unrolls, which are learnt from once (AQL section 4, A.1).
+
+    Attributes:
+      signature: the columns of an unroll.
+      capacity: unrolls that the queue holds at most.
+    """
+
+    def __init__(self, specs: Nest, capacity: int):
+        """Makes an empty queue.
+
+        Args:
+          specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
+          capacity: unrolls that it holds at most.
+
+        Raises:
+          ValueError: `capacity` is less than 1.
+        """
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, is {capacity}")
+        self.wire = UnrollWire(specs)
+        self.signature = self.wire.signature
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._rows: collections.deque[Sequence[np.ndarray]] = collections.deque()
+        self._inserted = self._sampled = 0
+
+    def put(self, rows: Nest) -> bool:
+        """Adds unrolls, unless they do not fit now.
+
+        Args:
+          rows: nest of [M, T, ...]; the queue keeps a copy.
+
+        Returns:
+          False if the queue has no room for all M now.
+
+        Raises:
+          ValueError, TypeError: `rows` is a nest of another structure.
+          ValueError: M exceeds the capacity, or a column has another dtype or shape, or values that
+            are not finite. The message names the column, and the queue is as it was.
+        """
+        columns = self.signature.checked(rows)
+        num_rows = len(columns[0])
+        if num_rows > self.capacity:
+            raise ValueError(f"{num_rows} unrolls exceed the queue, which holds {self.capacity}")
+        with self._lock:
+            if len(self._rows) + num_rows > self.capacity:
+                return False
+            self._rows.extend(zip(*map(np.array, columns)))
+            self._inserted += num_rows
+        return True
+
+    def draw(self, num_items, seed=None) -> UnrollBatch | None:
+        """Removes and returns the oldest unrolls; None if there are fewer than `num_items`."""
+        del seed
+        count = int(num_items)
+        if count < 1:
+            raise ValueError(f"num_items must be at least 1, is {count}")
+        with self._lock:
+            if len(self._rows) < count:
+                return None
+            rows = [self._rows.popleft() for _ in range(count)]
+            self._sampled += count
+        return UnrollBatch(self.signature.unflatten([np.stack(column) for column in zip(*rows)]))
+
+    def counters(self) -> Counters:
+        """Returns the counters; an item is an unroll, and one that was taken counts as sampled."""
+        with self._lock:
+            return Counters(len(self._rows), self._inserted, self._sampled)
+
+
+class ReplayedUnrolls(Data):
+    """Unrolls of T timesteps, new and replayed ones (AQL algorithm 2).
+
+    For each unroll an actor sends that unroll and R others, drawn from its replay, to the learner's
+    queue. So (learner steps) * B * T = (1 + R) * timesteps.
+    """
+
+    in_lockstep = True
+    pull_timestep = 1  # an unroll is complete once the next timestep is observed
+
+    def __init__(self, config: Any, columns: Callable[[Unrolls], Nest]):
+        """Copies fields of the configuration.
+
+        Args:
+          config: a paper's dataclass of hyperparameters.
+          columns: returns what is stored and sent of M unrolls, nest of [M, T, ...].
+        """
+        self._config = config
+        self._columns = columns
+        self.steps_per_item = config.unroll_length
+
+    def make_adder(self, num_environments: int, share: float = 1.0) -> UnrollAdder:
+        """Builds the adder for a batch of environments."""
+        del share
+        return UnrollAdder(num_environments, self._config.unroll_length)
+
+    def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> UnrollQueue:
+        """Builds the learner's queue; see base class.
+
+        Raises:
+          ValueError: a call needs more unrolls than the queue holds.
+        """
+        del seed, num_shards
+        config = self._config
+        if self._most_put < 1:
+            raise ValueError(
+                f"a call of updates takes {config.batch_size * config.updates_per_call} unrolls, "
+                f"but the queue holds {config.queue_capacity}: raise queue_capacity, or lower "
+                "batch_size or updates_per_call"
+            )
+        return UnrollQueue(specs, config.queue_capacity)
+
+    def wire(self, specs: Nest) -> UnrollWire:
+        """See base class."""
+        return UnrollWire(specs)
+
+    def make_writer(self, *, actors: range, specs: Nest, seed: int, **_: Any) -> Writer:
+        """Builds the writer of some actors, with their replays; see base class."""
+        config = self._config
+        replay = LocalReplay(specs, config.replay_capacity, config.unroll_length, seed)
+        return _UnrollWriter(replay, actors, self._columns, config.replayed_unrolls, self._most_put)
+
+    def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
+        """Returns no limit: the queue's capacity is one."""
+        return UNLIMITED
+
+    @property
+    def _most_put(self) -> int:
+        """Unrolls of the largest put that the queue takes while the learner lacks a batch."""
+        config = self._config
+        return config.queue_capacity - config.batch_size * config.updates_per_call + 1
+
+
+class _UnrollWriter(Writer):
+    def __init__(
+        self,
+        replay: LocalReplay,
+        actors: range,
+        columns: Callable[[Unrolls], Nest],
+        num_replayed: int,
+        most_put: int,
+    ):
+        super().__init__()
+        self.replay: LocalReplay = replay
+        self._actors = np.asarray(actors)
+        self._columns = columns
+        self._num_replayed = num_replayed
+        self._most_put = most_put
+
+    def count_steps(self, added: Unrolls) -> int:
+        """Returns the number of timesteps at which an action was taken."""
+        return int(np.count_nonzero(~added.is_last))
+
+    def deliveries(self, collected: Sequence[Unrolls]) -> list[Delivery]:
+        """Returns unrolls, each followed by R from its actor's replay.
+
+        The steps count once all of them are taken.
+        """
+        (added,) = collected
+        burst = self.replay.burst(
+            self._actors[added.environment_index], self._columns(added), self._num_replayed
+        )
+        num_rows = len(tree.flatten(burst)[0])
+        slices = [slice(i, i + self._most_put) for i in range(0, num_rows, self._most_put)]
+        parts = [
+            tree.map_structure(lambda column, rows=rows: column[rows], burst) for rows in slices
+        ]
+        steps = [0] * (len(parts) - 1) + [self.count_steps(added)]
+        return list(map(Delivery, parts, steps))

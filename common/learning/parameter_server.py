@@ -1,0 +1,287 @@
+"""Updates of a parameter server: it applies the gradients that workers send (Reactor, 3.4).
+
+A worker's learner step: its gradients are computed here and applied by a parameter server.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import StopRequest
+from common.learning import learner as learner_lib
+from common.learning.learner import Learner
+from common.networks import packing
+from common.remote.gradients import GradientQueue, GradientSender
+from common.remote.inbox import Inbox
+from common.remote.parameters import ParameterClient, Snapshot
+from common.replay.store import Counters
+from common.types import Batch, Metrics, Nest
+
+METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
+"""Metrics of an applied update beside the agent's; staleness is in updates."""
+_WAIT_SECONDS = 0.05
+_MOST_DIVERGED = 3
+"""Starts of a worker, with no update applied between them, that may end with an update that is not
+finite. Each begins with another replay, of which the next one may be free of what made it so."""
+
+
+class _SavedNumbers(tf.Module):
+    """Numbers of the last applied updates in a checkpoint.
+
+    Attributes:
+      incarnations: int64 [n], of workers.
+      numbers: int64 [n], of the last update applied from each incarnation.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.incarnations = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+        self.numbers = tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False)
+
+
+class AppliedGradients:
+    """The updates of a parameter server, as `common.learning.trainer.Trainer` makes others.
+
+    The thread that calls `step` applies, publishes and saves, so nothing is torn. A worker learns
+    that its update is applied at the next `step`, when the caller has published the parameters.
+
+    An update is applied however stale it is. The paper names no bound either: it takes momentum out
+    of Adam because asynchrony brings its own (section 3.4.1). A bound would drop all updates of a
+    worker that is slower than the others. Since a worker waits for its update before it computes
+    the next one, at most one of each is under way, and an update after a long pause of its worker
+    is a single step of Adam.
+
+    An update that is not finite is not applied. Its worker ends, and may start again. Once a worker
+    has done so several times and nobody's update was applied meanwhile, the parameters are at
+    fault, and the server ends, too.
+
+    Attributes:
+      priority_lag: 0; workers own the priorities.
+      state: numbers of the updates that the networks contain, so that none is applied twice.
+    """
+
+    priority_lag = 0.0
+
+    def __init__(
+        self,
+        learner: Learner,
+        queue: GradientQueue,
+        inbox: Inbox,
+        metrics: Sequence[str],
+        on_applied: Callable[[], None],
+    ):
+        """Prepares the graph.
+
+        Args:
+          learner: the networks and the optimiser. Its gradients are one for each of its
+            `actor_variables`, in their order.
+          queue: has the updates.
+          inbox: of the queue.
+          metrics: names of the metrics that come with an update.
+          on_applied: called after each update.
+        """
+        self._learner = learner
+        self._queue = queue
+        self._inbox = inbox
+        self._metrics = metrics
+        self._on_applied = on_applied
+        self._saved = _SavedNumbers()
+        self.state: Mapping[str, tf.Module] = {"updates": self._saved}
+        self._applied: dict[int, int] = {}
+        self._num_refused = 0
+        self._diverged: dict[int, set[int]] = {}  # incarnations by worker
+        self._apply = tf.function(
+            self._apply_finite,
+            input_signature=[tf.TensorSpec([learner.num_parameters])],
+            autograph=False,
+        )
+
+    @property
+    def counters(self) -> Counters | None:
+        """Counters of the workers' memories, summed; None if no worker has reported lately."""
+        reported = self._inbox.reported()
+        return Counters.total(reported) if reported else None
+
+    def resume(self) -> None:
+        """Continues from the restored `state`."""
+        incarnations, numbers = self._saved.incarnations.numpy(), self._saved.numbers.numpy()
+        self._applied = dict(zip(incarnations.tolist(), numbers.tolist(), strict=True))
+        self._inbox.acknowledge(self._applied)
+
+    def step(self) -> Metrics | None:
+        """Applies the next update; returns its metrics, or None if none has come.
+
+        Raises:
+          DivergedError: every update is not finite, also those of workers that started again.
+        """
+        self._inbox.acknowledge(self._applied)
+        update = self._queue.draw(timeout_seconds=_WAIT_SECONDS)
+        if update is None:
+            return None
+        worker, incarnation, number, learner_steps = update.head.tolist()
+        # Below 0 after a restart: the worker has parameters that the checkpoint lacks.
+        staleness = max(0, int(self._learner.steps) - learner_steps)
+        if number > self._inbox.received(incarnation):
+            self._refuse(worker, "it names another delivery")  # which would count as taken
+            return None
+        self._applied[incarnation] = number
+        if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
+            self._refuse(worker, "it has values that are not finite")
+            starts = self._diverged.setdefault(worker, set())
+            starts.add(incarnation)
+            if len(starts) == _MOST_DIVERGED:
+                raise learner_lib.diverged(
+                    f"{_MOST_DIVERGED} starts of worker {worker} ended with an update that is not "
+                    "finite, and no update was applied between them"
+                )
+            return None
+        self._diverged.clear()
+        self._on_applied()
+        return {
+            **dict(zip(self._metrics, update.metrics.tolist(), strict=True)),
+            "staleness": staleness,
+            "staleness_max": staleness,
+            "num_workers": len(self._inbox.reported()),
+            "num_refused": self._num_refused,
+        }
+
+    def flush(self) -> None:
+        """Writes the numbers to `state`."""
+        self._saved.incarnations.assign(list(self._applied))
+        self._saved.numbers.assign(list(self._applied.values()))
+
+    def close(self) -> None:
+        """Releases the workers that wait."""
+        self._inbox.close()
+
+    def _refuse(self, worker: int, reason: str) -> None:
+        self._num_refused += 1
+        logging.warning("refused an update of worker %d: %s", worker, reason)
+
+    def _apply_finite(self, flat: tf.Tensor) -> tf.Tensor:
+        is_finite = tf.reduce_all(tf.math.is_finite(flat))
+        gradients = packing.split(flat, self._learner.actor_variables)
+        tf.cond(is_finite, lambda: self._learner.apply(gradients), lambda: None)
+        return is_finite
+
+
+_RETRY_SECONDS = 0.2
+
+
+class RemoteStep:
+    """Learner steps with the server's newest parameters (Reactor, section 3.4).
+
+    It takes the place of an `UpdateLoop` in a `Trainer`, and is the source of the parameters
+    for the worker's actors.
+
+    Attributes:
+      num_updates: 1, updates per call.
+      num_samples: items per update.
+    """
+
+    num_updates = 1
+
+    def __init__(
+        self,
+        learner: Learner,
+        online: ParameterClient,
+        target: ParameterClient,
+        updates: GradientSender,
+        metrics: Sequence[str],
+        batch_size: int,
+        jit_compile: bool,
+        stop: StopRequest,
+    ):
+        """Prepares the graph.
+
+        Args:
+          learner: computes gradients, one for each of its `actor_variables`, in their order.
+          online: reads the network.
+          target: reads the target network.
+          updates: sends the gradients.
+          metrics: names of the learner's metrics, in the order in which they are sent.
+          batch_size: items per update.
+          jit_compile: whether XLA compiles the gradients.
+          stop: ends the waits.
+        """
+        self._learner = learner
+        self._online, self._target = online, target
+        self._updates = updates
+        self._metrics = metrics
+        self.num_samples = batch_size
+        self._stop = stop
+        self._snapshot: Snapshot | None = None
+        self._target_version = 0
+        self._gradients = tf.function(
+            self._packed_gradients, jit_compile=jit_compile, autograph=False
+        )
+        self._assign_online = packing.loader(learner.actor_variables)
+        self._assign_target = packing.loader(learner.target_variables)
+
+    @property
+    def version(self) -> int:
+        """Version of the newest snapshot here, 0 before the first."""
+        return self._snapshot.status.version if self._snapshot else 0
+
+    @property
+    def finished(self) -> bool:
+        """True if the newest snapshot here is the run's last."""
+        return self._snapshot is not None and self._snapshot.status.finished
+
+    @property
+    def steps(self) -> int:
+        """Learner steps of the newest snapshot here."""
+        return self._snapshot.status.learner_steps if self._snapshot else 0
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds from the run's first start to the newest snapshot here."""
+        return self._snapshot.status.wall_seconds if self._snapshot else 0.0
+
+    def parameters(self) -> np.ndarray:
+        """Returns the network's parameters, [P] float32, of the newest snapshot here."""
+        assert self._snapshot is not None
+        return self._snapshot.flat
+
+    def download(self) -> bool:
+        """Reads the newest network, and the target if it has changed.
+
+        Returns:
+          False if a stop was requested before there was any.
+
+        Raises:
+          ClusterError: the server refuses this worker, or does not answer for too long.
+        """
+        while not self._stop.requested:
+            try:
+                target = self._target.read(if_newer_than=self._target_version)
+                online = self._online.read(if_newer_than=self.version)
+            except ServiceUnavailableError as error:
+                self._updates.wait_for_server(error)
+                continue
+            if target is not None:
+                self._assign_target(target.flat)
+                self._target_version = target.status.version
+            if online is not None:
+                self._assign_online(online.flat)
+                self._learner.steps.assign(online.status.learner_steps)
+                self._snapshot = online
+            if self._snapshot is not None:
+                return True
+            self._stop.wait(_RETRY_SECONDS)
+        return False
+
+    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
+        """Learns from `num_samples` items; see `UpdateLoop`."""
+        self.download()
+        flat, outputs, metrics = self._gradients(samples)
+        self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
+        self._learner.steps.assign_add(1)  # its own: the next draw has another seed
+        return outputs, metrics
+
+    def _packed_gradients(self, batch: Batch):
+        gradients, outputs, metrics = self._learner.gradients(batch)
+        return packing.pack(tf.nest.flatten(gradients)), outputs, metrics

@@ -1,0 +1,248 @@
+"""Networks for games: convolutions of two sizes, or an MLP, and the dueling network.
+
+Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
+make the network compute in bfloat16 up to the layer whose input is cast back.
+
+The deep residual network of IMPALA for images (Espeholt et al. 2018, figure 3).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sonnet as snt
+import tensorflow as tf
+
+from common.environments.spec import EnvironmentSpec
+from common.networks.control import ReluMLP
+
+
+class Sizes(NamedTuple):
+    """The sizes of a network for images.
+
+    Attributes:
+      convolutions: filters, kernel and stride of each layer, without padding.
+      hidden: width of the hidden layer, in a dueling network of that of each stream.
+    """
+
+    convolutions: tuple[tuple[int, int, int], ...]
+    hidden: int
+
+
+SIZES = {
+    "atari": Sizes(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "minatar": Sizes(((16, 3, 1),), 128),
+}
+"""DQN's (Mnih et al. 2015, Wang et al. 2016), and MinAtar's for its games (Young and Tian 2019)."""
+
+
+class ImageTorso(snt.Module):
+    """Convolutions, each with an activation: uint8 [B, H, W, C] -> features [B, F].
+
+    The images are divided by 255. With DQN's sizes and 84 x 84 the maps have sides of 20, 9 and 7,
+    and F is 3136.
+
+    Attributes:
+      output_size: F.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        convolutions: Sequence[tuple[int, int, int]] = SIZES["atari"].convolutions,
+        dtype: tf.DType = tf.float32,
+        activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
+    ):
+        """Makes the layers and their variables.
+
+        Args:
+          image_shape: (H, W, C); see `common.environments.spec` for the smallest.
+          convolutions: see `Sizes`.
+          dtype: dtype of the computation and of the features.
+          activation: of each layer, on the last axis. It may change the number of channels, as
+            `tf.nn.crelu` does, which doubles it.
+        """
+        super().__init__()
+        self._dtype = dtype
+        self._activation = activation
+        height, width, channels = image_shape
+        self.layers = []
+        for filters, kernel, stride in convolutions:
+            self.layers.append(_Convolution(channels, filters, kernel, stride))
+            channels = activation(tf.zeros([1, filters])).shape[-1]
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        self.output_size = height * width * channels
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the features [B, F] of uint8 images [B, H, W, C]."""
+        # The first filters are scaled by 1/255, since they are far fewer than the pixels.
+        maps = tf.cast(observation, self._dtype)
+        for index, layer in enumerate(self.layers):
+            maps = self._activation(layer(maps, 1.0 if index else 1 / 255))
+        return tf.reshape(maps, [-1, self.output_size])
+
+
+def make_torso(
+    config: Any, spec: EnvironmentSpec, sizes: Mapping[str, Sizes], **options: Any
+) -> tuple[ImageTorso | ReluMLP, int]:
+    """Builds what is below an agent's first hidden layer; returns it and that layer's width.
+
+    Args:
+      config: has the name of the sizes, `torso`. With "mlp", for flat observations, `mlp_sizes` are
+        the widths of the layers, the last of them that of the hidden layer.
+      spec: of the environment.
+      sizes: of networks for images, by name.
+      options: of the `ImageTorso`.
+    """
+    if config.torso == "mlp":
+        *below, hidden = config.mlp_sizes
+        return ReluMLP(spec.observation_size, below), hidden
+    chosen = sizes[config.torso]
+    return ImageTorso(spec.image_shape, chosen.convolutions, **options), chosen.hidden
+
+
+class DuelingNetwork(snt.Module):
+    """q(s, a) = V(s) + Adv(s, a) - mean_b Adv(s, b) (Wang et al. 2016; Ape-X eq 8).
+
+    Observations [B, ...] -> float32 action values [B, A]. V and Adv are separate streams above
+    the torso, each with a hidden layer. With DQN's sizes, 84x84x4 and 18 actions there are
+    3,300,019 parameters.
+
+    Initial weights are uniform in +-1/sqrt(inputs), as in DQN; initial biases are 0.
+    """
+
+    def __init__(
+        self,
+        torso: ImageTorso | ReluMLP,
+        hidden: int,
+        num_actions: int,
+        rescale_gradient: bool = False,
+    ):
+        """Makes the streams and their variables.
+
+        Args:
+          torso: observations [B, ...] -> features [B, F]. The hidden layers compute in the dtype of
+            the features, float32 or bfloat16; the last layers, V, Adv and q are float32.
+          hidden: width of the hidden layer of each stream.
+          num_actions: A.
+          rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
+            it comes from two streams (Wang et al. 2016).
+        """
+        super().__init__()
+        self._gradient_scale = 2**-0.5 if rescale_gradient else 1.0
+        self.torso = torso
+        self.value = _Stream(torso.output_size, hidden, 1)
+        self.advantage = _Stream(torso.output_size, hidden, num_actions)
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the action values [B, A] of observations [B, ...]."""
+        features = self.torso(observation)
+        if self._gradient_scale != 1:
+            kept = self._gradient_scale * features
+            features = kept + tf.stop_gradient(features - kept)
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - tf.reduce_mean(advantage, axis=1, keepdims=True)
+
+
+class _Stream(snt.Module):
+    """A hidden layer and a linear layer: features [B, F] -> float32 [B, output_size]."""
+
+    def __init__(self, input_size: int, hidden: int, output_size: int):
+        super().__init__()
+        self.hidden = _Linear(input_size, hidden)
+        self.output = _Linear(hidden, output_size)
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        return self.output(tf.cast(tf.nn.relu(self.hidden(features)), tf.float32))
+
+
+class _Convolution(snt.Module):
+    def __init__(self, input_channels: int, output_channels: int, kernel: int, stride: int):
+        super().__init__()
+        self._stride = stride
+        self.w = _weights([kernel, kernel, input_channels, output_channels])
+        self.b = tf.Variable(tf.zeros([output_channels]), name="b")
+
+    def __call__(self, inputs: tf.Tensor, scale: float) -> tf.Tensor:
+        """Returns the convolution of `scale * inputs`."""
+        w = tf.cast(scale * self.w, inputs.dtype)
+        outputs = tf.nn.conv2d(inputs, w, self._stride, "VALID")
+        return tf.nn.bias_add(outputs, tf.cast(self.b, inputs.dtype))
+
+
+class _Linear(snt.Module):
+    def __init__(self, input_size: int, output_size: int):
+        super().__init__()
+        self.w = _weights([input_size, output_size])
+        self.b = tf.Variable(tf.zeros([output_size]), name="b")
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        outputs = tf.matmul(inputs, tf.cast(self.w, inputs.dtype))
+        return tf.nn.bias_add(outputs, tf.cast(self.b, inputs.dtype))
+
+
+def _weights(shape: list[int]) -> tf.Variable:
+    initializer = snt.initializers.VarianceScaling(1 / 3, mode="fan_in", distribution="uniform")
+    return tf.Variable(initializer(shape, tf.float32), name="w")
+
+
+_BLOCKS = 2  # of a section
+
+
+class ResidualTorso(snt.Module):
+    """Sections of a convolution, a pooling and residual blocks: uint8 [B, H, W, C] -> [B, F].
+
+    Each section halves the sides of its maps, rounding up: 84 x 84 pixels become 11 x 11 after
+    three, and F is 3872 with 32 channels. The images are divided by 255. Initialisers are Sonnet's.
+
+    Attributes:
+      output_size: F.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], channels: Sequence[int] = (16, 32, 32)):
+        """Makes the layers and their variables.
+
+        Args:
+          image_shape: (H, W, C).
+          channels: of each section.
+        """
+        super().__init__()
+        self._sections = [_Section(count) for count in channels]
+        self.output_size = self(tf.zeros([1, *image_shape], tf.uint8)).shape[-1]
+
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        """Returns the features [B, F] of uint8 images [B, H, W, C]."""
+        maps = tf.cast(images, tf.float32) / 255
+        for section in self._sections:
+            maps = section(maps)
+        return snt.flatten(tf.nn.relu(maps))
+
+
+class _Section(snt.Module):
+    def __init__(self, channels: int):
+        super().__init__()
+        self._first = _SameConvolution(channels)
+        self._blocks = [
+            (_SameConvolution(channels), _SameConvolution(channels)) for _ in range(_BLOCKS)
+        ]
+
+    def __call__(self, maps: tf.Tensor) -> tf.Tensor:
+        maps = tf.nn.max_pool2d(self._first(maps), 3, 2, "SAME")
+        for first, second in self._blocks:
+            maps += second(tf.nn.relu(first(tf.nn.relu(maps))))
+        return maps
+
+
+class _SameConvolution(snt.Module):
+    """Convolution of 3 x 3.
+
+    Its bias is no `BiasAdd`, which TensorFlow's optimiser of graphs fails to fuse with the sum of a
+    block, with an error in the log.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self._layer = snt.Conv2D(channels, 3, with_bias=False)
+        self._b = tf.Variable(tf.zeros([channels]), name="b")
+
+    def __call__(self, maps: tf.Tensor) -> tf.Tensor:
+        return self._layer(maps) + self._b

@@ -1,0 +1,374 @@
+"""A batch of environments that other processes step.
+
+The service of environments that a learner in another process steps.
+"""
+
+from collections.abc import Callable, Sequence
+import contextlib
+import threading
+import time
+from typing import Any
+
+from absl import logging
+import dm_env
+from dm_env import specs
+import numpy as np
+import tensorflow as tf
+import tree
+
+from common.cluster import rpc, topology
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import Patience, StopRequest
+from common.environments.batch import ABSENT, STALL_SECONDS, EnvironmentBatch
+
+_STEP_SECONDS = 2 * STALL_SECONDS
+"""Longest step: a worker whose environment hangs ends itself before that."""
+_POLL_SECONDS = 0.1
+"""Time between requests to a worker that is not ready."""
+_REPORT_SECONDS = 60
+_MOST_SESSIONS = 2**20
+"""More than the sessions of a worker in one start of the caller."""
+
+
+class RemoteBatch:
+    """An `EnvironmentBatch` whose rows are stepped by workers, see `EnvironmentService`.
+
+    A step waits for the slowest worker. The rows of a worker that does not answer are ABSENT, until
+    it is back with new episodes.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[rpc.Client],
+        rows: Sequence[range],
+        start: int,
+        observation_spec: Any,
+        action_spec: specs.Array,
+        stop: StopRequest,
+    ):
+        """Makes a batch; nothing is called yet.
+
+        Args:
+          clients: of the workers.
+          rows: of the batch that each worker has, in the order of the batch.
+          start: number of earlier starts of this run's actors.
+          observation_spec: of one environment.
+          action_spec: of one environment.
+          stop: ends waits.
+        """
+        self._observation_spec, self._action_spec = observation_spec, action_spec
+        self._stop = stop
+        self._workers = [
+            _Worker(client, own, start * _MOST_SESSIONS, stop)
+            for client, own in zip(clients, rows, strict=True)
+        ]
+        self._patience = Patience("no worker has stepped an environment")
+        self._busy_seconds = self._all_seconds = 0.0
+
+    @property
+    def num_environments(self) -> int:
+        """The number of environments, K."""
+        return self._workers[-1].rows.stop
+
+    @property
+    def waited_share(self) -> float:
+        """The part of the workers' time in steps in which they waited for the slowest."""
+        return 1 - self._busy_seconds / self._all_seconds if self._all_seconds else 0.0
+
+    def observation_spec(self) -> Any:
+        """Returns the observation spec of one environment, without the batch dimension."""
+        return self._observation_spec
+
+    def action_spec(self) -> specs.Array:
+        """Returns the action spec of one environment, without the batch dimension."""
+        return self._action_spec
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in each environment, when every worker is ready.
+
+        If a stop is requested before, the rows of the others are ABSENT.
+
+        Raises:
+          ClusterError: a worker refuses this process, or is not ready for too long.
+        """
+        for worker in self._workers:
+            worker.begin()
+        self._patience.renew()
+        while not all(worker.is_ready for worker in self._workers):
+            self._patience.check()
+            if self._stop.wait(_POLL_SECONDS):
+                break
+        shape = (self.num_environments, *self._action_spec.shape)
+        return self.step(np.zeros(shape, self._action_spec.dtype))
+
+    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
+        """Takes one row of `actions`, [K, ...], in each environment that is there.
+
+        Raises:
+          ValueError: there is not one row for each environment.
+          ClusterError: a worker refuses this process, or no worker is there for too long.
+        """
+        k = self.num_environments
+        if len(actions) != k:
+            raise ValueError(f"got {len(actions)} actions for {k} environments")
+        step_type = np.full(k, ABSENT, np.int32)
+        reward, discount = np.zeros(k, np.float32), np.ones(k, np.float32)
+        observation = tree.map_structure(
+            lambda leaf: np.zeros((k, *leaf.shape), leaf.dtype), self._observation_spec
+        )
+        leaves = (step_type, reward, discount, *tree.flatten(observation))
+        asked = [worker for worker in self._workers if worker.is_ready]
+        for worker in asked:
+            worker.ask(actions)
+        seconds = []
+        for worker in asked:
+            columns = worker.reply()
+            if columns is None:
+                worker.begin()
+                continue
+            seconds.append(float(columns[0]))
+            for leaf, column in zip(leaves, columns[1:], strict=True):
+                leaf[worker.rows.start : worker.rows.stop] = column
+        self._account(seconds)
+        return dm_env.TimeStep(step_type, reward, discount, observation)
+
+    def close(self) -> None:
+        """Tells the workers that the run is over."""
+        for worker in self._workers:
+            worker.finish()
+        logging.info("%s", self._report())
+
+    def _account(self, seconds: list[float]) -> None:
+        if not seconds:
+            self._patience.check()
+            self._stop.wait(_POLL_SECONDS)
+            return
+        self._patience.renew()
+        self._busy_seconds += sum(seconds)
+        self._all_seconds += len(seconds) * max(seconds)
+        logging.log_every_n_seconds(logging.INFO, "%s", _REPORT_SECONDS, self._report())
+
+    def _report(self) -> str:
+        return (
+            f"{len(self._workers)} workers have waited for the slowest in "
+            f"{100 * self.waited_share:.1f} % of their time in steps"
+        )
+
+
+class _Worker:
+    """A process that steps some rows of a batch.
+
+    Attributes:
+      rows: of the batch.
+    """
+
+    def __init__(self, client: rpc.Client, rows: range, session: int, stop: StopRequest):
+        self.rows = rows
+        self._client, self._stop = client, stop
+        self._next_session = np.int64(session)
+        self._is_ready = False
+        self._error: Exception | None = None
+        self._future: rpc.Future | None = None
+        self._actors = f"actors {rows.start} to {rows[-1]} at {client.address}"
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the worker has begun the present session; raises what it refused this for."""
+        if self._error is not None:
+            raise self._error
+        return self._is_ready
+
+    def begin(self) -> None:
+        """Asks for a new session, in a thread."""
+        self._is_ready, self._number = False, np.int64(0)
+        self._session, self._next_session = self._next_session, self._next_session + 1
+        threading.Thread(target=self._begin, name="begin", daemon=True).start()
+
+    def ask(self, actions: np.ndarray) -> None:
+        """Starts a step with the worker's rows of actions [K, ...]."""
+        self._actions = actions[self.rows.start : self.rows.stop]
+        self._asked_at = time.monotonic()
+        with contextlib.suppress(ServiceUnavailableError):  # `reply` tries again
+            self._future = self._call()
+
+    def reply(self) -> list[np.ndarray] | None:
+        """Returns the seconds of the step and its timestep's arrays; None: they are lost."""
+        why: object = "this process was asked to stop"
+        while True:
+            try:
+                future, self._future = self._future or self._call(), None
+                is_there, is_done, *columns = future.result()
+            except ServiceUnavailableError as error:
+                # A call to a process that is gone waits for its timeout, as does one to a busy one.
+                is_late = time.monotonic() - self._asked_at > _STEP_SECONDS
+                if is_late or topology.is_gone(self._client.address):
+                    why = error
+                    break
+            else:
+                if not is_there:
+                    why = "their process has been restarted"
+                    break
+                if is_done:
+                    self._number += 1
+                    return [column.numpy() for column in columns]
+            if self._stop.requested:
+                break
+        logging.warning("environments of %s are gone with their episodes: %s", self._actors, why)
+        return None
+
+    def _call(self) -> rpc.Future:
+        """Asks for the step; asked for again, it is the same one."""
+        arguments = [self._session, self._number, self._actions]
+        return self._client.call_async("environments_step", arguments)
+
+    def finish(self) -> None:
+        """Tells the worker that the run is over, if it answers."""
+        try:
+            self._client.call("environments_finish")
+        except ServiceUnavailableError as error:
+            logging.warning("%s were not told that the run is over: %s", self._actors, error)
+
+    def _begin(self) -> None:
+        try:
+            while not self._stop.requested:
+                try:
+                    if self._client.call("environments_begin", [self._session]):
+                        logging.info("environments of %s have begun", self._actors)
+                        self._is_ready = True
+                        return
+                except ServiceUnavailableError as error:
+                    logging.log_every_n_seconds(
+                        logging.INFO, "waiting for environments: %s", _REPORT_SECONDS, error
+                    )
+                self._stop.wait(_POLL_SECONDS)
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
+
+
+_WAIT_SECONDS = 0.5
+"""Time after which a call is answered without the timestep that it waits for."""
+
+
+class EnvironmentService:
+    """K environments for a `RemoteBatch`, made and stepped by the thread that calls `serve`.
+
+    The caller names a session, a number for which the environments are made anew, and numbers its
+    steps from 0, at which episodes start. So a step whose reply was lost may be asked for again,
+    and a process that was restarted, and knows no session, goes on with no episode.
+    """
+
+    def __init__(
+        self,
+        server: rpc.Server,
+        num_environments: int,
+        observation_spec: Any,
+        action_spec: specs.Array,
+        make: Callable[[int], EnvironmentBatch],
+    ):
+        """Registers the methods on a server that has not started yet.
+
+        Args:
+          server: offers the methods.
+          num_environments: K.
+          observation_spec: of one environment.
+          action_spec: of one environment.
+          make: makes the environments of a session.
+        """
+        self._make = make
+        self._changed = threading.Condition()
+        self._session = self._wanted = -1
+        self._number = -1  # of the session's latest step
+        self._actions: np.ndarray | None = None  # of that step, until it is done
+        self._columns: tuple | None = None  # of its reply
+        self._finished = self._ended = False
+        k = num_environments
+        observation = [
+            np.zeros((k, *leaf.shape), leaf.dtype) for leaf in tree.flatten(observation_spec)
+        ]
+        self._nothing = (
+            *(np.float32(0), np.zeros(k, np.int32), *np.zeros((2, k), np.float32)),
+            *observation,
+        )
+        session, number = rpc.Count("session"), rpc.Count("number")
+        actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
+        server.register("environments_begin", self._begin, [session])
+        server.register("environments_step", self._step, [session, number, actions])
+        server.register("environments_finish", self._finish, [])
+
+    def serve(self, stop: StopRequest) -> None:
+        """Makes and steps environments until the caller's run is over or a stop is requested.
+
+        Raises:
+          PatienceError: nobody has called for too long.
+          UnusableEnvironmentError: see `common.environments.batch.WatchedBatch`.
+        """
+        patience = Patience("no learner has stepped these environments")
+        environments: EnvironmentBatch | None = None
+        try:
+            while not (stop.requested or self._finished):
+                with self._changed:
+                    is_asked = self._changed.wait_for(self._is_asked, _WAIT_SECONDS)
+                    wanted, number, actions = self._wanted, self._number, self._actions
+                if not is_asked:
+                    patience.check()
+                    continue
+                patience.renew()
+                if wanted != self._session:
+                    if environments is not None:
+                        environments.close()
+                    environments = self._make(wanted)
+                    with self._changed:
+                        self._session, self._number = wanted, -1
+                        self._actions = self._columns = None
+                    continue
+                assert environments is not None
+                begin = time.monotonic()
+                timestep = environments.step(actions) if number else environments.reset()
+                seconds = np.float32(time.monotonic() - begin)
+                with self._changed:
+                    self._columns = (seconds, *timestep[:3], *tree.flatten(timestep.observation))
+                    self._actions = None
+                    self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _is_asked(self) -> bool:
+        return self._wanted != self._session or self._actions is not None
+
+    def _begin(self, session):
+        return tf.numpy_function(self._begin_now, [session], tf.bool)
+
+    def _begin_now(self, session) -> np.bool_:
+        """Returns whether a session has begun; if not, asks for it."""
+        with self._changed:
+            self._wanted = int(session)
+            self._changed.notify_all()
+            return np.bool_(self._session == session)
+
+    def _step(self, session, number, actions):
+        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
+        return tf.numpy_function(self._step_now, [session, number, actions], dtypes)
+
+    def _step_now(self, session, number, actions) -> tuple:
+        """Returns whether there is such a session, whether its step is done, and the timestep."""
+        with self._changed:
+            if session != self._session:
+                return (np.False_, np.False_, *self._nothing)
+            if number == self._number + 1:
+                self._number, self._actions, self._columns = int(number), actions, None
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._columns or self._ended, _WAIT_SECONDS)
+            return (
+                np.True_,
+                np.bool_(self._columns is not None),
+                *(self._columns or self._nothing),
+            )
+
+    def _finish(self):
+        return tf.numpy_function(self._finish_now, [], tf.bool)
+
+    def _finish_now(self) -> np.bool_:
+        self._finished = True
+        return np.True_

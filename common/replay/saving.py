@@ -1,0 +1,105 @@
+"""The file of a store, so that a process that starts again goes on with its contents.
+
+The error of a replay memory's file.
+"""
+
+from concurrent import futures
+import pathlib
+import time
+from typing import Any
+
+from absl import logging
+import tensorflow as tf
+
+from common.replay.store import Counters
+from common.reporting.user_error import UserError
+
+
+class ReplayFileError(UserError):
+    """A file of a replay memory that cannot be written or loaded."""
+
+
+def check_saved(wrong: tf.Tensor) -> None:
+    """Raises an error of the line that an op outputs if it cannot write or load a file.
+
+    Args:
+      wrong: string scalar, empty if the op has succeeded.
+
+    Raises:
+      ReplayFileError: the op has failed.
+    """
+    if line := wrong.numpy().decode(errors="replace"):
+        raise ReplayFileError(line)
+
+
+class StoreFile:
+    """A store's file, which is written now and then while the store serves."""
+
+    def __init__(self, store: Any, path: pathlib.Path, period_seconds: float, is_on: bool = True):
+        """Begins the time until the first save.
+
+        Args:
+          store: has `save(path)`, `load(path)`, which raise ReplayFileError, and `counters()`.
+          path: of the file; others whose names begin with its name belong to it.
+          period_seconds: time between the beginnings of two saves.
+          is_on: whether anything is saved and loaded; if not, a file that is there is removed,
+            since a later start would take it for the latest.
+        """
+        self._store = store
+        self._path = path
+        self._period_seconds = period_seconds
+        self._is_on = is_on
+        self._thread = futures.ThreadPoolExecutor(1, "save")
+        self._saving: futures.Future | None = None
+        self._began = time.monotonic()
+        self._saved: Counters | None = None
+
+    def load(self) -> None:
+        """Loads the contents, if there are any; says in one line why not if they are unusable."""
+        if not self._is_on:
+            if self._path.exists():
+                logging.warning("the replay's file is removed, since this start saves none")
+            self._remove()
+        elif self._path.exists():
+            try:
+                self._store.load(self._path)
+                logging.info(
+                    "the replay goes on with the %d items that it had", self._store.counters().items
+                )
+            except ReplayFileError as error:
+                logging.warning("the replay starts empty: %s", error)
+
+    def save_if_due(self) -> None:
+        """Begins to save if the last time was a period ago."""
+        if time.monotonic() - self._began >= self._period_seconds:
+            self.begin_to_save()
+
+    def begin_to_save(self) -> None:
+        """Begins to save the present contents in a thread, unless the last save still runs."""
+        if self._is_on and (self._saving is None or self._saving.done()):
+            self._began, self._saved = time.monotonic(), self._store.counters()
+            self._saving = self._thread.submit(self._save)
+
+    def close(self, is_over: bool) -> None:
+        """Saves what the file lacks, or removes the file if the run is over."""
+        if self._saving is not None:
+            self._saving.result()
+        if is_over:
+            self._remove()
+        elif self._saved != self._store.counters():
+            self.begin_to_save()
+        self._thread.shutdown(wait=True)
+
+    def _save(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._store.save(self._path)
+        except (ReplayFileError, OSError) as error:
+            logging.warning("cannot save the replay, the file before stays: %s", error)
+
+    def _remove(self) -> None:
+        for file in self._path.parent.glob(f"{self._path.name}*"):
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:  # the run ends as well without it
+                logging.warning("cannot remove %s: %s", file, error.strerror)

@@ -1,0 +1,233 @@
+"""JSON files, read strictly: whatever is wrong with one is an error of one line that names it.
+
+The provenance of a result besides its config: code, versions of packages, machine.
+
+Errors of a disk that is full.
+"""
+
+from collections.abc import Mapping, Sequence
+import errno
+from importlib import metadata
+import json
+import math
+import os
+from pathlib import Path
+import platform
+import reprlib
+import shlex
+import shutil
+import subprocess
+from typing import Any
+
+from common.reporting.user_error import UserError
+
+LARGEST = 3.4e38
+"""The largest float32, which networks and rewards are: no result is beyond it."""
+LARGEST_COUNT = 2**62
+"""A count beyond it is damage; what is added to one still fits int64."""
+_DEEPEST = 50
+_LONGEST = 1000
+_KINDS: Any = {
+    str: ("a short line of text", lambda value: value.isprintable() and len(value) <= _LONGEST),
+    int: ("a count", lambda value: 0 <= value <= LARGEST_COUNT),
+    float: ("a number", lambda value: abs(value) <= LARGEST),
+    list: ("lines of text", lambda value: all(type(one) is str for one in value)),
+    dict: ("an object", lambda value: True),
+}
+
+
+class JsonError(UserError):
+    """Malformed JSON; the message names the file."""
+
+
+def parse_json(text: str | bytes, where: str | Path) -> Any:
+    """Returns what JSON text holds.
+
+    Args:
+      text: UTF-8.
+      where: name of the file or variable that has it.
+
+    Raises:
+      JsonError: it is no JSON, nests too deeply, or has a number that is not finite or a text that
+        is no Unicode.
+    """
+    try:
+        found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_number)
+        _check(found, _DEEPEST)
+        return found
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise JsonError(f"{where}:{line}: is not JSON ({error}): mend or remove it") from None
+
+
+def read_json(path: Path) -> Any:
+    """Returns what a JSON file holds; None if it does not exist.
+
+    Raises:
+      JsonError: as of `parse`, or the file cannot be read, or holds nothing but null.
+    """
+    try:
+        found = parse_json(path.read_bytes(), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JsonError(f"{path}: cannot be read ({error.strerror})") from None
+    if found is None:
+        raise JsonError(f"{path}: is null: mend or remove it")
+    return found
+
+
+def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") -> Any:
+    """Returns a part of what a JSON file holds, once its kinds are checked.
+
+    Args:
+      where: name of the file.
+      found: the part.
+      kinds: the kind that it has to be of: str (a line), float, int (a count) or list (of lines);
+        or, of an object, those of its members by name. A member may be absent, and one that is no
+        object may be null.
+      name: of the part.
+
+    Raises:
+      JsonError: the part, or a member, is of another kind.
+    """
+    members = kinds if isinstance(kinds, Mapping) else {}
+    kind = dict if isinstance(kinds, Mapping) else kinds
+    words, is_right = _KINDS[kind]
+    if type(found) not in (kind, kind is float and int) or not is_right(found):
+        shown = reprlib.repr(found)
+        raise JsonError(f"{where}: {name} is {shown}, not {words}: mend or remove it")
+    for key, of in members.items():
+        if key in found and (found[key] is not None or isinstance(of, Mapping)):
+            require_keys(where, found[key], of, key if name == "it" else f"{name}.{key}")
+    return found
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text:.20} is no finite number")
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _check(value: Any, depth: int) -> None:
+    """Raises ValueError if a value nests deeper than `depth`, or has a text that is no Unicode."""
+    if not depth:
+        raise ValueError("it nests too deeply")
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, dict | list):
+        for one in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check(one, depth - 1)
+
+
+_DIFF_BYTES = 200_000
+_PACKAGES = (
+    "tensorflow",
+    "tf-keras",
+    "tensorflow-probability",
+    "dm-sonnet",
+    "dm-env",
+    "dm_control",
+    "mujoco",
+    "gymnasium",
+    "ale-py",
+    "absl-py",
+    "ml_collections",
+    "numpy",
+)
+
+
+def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
+    """Returns the state of the working tree that holds `directory`, by default this code's.
+
+    Its folder results/ is left out: what runs leave there changes no later run.
+
+    Returns:
+      commit: hash, or None without git, a repository or a commit.
+      dirty: whether the tree differs from the commit; None where the commit is None.
+      status: the lines of `git status --porcelain`, so that untracked files are named.
+      diff: of tracked files against the commit, at most 200 kB.
+      diff_truncated: whether there was more of it.
+    """
+    commit = _output("git", "rev-parse", "HEAD", cwd=directory)
+    if not commit:
+        return {"commit": None, "dirty": None, "status": [], "diff": "", "diff_truncated": False}
+    code = ("--", ":/", ":(top,exclude)results")
+    status = _output("git", "status", "--porcelain", *code, cwd=directory).decode(errors="replace")
+    diff = _output("git", "diff", "--no-ext-diff", "HEAD", *code, cwd=directory)
+    return {
+        "commit": commit.decode().strip(),
+        "dirty": bool(status),
+        "status": status.splitlines(),
+        "diff": diff[:_DIFF_BYTES].decode(errors="replace"),
+        "diff_truncated": len(diff) > _DIFF_BYTES,
+    }
+
+
+def as_typed(command: Sequence[str]) -> list[str]:
+    """Returns a command line in which paths below the working directory are relative to it."""
+    return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
+
+
+def as_shell_words(command: Sequence[str]) -> str:
+    """Returns a command line that a shell in the working directory takes as it stands."""
+    return shlex.join(as_typed(command))
+
+
+def versions() -> dict[str, str | None]:
+    """Returns the version of Python and of each package that matters; None if not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Returns operating system, processor, usable cores, memory in GB and the GPUs' names."""
+    gpus = _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return {
+        "system": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "gpus": gpus.decode(errors="replace").splitlines(),
+    }
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _output(*command: str, cwd: Path | None = None) -> bytes:
+    """Returns what a command prints; nothing if it is missing, fails or hangs."""
+    if shutil.which(command[0]) is None:
+        return b""
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+    return done.stdout if done.returncode == 0 else b""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_TEXTS = ("No space left on device", "Disk quota exceeded")
+
+
+def disk_full(error: Exception) -> str:
+    """Returns "disk full: ..." if that is what an error of Python or TensorFlow means, else ""."""
+    text = str(error).split("\n", 1)[0].rpartition("}} ")[2]  # without TensorFlow's node
+    if getattr(error, "errno", None) in _FULL or any(one in text for one in _TEXTS):
+        return f"disk full: {text}"
+    return ""

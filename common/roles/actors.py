@@ -1,0 +1,528 @@
+"""Acting in a process: environments, policy and writer, whoever drives them.
+
+The actor's process: several of the paper's actors, whose policies run as one batch.
+
+A worker's process: it acts, keeps a store of its own and computes gradients (Reactor, 3.4).
+
+The process of environments for which the learner chooses the actions.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent import futures
+import contextlib
+import math
+import threading
+import time
+from typing import Protocol
+
+from absl import logging
+
+from common.acting import loop
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.environments.batch import EnvironmentBatch, WatchedBatch
+from common.learning.bookkeeping import Bookkeeping
+from common.learning.learner import DivergedError
+from common.learning.parameter_server import RemoteStep
+from common.remote.environments import EnvironmentService, RemoteBatch
+from common.remote.gradients import GradientSender
+from common.remote.outbox import Delivery, Outbox, RemoteStore, Writer
+from common.remote.parameters import TARGET, ParameterClient, ParameterPuller
+from common.replay.local_replay import LocalReplay
+from common.replay.store import Counters, RateLimiter, Store
+from common.roles.run_context import CALL_SECONDS, RunContext
+from common.types import Nest
+
+_LATE_SECONDS = 30.0
+"""Time that actors wait for newer parameters before they add more with the old ones, in place of
+others that are gone. Longer than the first updates, which are compiled."""
+_MOST_TIMESTEPS = 32
+"""Timesteps between two insertions at most: what is collected takes memory, and a request to stop
+waits for it."""
+
+
+class Parameters(Protocol):
+    """The parameters with which actors act."""
+
+    @property
+    def version(self) -> int:
+        """Version of those in use."""
+
+    @property
+    def age_steps(self) -> int:
+        """Learner steps by which newer ones are ahead of them."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+
+
+class Acting:
+    """The actors of a process, which step together as one batch.
+
+    Attributes:
+      start: number of earlier starts of these actors. Random numbers differ between starts.
+      policy: the exploring policy.
+      num_steps: actor steps whose results the adder has given so far.
+      timesteps: of the batch of environments.
+    """
+
+    def __init__(self, context: RunContext):
+        """Makes the environments and the policy; `begin` has to follow.
+
+        Args:
+          context: of the run.
+        """
+        self._context = context
+        agent, actors = context.agent, context.actors
+        self.start = loop.record_start(context.directory, actors)
+        self._environments = _make_environments(context, self.start)
+        self.policy = agent.make_actor(context.spec, actors, context.num_actors, self.seed)
+        self.num_steps = self.timesteps = 0
+        self._is_between, self._added_with, self._added_at = True, -1, -math.inf
+
+    @property
+    def seed(self) -> int:
+        """The seed of these actors' exploration in this start."""
+        context = self._context
+        return loop.exploration_seed(context.seed, context.actors.start, self.start)
+
+    def begin(
+        self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
+    ) -> None:
+        """Starts an episode in each environment.
+
+        Args:
+          writer: of these actors.
+          on_added: called with what the adder gives.
+          parameters: described in acting.csv.
+        """
+        self._parameters = parameters
+
+        def count(added: Nest) -> None:
+            self.num_steps += writer.count_steps(added)
+            self._is_between = True
+            self._added_with, self._added_at = parameters.version, time.monotonic()
+            on_added(added)
+
+        log = loop.EpisodeLog(
+            self._context.directory,
+            self._context.actors,
+            lambda: {
+                "wall_seconds": round(parameters.wall_seconds, 2),
+                "incarnation": writer.incarnation,
+                "parameter_version": parameters.version,
+                "parameter_age_steps": parameters.age_steps,
+            },
+        )
+        share = len(self._context.actors) / self._context.num_actors
+        self._loop = self._context.agent.acting_loop(
+            self.policy, self._environments, count, log.write, share
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps done in all environments together, without resets."""
+        return self._loop.steps
+
+    @property
+    def pull_is_due(self) -> bool:
+        """True if the actors want newer parameters at this timestep."""
+        agent = self._context.agent
+        if agent.data.on_policy:
+            return self._is_between
+        return self.timesteps % agent.actor_period == agent.data.pull_timestep
+
+    @property
+    def may_load(self) -> bool:
+        """True if newer parameters may replace those in use now."""
+        return self._is_between or not self._context.agent.data.on_policy
+
+    @property
+    def awaits_parameters(self) -> bool:
+        """True if the actors have added all that they should with the parameters in use."""
+        return (
+            self._context.agent.data.on_policy
+            and self._is_between
+            and self._added_with == self._parameters.version
+            and time.monotonic() - self._added_at < _LATE_SECONDS
+        )
+
+    def step(self) -> None:
+        """Advances every environment by one timestep."""
+        self._is_between = False
+        self._loop.step()
+        self.timesteps += 1
+
+    def close(self) -> None:
+        """Frees the environments, of a run that is over."""
+        self._environments.close()
+
+
+def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
+    """Returns the environments of this process's actors; other processes may step them."""
+    agent, layout, topology = context.agent, context.layout, context.topology
+    workers = layout.acting_role.name
+    if workers == topology.job:
+        return context.watch(
+            lambda: loop.make_environments(
+                context.environment, context.actors, context.seed, start, agent.num_frames
+            )
+        )
+    addresses = topology.addresses(workers)
+    rows = [
+        layout.actors_of(index, len(addresses), context.num_actors)
+        for index in range(len(addresses))
+    ]
+    specs = loop.environment_specs(context.environment, context.seed, agent.num_frames)
+    clients = [context.client(address) for address in addresses]
+    return RemoteBatch(clients, rows, start, *specs, context.stop)
+
+
+class LocalActing(Acting):
+    """Actors in a process that also learns: they add to its store and act with its parameters.
+
+    Attributes:
+      incarnation: number of this start of the actors.
+      version: version of the parameters in use.
+      age_steps: learner steps since these parameters.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        store: Store,
+        source: Bookkeeping | RemoteStep,
+        seed: int,
+        incarnation: int | None = None,
+    ):
+        """Starts an episode in each environment.
+
+        Args:
+          context: of the run.
+          store: gets the actors' steps.
+          source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
+          seed: of what the writer draws.
+          incarnation: number of this start of the actors, where a server counts; None counts here.
+        """
+        super().__init__(context)
+        self._source, self._store = source, store
+        self._writer = context.agent.make_writer(self.policy, context.actors, context.spec, seed)
+        self.incarnation = self._writer.incarnation = incarnation or 1 + self.start
+        self._added: list[Nest] = []
+        self._waiting: deque[Delivery] = deque()
+        self.version, self._loaded_at, self._learner_steps = 0, -1, 0
+        self.begin(self._writer, self._added.append, self)
+
+    @property
+    def replay(self) -> LocalReplay | None:
+        """The store of these actors themselves, if they have one."""
+        return self._writer.replay
+
+    @property
+    def age_steps(self) -> int:
+        """Learner steps since the parameters in use."""
+        return self._learner_steps - self._loaded_at
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds since the run's first start."""
+        return self._source.wall_seconds
+
+    def pull(self) -> None:
+        """Loads newer parameters if they are due."""
+        self._learner_steps = self._source.steps
+        is_due = self._loaded_at < 0 or self.pull_is_due
+        if is_due and self._learner_steps != self._loaded_at:
+            self.policy.load(self._source.parameters())
+            self.version, self._loaded_at = self._source.version, self._learner_steps
+
+    def insert(self) -> None:
+        """Puts into the store what the steps have added, as far as it has room now."""
+        if self._added:
+            self._waiting.extend(self._writer.deliveries(self._added))
+            self._added.clear()
+        while self._waiting and self._store.put(self._waiting[0].rows):
+            self._waiting.popleft()
+
+    def act(self, is_due: Callable[[], bool] = lambda: True) -> None:
+        """Advances every environment by a timestep, unless something of the last one waits.
+
+        That is put and learnt from first, so that the next step has the parameters of after it.
+
+        Args:
+          is_due: whether to insert after the latest timestep; if not, another one follows. To
+            insert many timesteps at once takes a seventh of the time.
+        """
+        if not self._waiting:
+            for _ in range(_MOST_TIMESTEPS):
+                self.pull()
+                self.step()
+                if is_due():
+                    break
+        self.insert()
+
+
+def next_call_is_due(
+    limiter: RateLimiter, num_samples: int, num_copies: int, actors: Acting, counters: Counters
+) -> Callable[[], bool]:
+    """Returns a function that says whether a call may follow the steps that actors make from now.
+
+    Args:
+      limiter: of the learner.
+      num_samples: items that a call draws.
+      num_copies: items per actor step.
+      actors: the actors, whose steps are not inserted yet.
+      counters: of the store, without those steps.
+    """
+    begin = actors.num_steps
+
+    def is_due() -> bool:
+        inserted = counters.inserted + num_copies * (actors.num_steps - begin)
+        return limiter.may_sample(counters._replace(inserted=inserted), num_samples)
+
+    return is_due
+
+
+class ActingBeside:
+    """A context for the updates of a call, during which actors act until the next call is due.
+
+    The actors use the parameters of before the call, and insert after it, so that equal seeds give
+    equal runs.
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        num_samples: int,
+        num_copies: int,
+        actors: LocalActing,
+        stop: StopRequest,
+    ):
+        """Starts the thread of the actors.
+
+        Args:
+          limiter: says when a call is due.
+          num_samples: items that a call draws.
+          num_copies: items per actor step.
+          actors: the actors.
+          stop: ends a wait for actors whose environments are in processes that are gone.
+        """
+        self._stop = stop
+        self._limiter = limiter
+        self._num_samples = num_samples
+        self._num_copies = num_copies
+        self._actors = actors
+        self._thread = futures.ThreadPoolExecutor(1, "act")
+
+    @contextlib.contextmanager
+    def __call__(self, counters: Counters) -> Iterator[None]:
+        """Enters the context of a call; `counters` are the store's before it."""
+        self._actors.pull()
+        after = counters._replace(sampled=counters.sampled + self._num_samples)
+        acting = self._thread.submit(self._act, after)
+        try:
+            yield
+        finally:
+            acting.result()
+        self._actors.insert()
+
+    def _act(self, counters: Counters) -> None:
+        is_due = next_call_is_due(
+            self._limiter, self._num_samples, self._num_copies, self._actors, counters
+        )
+        while not (is_due() or self._stop.requested):
+            self._actors.step()
+
+
+_AWAIT_SECONDS = 0.005
+"""Time between requests for parameters for which actors wait."""
+
+
+def run_actor(context: RunContext) -> None:
+    """Acts with the published policy and sends, until the run is over or a stop is requested.
+
+    After a restart, environments and exploration use other random numbers than before.
+    """
+    stop = context.stop
+    acting = Acting(context)
+    policy = acting.policy
+    outbox = _make_outbox(context, acting)
+    puller = ParameterPuller(ParameterClient(context.client(context.topology.keeper_address)))
+    acting.begin(outbox.writer, outbox.add, puller)
+    if not puller.wait(policy.load, stop) or puller.finished:
+        return
+    outbox.start()
+    file = context.store_file(outbox.writer.replay) if outbox.writer.replay else None
+    if file is not None:
+        file.load()
+    while not stop.requested and not puller.finished:
+        if acting.may_load:
+            puller.apply(policy.load)  # even without credit, to notice the end of the run
+        if not outbox.has_credit():
+            continue
+        if acting.awaits_parameters:
+            puller.request()
+            stop.wait(_AWAIT_SECONDS)
+            continue
+        if acting.pull_is_due:
+            puller.request()
+        acting.step()
+        if outbox.num_accepted:
+            report_ready()
+        if file is not None:
+            file.save_if_due()
+    outbox.close()
+    puller.close()
+    if file is not None:
+        file.close(is_over=puller.finished)
+    logging.info("acted for %d steps, %d accepted", acting.steps, outbox.num_accepted)
+
+
+def _make_outbox(context: RunContext, acting: Acting) -> Outbox:
+    """Builds the sender to the store, or to the shard of it that these actors add to."""
+    agent, topology, job = context.agent, context.topology, context.layout.store
+    shard = topology.service_index(job)
+    wire = agent.wire(context.spec)
+    stores = [
+        RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
+        for number, address in enumerate(topology.service(job))
+    ]
+    return Outbox(
+        stores.pop(shard),
+        agent.make_writer(
+            acting.policy, context.actors, context.spec, acting.seed, shard=shard, in_batches=True
+        ),
+        agent.rate_limiter(),
+        context.stop,
+        others=stores if agent.samples_per_insert is not None else (),
+        in_lockstep=agent.data.in_lockstep,
+        job=job,
+    )
+
+
+_POLL_SECONDS = 0.002
+
+
+def run_worker(context: RunContext) -> None:
+    """Acts in one thread and learns in another until the run is over or a stop is requested.
+
+    The limiter holds both to the agent's ratio of samples to inserts. After a restart environment
+    and exploration use other random numbers than before.
+    """
+    agent, spec, stop = context.agent, context.spec, context.stop
+    stop.end_within(UNLEARNT_SECONDS, lambda: None)  # nobody misses a worker without an update
+    actors: LocalActing | None = None
+
+    def progress() -> tuple[int, Counters]:
+        return actors.num_steps if actors else 0, store.counters()
+
+    client = context.client(context.topology.keeper_address)
+    sender = GradientSender(client, context.actors.start, progress, stop)
+    if not sender.join():
+        return
+    seed = loop.actor_seed(context.seed, context.actors.start, sender.incarnation)
+    learner = agent.make_learner(spec, seed)
+    store = agent.make_store(spec, seed)
+    file = context.store_file(store)
+    file.load()
+    step = RemoteStep(
+        learner,
+        ParameterClient(client),
+        ParameterClient(client, TARGET),
+        sender,
+        agent.metrics,
+        agent.batch_size,
+        agent.jit_compile,
+        stop,
+    )
+    if not step.download():
+        return
+    limiter = agent.rate_limiter(in_turns=True)
+    trainer = agent.make_trainer(learner, store, spec, seed, limiter, updates=step)
+    actors = LocalActing(context, store, step, seed, sender.incarnation)
+    acting = _ActingThread(actors, store, limiter, stop)
+    while not (stop.requested or step.finished):
+        acting.raise_error()
+        if actors.num_steps:
+            report_ready()
+        try:
+            metrics = trainer.step()
+        except DivergedError:
+            file.close(is_over=True)  # a start with the same contents would diverge again
+            raise
+        if metrics is None:  # the store fills, or the actor has to catch up
+            if sender.report_if_due():
+                step.download()
+            stop.wait(_POLL_SECONDS)
+        else:
+            stop.take_time()
+        file.save_if_due()
+    stop.take_time()
+    acting.close()
+    trainer.close()
+    try:
+        sender.report()
+    except ServiceUnavailableError as error:
+        logging.warning("the last actor steps were not reported: %s", error)
+    file.close(is_over=step.finished)
+    acted = actors.num_steps
+    logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
+
+
+class _ActingThread:
+    """The acting thread of a worker, held back by a rate limiter."""
+
+    def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
+        self._actors = actors
+        self._store = store
+        self._limiter = limiter
+        self._stop = stop
+        self._closed = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._act, name="act", daemon=True)
+        self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raises the error that ended the thread, if one has."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Ends the thread after the present step."""
+        self._closed = True
+        self._thread.join()
+        self.raise_error()
+
+    def _act(self) -> None:
+        try:
+            while not (self._closed or self._stop.requested):
+                if self._limiter.may_insert(self._store.counters()):
+                    self._actors.act()
+                else:
+                    self._stop.wait(_POLL_SECONDS)
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
+
+
+def run_environments(context: RunContext) -> None:
+    """Steps the environments of this process's actors until the run is over or a stop is requested.
+
+    Raises:
+      PatienceError: the learner has not called for too long.
+    """
+    name, num_frames = context.environment, context.agent.num_frames
+
+    def make(session: int) -> WatchedBatch:
+        return context.watch(
+            lambda: loop.make_environments(name, context.actors, context.seed, session, num_frames)
+        )
+
+    server = context.server()
+    specs = loop.environment_specs(name, context.seed, num_frames)
+    service = EnvironmentService(server, len(context.actors), *specs, make)
+    server.start()
+    report_ready()
+    service.serve(context.stop)
+    server.close()

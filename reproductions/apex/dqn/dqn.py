@@ -1,0 +1,295 @@
+"""Ape-X DQN's dueling network q(s, a, theta) and its optimiser (section 3.1, appendix C).
+
+Ape-X DQN's learner (Horgan et al. 2018, algorithm 2; equations numbered as in the README).
+
+Ape-X DQN's actors and evaluator (algorithm 1, section 4.1).
+
+The Ape-X DQN agent: configuration, actor and learner in one object.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.acting import policy
+from common.acting.policy import ExploringPolicy
+from common.agents.agent import Agent
+from common.data.transitions import Transitions
+from common.environments.spec import EnvironmentSpec
+from common.learning import learner
+from common.learning.learner import Gradients, Learner
+from common.networks import packing
+from common.networks.images import SIZES, DuelingNetwork, make_torso
+from common.replay import memory, png
+from common.types import Batch, Nest, NStepTransitions, StoredTransition
+from common.values import value_learning
+from reproductions.apex.dqn.config import AGENT, DQNConfig
+
+
+def make_network(
+    config: DQNConfig, spec: EnvironmentSpec, dtype: tf.DType = tf.float32
+) -> DuelingNetwork:
+    """Builds the network and its variables: observations [B, ...] -> float32 [B, A].
+
+    Args:
+      config: hyperparameters.
+      spec: of the environment.
+      dtype: dtype of the convolutions and the hidden layers, float32 or bfloat16.
+    """
+    torso, hidden = make_torso(config, spec, SIZES, dtype=dtype)
+    return DuelingNetwork(torso, hidden, spec.action_size, config.rescale_gradient)
+
+
+def make_optimizer(config: DQNConfig) -> snt.Optimizer:
+    """Returns centred RMSProp without momentum (appendix C)."""
+    return learner.CenteredRMSProp(
+        config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
+    )
+
+
+METRICS = (
+    "loss",
+    "mean_q",
+    "q_max",
+    "priority_mean",
+    "priority_max",
+    "importance_weight_mean",
+    "gradient_norm",
+)
+"""Metrics of an update and their columns in learner.csv."""
+
+
+def td_targets(
+    transition: StoredTransition, online: DuelingNetwork, target: DuelingNetwork
+) -> tf.Tensor:
+    """Returns G_t = R_{t:t+n} + gamma_{t:t+n} q(S_{t+n}, a*, theta^-), [B] (eq 5).
+
+    a* = argmax_a q(S_{t+n}, a, theta) (eq 4). No gradient flows into G_t.
+
+    Args:
+      transition: B transitions.
+      online: the network with theta.
+      target: the network with theta^-.
+    """
+    state = transition.observation_t
+    return value_learning.double_q_target(
+        transition.n_step_reward,
+        transition.n_step_discount,
+        q_value=target(state),
+        q_selector=online(state),
+    )
+
+
+def losses(errors: tf.Tensor) -> tf.Tensor:
+    """Returns l_t = 1/2 delta_t^2 (eq 7), not a Huber loss: its gradient delta_t is unbounded."""
+    return 0.5 * tf.square(errors)
+
+
+class DQNLearner(Learner):
+    """Learner with theta, theta^-, centred RMSProp, and algorithm 2's update (lines 5 to 8)."""
+
+    def __init__(self, config: DQNConfig, spec: EnvironmentSpec):
+        super().__init__()
+        self._config = config
+        dtype = tf.as_dtype(config.precision)
+        self.network = make_network(config, spec, dtype)
+        self.target_network = make_network(config, spec, dtype)
+        self.optimizer = make_optimizer(config)
+        theta = self.network.trainable_variables
+        learner.copy_variables(theta, self.target_network.trainable_variables)
+        learner.create_variables(self.optimizer, theta)
+
+    @property
+    def actor_variables(self) -> tuple:
+        """Variables that the actors copy: the online theta."""
+        return self.network.trainable_variables
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B transitions with observations [B, ...].
+
+        The outputs are new priorities |delta| + floor [B] (eq 9), without importance weights.
+        """
+        transition: StoredTransition = batch.steps
+        theta = self.network.trainable_variables
+        weights = value_learning.normalize_by_max(
+            value_learning.importance_weights(
+                batch.probabilities, batch.size, self._config.importance_exponent
+            )
+        )
+        target = td_targets(transition, self.network, self.target_network)
+        with tf.GradientTape() as tape:
+            q = self.network(transition.observation_tm1)
+            errors = target - value_learning.action_value(
+                q, transition.action_tm1
+            )  # delta_t (eq 6)
+            loss = tf.reduce_mean(weights * losses(errors))  # eq 12
+        gradients = tape.gradient(loss, theta)
+        norm = tf.linalg.global_norm(gradients)
+        if self._config.max_gradient_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._config.max_gradient_norm, norm)
+        priorities = tf.abs(errors) + self._config.priority_floor
+        metrics = {
+            "loss": loss,
+            "mean_q": tf.reduce_mean(tf.reduce_max(q, axis=1)),
+            "q_max": tf.reduce_max(q),
+            "priority_mean": tf.reduce_mean(priorities),
+            "priority_max": tf.reduce_max(priorities),
+            "importance_weight_mean": tf.reduce_mean(weights),
+            "gradient_norm": norm,
+        }
+        return Gradients(gradients, priorities, metrics)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of the optimiser; see base class."""
+        theta = self.network.trainable_variables
+        self.optimizer.apply(gradients, theta)
+        self.steps.assign_add(1)
+        theta_minus = self.target_network.trainable_variables
+        learner.copy_in_branch(self.steps, self._config.target_period, theta, theta_minus)
+
+
+class DQNActor(ExploringPolicy):
+    """Epsilon-greedy policy for its copy of q, with a different epsilon_i for each actor (eq 14).
+
+    With each action it returns two action values as extras: of the action taken and the largest.
+    Initial priorities are computed from them without running the network again (appendix F).
+    """
+
+    def __init__(
+        self, config: DQNConfig, spec: EnvironmentSpec, epsilons: Sequence[float], seed: int
+    ):
+        """Makes the policy of K actors.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          epsilons: K probabilities, one for each actor.
+          seed: of the exploration.
+        """
+        self._network = make_network(config, spec)
+        self._q_values = tf.function(self._network, autograph=False)
+        self._explore = policy.EpsilonGreedy(epsilons, seed)
+        self._priority_floor = config.priority_floor
+        self._load = packing.loader(self._network.trainable_variables)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads theta, [P] float32 in the order of the network's trainable_variables."""
+        self._load(flat)
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, ...].
+
+        Returns:
+          action: int32 [K].
+          state: unchanged.
+          extras: action values float32 [K]: "q_taken" of the action, "q_max" the largest.
+        """
+        q = self._q_values(observation).numpy()
+        action = self._explore(q)
+        taken = np.take_along_axis(q, action[:, np.newaxis], axis=1)[:, 0]
+        return action, state, {"q_taken": taken, "q_max": q.max(axis=1)}
+
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+        """Returns |R + gamma max_a q(S_{t+n}, a) - q(S_t, A_t)| + floor, [M] float32 (eq 13).
+
+        q is the actor's copy as it was when it observed each state.
+        """
+        bootstrap = transitions.n_step_discount * transitions.extras_t["q_max"]
+        delta = transitions.n_step_reward + bootstrap - transitions.extras_tm1["q_taken"]
+        return np.abs(delta) + np.float32(self._priority_floor)
+
+
+def make_actor(
+    config: DQNConfig, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+) -> DQNActor:
+    """Builds the policy of some of the run's actors.
+
+    Args:
+      config: hyperparameters.
+      spec: of the environment.
+      actors: indices of these actors.
+      num_actors: number of actors in the whole run.
+      seed: of the exploration.
+    """
+    if config.epsilons:
+        epsilons = [config.epsilons[actor % len(config.epsilons)] for actor in actors]
+    else:
+        ladder = policy.epsilon_ladder(config.epsilon, config.epsilon_alpha, num_actors)
+        epsilons = ladder[actors.start : actors.stop]
+    return DQNActor(config, spec, epsilons, seed)
+
+
+def make_evaluator(config: DQNConfig, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
+    """Builds the policy to evaluate; its few random actions are the same in every evaluator."""
+    return DQNActor(config, spec, [config.evaluation_epsilon] * num_environments, seed=0)
+
+
+class ApexDQN(Agent):
+    """Ape-X DQN, and its studies by configuration.
+
+    Images are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file would be
+    no smaller.
+    """
+
+    declaration = AGENT
+    metrics = METRICS
+    jit_compile = False  # XLA slows convolutions on a CPU
+
+    def __init__(self, config: DQNConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting)
+        self.trim_period = config.removal_period
+        self.prefetch = config.prefetch
+        if config.single_process:  # draws so many batches ahead in the only way that it can
+            self.updates_per_call = config.prefetch
+        self.decodes = config.torso == "atari"  # whose images are stored as PNG files
+        self.data = Transitions(
+            config,
+            memory.prioritized(config.priority_exponent),
+            memory.Fifo(),
+            num_copies=config.num_copies,
+            reward_clip=config.reward_clip or None,
+            is_soft=True,
+        )
+
+    def encode(self, observation: np.ndarray) -> np.ndarray:
+        """Images uint8 [K, H, W, C] -> PNG files, an object array [K]."""
+        return png.encode(observation) if self.decodes else observation
+
+    def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
+        """Decodes PNG files [B] to uint8 [B, H, W, C], in both columns of observations."""
+        return steps._replace(
+            **{
+                name: png.decode(getattr(steps, name), spec.image_shape, name)
+                for name in ("observation_tm1", "observation_t")
+            }
+        )
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
+        """Returns the columns of an n-step transition with both observations (appendix F)."""
+        observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
+        if self.decodes:
+            observation = png.column(spec.image_shape)
+        return StoredTransition(
+            observation_tm1=observation,
+            action_tm1=tf.TensorSpec([], tf.int32),
+            n_step_reward=tf.TensorSpec([]),
+            n_step_discount=tf.TensorSpec([]),
+            observation_t=observation,
+        )
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> DQNLearner:
+        """Builds the learner of algorithm 2."""
+        tf.random.set_seed(seed)
+        return DQNLearner(self.config, spec)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> DQNActor:
+        """Builds the actor of algorithm 1, with each actor's own epsilon."""
+        return make_actor(self.config, spec, actors, num_actors, seed)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
+        """Builds the same policy with an epsilon of its own."""
+        return make_evaluator(self.config, spec, num_environments)

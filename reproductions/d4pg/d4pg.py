@@ -1,0 +1,381 @@
+"""D4PG's three kinds of critic Z_w(x, a): categorical, mixture of Gaussians, or the mean alone.
+
+They are the output layers of figure 7. Each has the backup Y, the distance d(Y, Z) that the critic
+minimises, the mean that the policy maximises, and the priority that follows from the distance.
+Learner and actors are the same for all kinds.
+
+D4PG's policy pi_theta and critic Z_w (figure 1, "standard networks", and section 4.3).
+
+D4PG's learner (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README).
+
+D4PG's actor (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README).
+
+The D4PG agent: configuration, actor and learner in one object.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from common.acting import policy
+from common.agents.actor_critic import (
+    ActorCritic,
+    ActorCriticActor,
+    ActorCriticAgent,
+    ActorCriticLearner,
+)
+from common.data.transitions import Transitions
+from common.environments.spec import EnvironmentSpec
+from common.learning.learner import Gradients
+from common.networks import control, packing
+from common.replay import memory
+from common.types import Batch, NStepTransitions, StoredTransition
+from common.values import categorical, gaussian_mixture, policy_gradients
+from common.values.value_learning import importance_weights
+from reproductions.d4pg.config import AGENT, D4PGConfig
+
+
+class CriticKind(Protocol):
+    """Output layer of a critic and the meaning of its outputs, [B] or [B, F]."""
+
+    def head(self) -> snt.Module:
+        """Builds the output layer."""
+
+    def backup(self, reward: tf.Tensor, discount: tf.Tensor, outputs: tf.Tensor, seed: tf.Tensor):
+        """Returns Y = R_N + gamma_N Z' (eq 9).
+
+        Args:
+          reward: [B], R_N.
+          discount: [B], gamma_N.
+          outputs: of the target critic, which parameterise Z'.
+          seed: [2] int32, for kinds that draw samples.
+
+        Returns:
+          [B] or [B, ...], in the representation that `distance` takes.
+        """
+
+    def distance(self, target: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns d(Y, Z), [B]; no gradient flows into Y = `target`."""
+
+    def mean(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns E[Z], [B]."""
+
+    def priorities(self, distance):
+        """Returns raw priorities [B], not negative, from distances: tensors or arrays."""
+
+    def initial_distance(
+        self, transitions: NStepTransitions, taken: np.ndarray, bootstrap: np.ndarray
+    ) -> np.ndarray:
+        """Returns d(Y, Z), [M], from the outputs of an actor's critic.
+
+        Args:
+          transitions: M transitions.
+          taken: [M, ...], outputs at (x_i, a_i).
+          bootstrap: [M, ...], outputs at (x_{i+N}, pi(x_{i+N})).
+        """
+
+
+class CategoricalCritic:
+    """Critic of D4PG: probabilities of l fixed atoms (appendix A).
+
+    Attributes:
+      support: [l] float32, the atoms.
+    """
+
+    def __init__(self, config: D4PGConfig):
+        self._num_atoms = config.num_atoms
+        self.support = categorical.support(config.v_min, config.v_max, config.num_atoms)
+        self._support_np = self.support.numpy()
+
+    def head(self) -> snt.Module:
+        """Builds the layer of l logits."""
+        return control.CategoricalHead(self._num_atoms)
+
+    def backup(self, reward, discount, outputs, seed):
+        """Returns the moved atoms' projection onto the support (eq 15): probabilities [B, l]."""
+        del seed
+        positions = categorical.target_positions(reward, discount, self.support)
+        return categorical.project(positions, tf.nn.softmax(outputs), self.support)
+
+    def distance(self, target, outputs):
+        """Returns the cross-entropy (eq 16)."""
+        return categorical.cross_entropy(target, outputs)
+
+    def mean(self, outputs):
+        """Returns the expected atom (eq 7)."""
+        return categorical.mean(outputs, self.support)
+
+    def priorities(self, distance):
+        """Returns the distance itself, "the absolute distributional TD-error" (section 4)."""
+        return distance
+
+    def initial_distance(self, transitions, taken, bootstrap):
+        """Returns the cross-entropy with the projected backup, in NumPy (eqs 15, 16)."""
+        positions = (
+            transitions.n_step_reward[:, np.newaxis]
+            + transitions.n_step_discount[:, np.newaxis] * self._support_np
+        )
+        probabilities = categorical.softmax_np(bootstrap)
+        target = categorical.project_np(positions, probabilities, self._support_np)
+        return categorical.cross_entropy_np(target, taken)
+
+
+class ScalarCritic:
+    """Critic of D3PG and DDPG: the mean alone (eq 4)."""
+
+    def head(self) -> snt.Module:
+        """Builds the layer of one value."""
+        return control.ScalarHead()
+
+    def backup(self, reward, discount, outputs, seed):
+        """Returns R_N + gamma_N Q' (eq 8), [B]."""
+        del seed
+        return reward + discount * outputs
+
+    def distance(self, target, outputs):
+        """Returns (Q - Y)^2, without a factor 1/2, as printed (eq 4)."""
+        return tf.square(outputs - tf.stop_gradient(target))
+
+    def mean(self, outputs):
+        """Returns the outputs, which are means already."""
+        return outputs
+
+    def priorities(self, distance):
+        """Returns the absolute TD-error |Q - Y| (section 4)."""
+        return distance**0.5
+
+    def initial_distance(self, transitions, taken, bootstrap):
+        """Returns (Q - Y)^2, in NumPy (eqs 4, 8)."""
+        target = transitions.n_step_reward + transitions.n_step_discount * bootstrap
+        return np.square(taken - target)
+
+
+class MixtureCritic:
+    """Critic of D4PG with a mixture of Gaussians (appendices A and C).
+
+    `seed` determines the samples of `initial_distance`.
+    """
+
+    def __init__(self, config: D4PGConfig, seed: int):
+        self._num_components = config.num_components
+        self._num_samples = config.num_target_samples
+        self._min_variance = config.min_variance
+        self._generator = np.random.default_rng(seed)
+
+    def head(self) -> snt.Module:
+        """Builds the layer of the components' weights, means and variances."""
+        return control.MixtureHead(self._num_components)
+
+    def backup(self, reward, discount, outputs, seed):
+        """Returns samples R_N + gamma_N z_j with z_j drawn from Z' (appendix A), [B, J]."""
+        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
+        samples = gaussian_mixture.sample(distribution, self._num_samples, seed)
+        return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
+
+    def distance(self, target, outputs):
+        """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
+        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
+        return gaussian_mixture.sampled_cross_entropy(distribution, target)
+
+    def mean(self, outputs):
+        """Returns the mixture's mean (eq 7)."""
+        return gaussian_mixture.mean(outputs)
+
+    def priorities(self, distance):
+        """Returns |d|, following section 4 literally: d is below 0 where the density exceeds 1."""
+        return abs(distance)
+
+    def initial_distance(self, transitions, taken, bootstrap):
+        """Returns -1/J sum_j log p(R_N + gamma_N z_j), in NumPy (appendix A)."""
+        distribution = gaussian_mixture.mixture_np(bootstrap, self._min_variance)
+        samples = gaussian_mixture.sample_np(distribution, self._num_samples, self._generator)
+        samples *= transitions.n_step_discount[:, np.newaxis]
+        samples += transitions.n_step_reward[:, np.newaxis]
+        prediction = gaussian_mixture.mixture_np(taken, self._min_variance)
+        return gaussian_mixture.sampled_cross_entropy_np(prediction, samples)
+
+
+def make_critic_kind(config: D4PGConfig, seed: int = 0) -> CriticKind:
+    """Returns the critic kind of a configuration.
+
+    Args:
+      config: names the kind.
+      seed: of the samples that an actor draws for initial priorities.
+    """
+    if config.critic == "scalar":
+        return ScalarCritic()
+    if config.critic == "mixture":
+        return MixtureCritic(config, seed)
+    return CategoricalCritic(config)
+
+
+def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
+    """Builds both networks and their variables (theta, w).
+
+    Where observations have heights of the terrain, each network has layers of its own for them,
+    before they join the rest (section 4.3).
+    """
+
+    def terrain() -> list[control.Layer]:
+        return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
+
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, config.layer_norm, first_layers=terrain()
+    )
+    torso = control.ControlCriticTorso(
+        config.critic_sizes, config.layer_norm, first_layers=terrain()
+    )
+    critic = control.Critic(torso, make_critic_kind(config).head())
+    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
+    return ActorCritic(policy, critic)
+
+
+def make_optimizer(config: D4PGConfig) -> snt.Optimizer:
+    """Returns Adam (section 3) with Sonnet's defaults for everything that the paper omits."""
+    return snt.optimizers.Adam(config.learning_rate)
+
+
+def backup(
+    transition: StoredTransition, target: ActorCritic, critic: CriticKind, seed: tf.Tensor
+) -> tf.Tensor:
+    """Returns Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})) (eqs 9, 15).
+
+    Args:
+      transition: B transitions.
+      target: the target networks (theta', w').
+      critic: computes Y in its own representation.
+      seed: [2] int32, for critics that draw samples.
+    """
+    action = target.policy(transition.observation_t)
+    outputs = target.critic(transition.observation_t, action)
+    return critic.backup(transition.n_step_reward, transition.n_step_discount, outputs, seed)
+
+
+def policy_loss(
+    observation: tf.Tensor, networks: ActorCritic, critic: CriticKind
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
+
+    Returns:
+      A loss whose gradient with respect to theta is that of equation 11 with the sign reversed, the
+      mean of E[Z_w], and the share of saturated actions.
+    """
+    return policy_gradients.dpg_loss(
+        networks.policy(observation),
+        lambda action: critic.mean(networks.critic(observation, action)),
+    )
+
+
+class D4PGLearner(ActorCriticLearner):
+    """Learner with (theta, w), (theta', w'), two Adams, and algorithm 1's update (lines 5 to 9).
+
+    `seed` determines the samples of a mixture's backup. Networks are initialised from TensorFlow's
+    global seed.
+    """
+
+    def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int = 0):
+        super().__init__(
+            lambda: make_networks(config, spec),
+            lambda: make_optimizer(config),
+            config.target_period,
+        )
+        self._config = config
+        self._seed = seed
+        self._critic = make_critic_kind(config)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B transitions (lines 5 to 7).
+
+        The outputs are new priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative.
+        """
+        transition: StoredTransition = batch.steps
+        weights = importance_weights(
+            batch.probabilities, batch.size, self._config.importance_exponent
+        )
+        # From the step, so that a resumed learner draws the samples of an uninterrupted one.
+        seed = tf.stack([self._seed, tf.cast(self.steps, tf.int32)])
+        target = backup(transition, self.target_networks, self._critic, seed)
+
+        def critic_loss():
+            outputs = self.networks.critic(transition.observation_tm1, transition.action_tm1)
+            distance = self._critic.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
+            return tf.reduce_mean(weights * distance), distance
+
+        gradients = self.gradients_of(
+            critic_loss,
+            lambda: policy_loss(self._policy_state(transition), self.networks, self._critic),
+        )
+        priorities = self._critic.priorities(gradients.errors)
+        return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
+
+    def _policy_state(self, transition: StoredTransition) -> tf.Tensor:
+        """Returns x_i, as in algorithm 1, or x_{i+N}."""
+        first = self._config.policy_gradient_state == "first"
+        return transition.observation_tm1 if first else transition.observation_t
+
+
+class D4PGActor(ActorCriticActor):
+    """Actor with a = pi_theta(x) + epsilon N(0, I), clipped to the bounds (algorithm 1, line 2).
+
+    Initial priorities need its copy of Z_w, so algorithm 1 replicates w as well as theta.
+    """
+
+    def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
+        noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+        super().__init__(
+            make_networks(config, spec), spec.action_size, make_noise(config, noise_seed)
+        )
+        self._kind = make_critic_kind(config, critic_seed)
+
+    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+        """Returns priorities from d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)).
+
+        See equations 15 and 16. Z_w and pi are the actor's copies of the online networks as they
+        were when it observed each state.
+
+        Returns:
+          [M] float32, not negative.
+        """
+        distance = self._kind.initial_distance(
+            transitions, transitions.extras_tm1["taken"], transitions.extras_t["bootstrap"]
+        )
+        return self._kind.priorities(distance).astype(np.float32)
+
+
+def make_noise(
+    config: D4PGConfig, seed: int
+) -> policy.GaussianNoise | policy.OrnsteinUhlenbeckNoise:
+    """Returns the exploration noise of a configuration."""
+    if config.noise == "ou":
+        return policy.OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, seed)
+    return policy.GaussianNoise(config.noise_sigma, seed)
+
+
+class D4PG(ActorCriticAgent):
+    """D4PG, and its ablations by configuration."""
+
+    declaration = AGENT
+
+    def __init__(self, config: D4PGConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting, make_networks)
+        # Removal by priority is another choice: the paper refers to Ape-X for the replay, whose DPG
+        # variant removes by priority^-0.4 and whose DQN removes first in, first out. The simpler
+        # one is the default.
+        remove: memory.Distribution = memory.Fifo()
+        if config.removal == "priority":
+            remove = memory.Proportional(config.removal_exponent)
+        self.data = Transitions(config, memory.prioritized(config.priority_exponent), remove)
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
+        """Builds the learner of algorithm 1."""
+        tf.random.set_seed(seed)
+        return D4PGLearner(self.config, spec, seed)
+
+    def make_actor(
+        self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
+    ) -> D4PGActor:
+        """Builds the actor of algorithm 1, the same for all but for its noise."""
+        del actors, num_actors  # the twins take any batch
+        return D4PGActor(self.config, spec, seed)

@@ -1,0 +1,136 @@
+"""Policy and value, of the layers of D4PG's networks (section 4.3).
+
+PPO's learner (Barth-Maron et al. 2018, section 4.3; Heess et al. 2017, [H]).
+
+The PPO of D4PG's figures: configuration, policy and learner in one object.
+"""
+
+import tensorflow as tf
+
+from common.agents.proximal import METRICS as SHARED_METRICS
+from common.agents.proximal import (
+    GaussianPolicy,
+    ProximalAgent,
+    ProximalLearner,
+    ProximalNetworks,
+    ProximalSteps,
+)
+from common.environments.spec import EnvironmentSpec
+from common.networks import control
+from common.networks.standardizer import EPSILON, RunningMoments
+from common.types import Metrics, RolloutSteps
+from common.values import policy_gradients
+from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
+
+
+def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetworks:
+    """Builds both networks; the policy's means are in (-1, 1).
+
+    Heights of the terrain go through layers of their own, as in D4PG.
+    """
+
+    def terrain() -> list[control.Layer]:
+        return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
+
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, config.layer_norm, first_layers=terrain()
+    )
+    value = control.ControlValue(config.critic_sizes, config.layer_norm, first_layers=terrain())
+    for network in (policy, value):
+        network(tf.zeros([1, spec.observation_size]))  # makes the variables
+    return ProximalNetworks(
+        policy, value, spec.action_size, config.initial_variance, config.observation_clip
+    )
+
+
+METRICS = (*SHARED_METRICS, "kl_coefficient")
+"""Metrics of a rollout's updates and their columns in learner.csv."""
+
+_MIN_COEFFICIENT = 1e-6
+"""A coefficient that shrinks for hundreds of rollouts would become 0, and stay so."""
+
+
+class D4PGPPOLearner(ProximalLearner):
+    """PPO with an adaptive penalty of D_KL, and scales of all that was seen so far.
+
+    Attributes:
+      observation_moments: of all observations.
+      reward_moments: of all rewards.
+      coefficient: float32 variable, of the penalty.
+    """
+
+    def __init__(self, config: D4PGPPOConfig, spec: EnvironmentSpec):
+        super().__init__(config, spec.observation_size, make_networks(config, spec))
+        self.observation_moments = RunningMoments((spec.observation_size,))
+        self.reward_moments = RunningMoments(())
+        self.coefficient = tf.Variable(
+            config.kl_coefficient, trainable=False, name="kl_coefficient"
+        )
+
+    def prepare(self, rollout: RolloutSteps) -> None:
+        """Sets the scales: the moments of observations, and the deviation of rewards ([H])."""
+        self.observation_moments.update(rollout.states.observation.numpy())
+        self.standardizer.set(
+            self.observation_moments.mean.numpy(), self.observation_moments.deviation
+        )
+        self.reward_moments.update(rollout.rewards.numpy())
+        if self.reward_moments.deviation > 0:
+            self.reward_scale.assign(self.reward_moments.deviation)
+
+    def begin(self, rollout: RolloutSteps) -> ProximalSteps:
+        """Returns the steps with advantages of mean 0 and deviation 1 ([H])."""
+        steps = super().begin(rollout)
+        advantage = steps.advantage - tf.reduce_mean(steps.advantage)
+        deviation = tf.math.reduce_std(advantage)
+        return steps._replace(advantage=advantage / (deviation + EPSILON))
+
+    def policy_losses(
+        self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns -rho A with the penalty of the batch's mean D_KL; see base class."""
+        config = self._config
+        return policy_gradients.penalized_surrogate(
+            rho,
+            advantage,
+            tf.reduce_mean(divergence),
+            self.coefficient.read_value(),
+            config.kl_target,
+            config.kl_hinge,
+        )
+
+    def end(self, steps: ProximalSteps) -> Metrics:
+        """Adapts the coefficient to the rollout's D_KL; see base class."""
+        config = self._config
+        metrics = super().end(steps)
+        used = self.coefficient.read_value()
+        adapted = policy_gradients.next_penalty_coefficient(
+            used, metrics["kl_divergence"], config.kl_target, config.kl_tolerance, config.kl_factor
+        )
+        self.coefficient.assign(tf.maximum(adapted, _MIN_COEFFICIENT))
+        return {**metrics, "kl_coefficient": used}
+
+
+class D4PGPPO(ProximalAgent):
+    """PPO as in section 4.3."""
+
+    declaration = AGENT
+    metrics = METRICS
+
+    def __init__(self, config: D4PGPPOConfig, setting: str = AGENT.settings.default):
+        super().__init__(config, setting, config.unroll_length)
+
+    def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
+        """Builds policy and value."""
+        return make_networks(self.config, spec)
+
+    def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
+        """Builds the policy as it acts, with seeded noise, which is what PPO improves.
+
+        Not in the paper. On cartpole swingup its mean alone does not get the pole up.
+        """
+        return self.make_actor(spec, range(num_environments), num_environments, seed=0)
+
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
+        """Builds the learner."""
+        tf.random.set_seed(seed)
+        return D4PGPPOLearner(self.config, spec)
