@@ -5,7 +5,7 @@ python -m binaries.apex_dpg --setting=dpg_uniform ...
 """
 
 from common.program import main
-from reproductions.apex.dpg.declaration import AGENT
+from reproductions.apex.dpg.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

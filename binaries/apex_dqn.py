@@ -5,7 +5,7 @@ python -m binaries.apex_dqn --setting=dqn_two_cores --environment=atari:pong ...
 """
 
 from common.program import main
-from reproductions.apex.dqn.declaration import AGENT
+from reproductions.apex.dqn.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

@@ -5,7 +5,7 @@ python -m binaries.aql --flagfile=reproductions/aql/two_cores.flags
 """
 
 from common.program import main
-from reproductions.aql.declaration import AGENT
+from reproductions.aql.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

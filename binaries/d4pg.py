@@ -5,7 +5,7 @@ python -m binaries.d4pg --setting=d3pg_uniform_n1 ...
 """
 
 from common.program import main
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

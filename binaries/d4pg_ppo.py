@@ -4,7 +4,7 @@ python -m binaries.d4pg_ppo --environment=parkour:planar --workdir=runs/planar_p
 """
 
 from common.program import main
-from reproductions.d4pg.ppo.declaration import AGENT
+from reproductions.d4pg.ppo.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

@@ -35,7 +35,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def _agents(spec: EnvironmentSpec) -> list[str]:
     """Returns the names of the agents that can act there, with a flag where they need it."""
     found = []
-    for agent in declared("declaration", "AGENT").values():
+    for agent in declared("config", "AGENT").values():
         if _can_act(agent, spec, {}):
             found.append(agent.name)
             continue

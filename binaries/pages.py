@@ -18,7 +18,7 @@ REPRODUCTIONS = pathlib.Path(__file__).parents[1] / "reproductions"
 def pages() -> dict[pathlib.Path, str]:
     """Returns the text that each of these files should have."""
     made = {}
-    for folder, agent in declared("declaration", "AGENT").items():
+    for folder, agent in declared("config", "AGENT").items():
         path = REPRODUCTIONS / folder / "README.md"
         made[path] = flags.with_table(path, agent)
     for folder, deployment in declared("deployment", "DEPLOYMENT").items():

@@ -5,7 +5,7 @@ python -m binaries.reactor --flagfile=reproductions/reactor/two_cores.flags
 """
 
 from common.program import main
-from reproductions.reactor.declaration import AGENT
+from reproductions.reactor.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

@@ -4,7 +4,7 @@ python -m binaries.refer --environment=gym:HalfCheetah-v4 --workdir=runs/half_ch
 """
 
 from common.program import main
-from reproductions.refer.declaration import AGENT
+from reproductions.refer.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

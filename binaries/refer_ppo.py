@@ -4,7 +4,7 @@ python -m binaries.refer_ppo --environment=gym:Hopper-v4 --workdir=runs/hopper_p
 """
 
 from common.program import main
-from reproductions.refer.ppo.declaration import AGENT
+from reproductions.refer.ppo.config import AGENT
 
 if __name__ == "__main__":
     main.start(AGENT)

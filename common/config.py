@@ -1,12 +1,19 @@
 """Hyperparameters and settings: each fact about a hyperparameter stands in its field, once.
 
+The string below a field is its help: the meaning and the source, a section of the paper or "Not in
+the paper" with the reason for our value.
+
 This module imports neither TensorFlow nor NumPy: the launcher stays light.
 """
 
+import ast
 from collections.abc import Mapping, Sequence
 import dataclasses
+import itertools
+import linecache
 import math
 import operator
+import sys
 import typing
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +30,6 @@ _BOUNDS = {
 
 def field(
     default: Any,
-    help: str,
     *,
     minimum: float | None = None,
     above: float | None = None,
@@ -32,12 +38,10 @@ def field(
     choices: Sequence[str] = (),
     suffix: str | None = None,
 ) -> Any:
-    """Returns a field of a `Config`, all that there is to say about a hyperparameter.
+    """Returns a field of a `Config`. The string below it is its help, see `help_of`.
 
     Args:
       default: value of the default setting. Only a tuple with an empty default may be empty.
-      help: text of `--help`: the meaning and the source, a section of the paper or "Not in the
-        paper" with the reason for our value.
       minimum: lowest value; of a tuple, lowest element, and so for all bounds.
       above: bound that each value exceeds.
       maximum: highest value.
@@ -48,7 +52,13 @@ def field(
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
-    metadata = {"help": help, "bounds": bounds, "choices": tuple(choices), "suffix": suffix}
+    class_body = sys._getframe(1)  # where the help is; also in a notebook, where inspect fails
+    metadata = {
+        "bounds": bounds,
+        "choices": tuple(choices),
+        "suffix": suffix,
+        "place": (class_body.f_code.co_filename, class_body.f_code.co_name, class_body.f_lineno),
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -165,6 +175,42 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     if unknown:
         raise ValueError(f"there is no hyperparameter {', '.join(sorted(unknown))}")
     return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+
+def help_of(config_class: type[Config]) -> dict[str, str]:
+    """Returns the help of each field by its name: the string below the field, in one line.
+
+    Python drops such strings, so they are read from the source of the class that declares the
+    field.
+
+    Raises:
+      ValueError: a field has no such string, or its source cannot be read.
+    """
+    fields = dataclasses.fields(config_class)
+    files = {each.metadata["place"][0] for each in fields}
+    strings = {file: _strings_below_fields(file) for file in files}
+    texts = {}
+    for each in fields:
+        file, class_name, line = each.metadata["place"]
+        if line not in strings[file]:
+            raise ValueError(
+                f"{file}, line {line}: the field {class_name}.{each.name} has no help: write a "
+                "string below it, with its meaning and its source"
+            )
+        texts[each.name] = strings[file][line]
+    return texts
+
+
+def _strings_below_fields(file: str) -> dict[int, str]:
+    """Returns the strings in one line each, by the line on which the value of the field begins."""
+    tree = ast.parse("".join(linecache.getlines(file)))
+    strings = {}
+    for body in (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for statement, below in itertools.pairwise(body):
+            match statement, below:
+                case ast.AnnAssign(value=ast.Call() as call), ast.Expr(ast.Constant(str(text))):
+                    strings[call.lineno] = " ".join(text.split())
+    return strings
 
 
 def _is_within(bounds: Mapping[str, float], value: float) -> bool:

@@ -16,24 +16,28 @@ if TYPE_CHECKING:
 _FOLDER = pathlib.Path(__file__).parent
 
 
-def _folders(module: str) -> list[str]:
-    """Returns the folders below this one that have a module of this name: "apex/dqn", "aql"."""
+def _folders(module: str, name: str) -> list[str]:
+    """Returns the folders, such as "apex/dqn", in which a module of this name assigns `name`."""
     files = sorted(_FOLDER.rglob(f"{module}.py"))
-    return [file.parent.relative_to(_FOLDER).as_posix() for file in files]
+    declaring = [file for file in files if f"\n{name} = " in file.read_text()]
+    return [file.parent.relative_to(_FOLDER).as_posix() for file in declaring]
 
 
-PAPERS = tuple(_folders("experiments"))
+PAPERS = tuple(_folders("experiments", "PAPER"))
 AGENTS = {
-    folder.replace("/", "_"): f"reproductions.{folder.replace('/', '.')}.declaration:AGENT"
-    for folder in _folders("declaration")
+    folder.replace("/", "_"): f"reproductions.{folder.replace('/', '.')}.config:AGENT"
+    for folder in _folders("config", "AGENT")
 }
 """The declarations of the agents in this repository, by name."""
 
 
 def declared(module: str, name: str) -> dict[str, Any]:
     """Returns what modules of the same name declare under `name`, by their folders."""
-    modules = {one: f"{__name__}.{one.replace('/', '.')}.{module}" for one in _folders(module)}
-    return {one: getattr(importlib.import_module(path), name) for one, path in modules.items()}
+    found = {}
+    for folder in _folders(module, name):
+        path = f"{__name__}.{folder.replace('/', '.')}.{module}"
+        found[folder] = getattr(importlib.import_module(path), name)
+    return found
 
 
 def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":

@@ -3,32 +3,48 @@
 import dataclasses
 import json
 import math
+import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from common.config import Config, Settings, field, from_values
+from common.config import Config, Settings, field, from_values, help_of
 
 
 @dataclasses.dataclass
 class Example(Config):
     """A field of each kind."""
 
-    count: int = field(3, "At least 1.", minimum=1, suffix="count{}")
-    part: float = field(0.5, "In [0, 1].", minimum=0, maximum=1, suffix="part{:g}")
-    rate: float = field(1e-4, "Above 0.", above=0)
-    decay: float = field(0.9, "In [0, 1).", minimum=0, below=1)
-    forgotten: float = field(0.1, "In (0, 1].", above=0, maximum=1)
-    low: float = field(-1.0, "At most 0.", maximum=0)
-    lower: float = field(-1.0, "Below 0.", below=0)
-    free: float = field(1.0, "Any number.")
-    name: str = field("some", "Any text.")
-    kind: str = field("fifo", "A choice.", choices=("fifo", "priority"), suffix="{}")
-    is_odd: bool = field(False, "Yes or no.", suffix="odd")
-    sizes: tuple[int, ...] = field((30, 20), "Above 0.", above=0)
-    parts: tuple[float, ...] = field((), "In [0, 1].", minimum=0, maximum=1, suffix="other_parts")
-    labels: tuple[float, ...] = field((), "Any numbers.")
+    count: int = field(3, minimum=1, suffix="count{}")
+    """At least 1."""
+    part: float = field(0.5, minimum=0, maximum=1, suffix="part{:g}")
+    """In [0, 1]."""
+    rate: float = field(1e-4, above=0)
+    """Above 0."""
+    decay: float = field(0.9, minimum=0, below=1)
+    """In [0, 1)."""
+    forgotten: float = field(0.1, above=0, maximum=1)
+    """In (0, 1]."""
+    low: float = field(-1.0, maximum=0)
+    """At most 0."""
+    lower: float = field(-1.0, below=0)
+    """Below 0."""
+    free: float = field(1.0)
+    """Any number."""
+    name: str = field("some")
+    """Any text."""
+    kind: str = field("fifo", choices=("fifo", "priority"), suffix="{}")
+    """A choice."""
+    is_odd: bool = field(False, suffix="odd")
+    """Yes or no."""
+    sizes: tuple[int, ...] = field((30, 20), above=0)
+    """Above 0."""
+    parts: tuple[float, ...] = field((), minimum=0, maximum=1, suffix="other_parts")
+    """In [0, 1]."""
+    labels: tuple[float, ...] = field(())
+    """Any numbers."""
 
     def validate(self):
         super().validate()
@@ -102,8 +118,10 @@ def test_a_value_set_afterwards_is_checked_by_validate():
 def test_a_field_may_be_bounded_by_another():
     @dataclasses.dataclass
     class Replay(Config):
-        capacity: int = field(10, "Items.", minimum=1)
-        batch: int = field(4, "Items.", minimum=1)
+        capacity: int = field(10, minimum=1)
+        """Items."""
+        batch: int = field(4, minimum=1)
+        """Items."""
 
         def validate(self):
             super().validate()
@@ -150,6 +168,81 @@ def test_json_that_is_no_configuration_is_refused():
         from_values(Example, {"size": [3], "cuont": 1, "count": 1})
     with pytest.raises(ValueError, match="^--config.count must be at least 1"):
         from_values(Example, {"count": 0})
+
+
+@dataclasses.dataclass
+class Longer(Example):
+    """A field of its own, one with another default and another help, and others inherited."""
+
+    size: int = field(1, minimum=1)
+    """Some "size",
+    on two lines."""
+    free: float = field(2.0)
+    """At least free."""
+
+
+class Same(Longer):
+    """No field of its own."""
+
+
+@pytest.mark.parametrize("config_class", [Longer, Same])
+def test_the_help_of_a_field_is_the_string_below_it(config_class):
+    texts = help_of(config_class)
+    assert list(texts) == [each.name for each in dataclasses.fields(config_class)]
+    assert texts["count"] == help_of(Example)["count"] == "At least 1."
+    assert (texts["size"], texts["free"]) == ('Some "size", on two lines.', "At least free.")
+    assert help_of(Example)["free"] == "Any number."
+
+
+@dataclasses.dataclass
+class Silent(Config):
+    """A field with a comment where its help should be, and a string further down."""
+
+    count: int = field(3)  # At least 1.
+
+    def validate(self):
+        """No help of a field."""
+
+
+@dataclasses.dataclass
+class StillSilent(Silent):
+    size: int = field(3)
+    """Items."""
+
+
+def test_a_field_without_help_is_an_error_that_names_it():
+    message = rf"^{re.escape(__file__)}, line \d+: the field Silent.count has no help"
+    for config_class in (Silent, StillSilent):  # named by the class that declares it
+        with pytest.raises(ValueError, match=message):
+            help_of(config_class)
+
+
+CELL = """
+import dataclasses
+from common.config import Config, field, help_of
+
+@dataclasses.dataclass
+class Example(Config):
+    size: int = field(3)
+    \"""Items.\"""
+
+print(help_of(Example))
+"""
+NOTEBOOK = f"""
+import linecache
+cell = {CELL!r}
+linecache.cache["<cell>"] = len(cell), None, cell.splitlines(keepends=True), "<cell>"
+exec(compile(cell, "<cell>", "exec"))
+"""
+
+
+@pytest.mark.parametrize("code", ["import module", NOTEBOOK])
+def test_help_is_read_where_python_drops_strings_and_from_a_notebook(code, tmp_path):
+    (tmp_path / "module.py").write_text(CELL)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-OO", "-c", code]
+    shown = subprocess.run(command, check=True, timeout=60, env=environment, capture_output=True)
+    assert shown.stdout == b"{'size': 'Items.'}\n"
 
 
 def test_neither_tensorflow_nor_numpy_is_imported():

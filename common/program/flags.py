@@ -23,7 +23,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
-from common.config import Settings, allowed_values
+from common.config import Settings, allowed_values, help_of
 from common.reporting.budget import Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
@@ -222,8 +222,9 @@ def with_table(page: pathlib.Path, agent: AgentDeclaration) -> str:
 def table(agent: AgentDeclaration) -> str:
     """Returns the table in Markdown: name, default, allowed values, meaning and source."""
     settings = agent.settings
+    texts = help_of(settings.config_class)
     rows = [
-        (each.name, each.default, allowed_values(each), each.metadata["help"])
+        (each.name, each.default, allowed_values(each), texts[each.name])
         for each in dataclasses.fields(settings.config_class)
     ]
     actors = agent.num_actors(settings.configuration(settings.default), settings.default)
@@ -316,11 +317,9 @@ def define_config(
         flag_values=flag_values,
     )
     config = settings.configuration(setting)
-    help_of = {each.name: each.metadata["help"] for each in dataclasses.fields(config)}
-    _refuse_unknown_fields(others, help_of)
-    described = (
-        f"--config.{name}={getattr(config, name)}: {text}" for name, text in help_of.items()
-    )
+    texts = help_of(settings.config_class)
+    _refuse_unknown_fields(others, texts)
+    described = (f"--config.{name}={getattr(config, name)}: {text}" for name, text in texts.items())
     help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
     return config_flags.DEFINE_config_dataclass("config", config, help_text, flag_values)
 

@@ -14,73 +14,40 @@ from common.config import Config, field
 class ApexConfig(Config):
     """The fields of both agents. Each agent adds `batch_size` and `replay_capacity`."""
 
-    discount: float = field(
-        0.99,
-        "gamma. Not in the paper; that of DQN and DDPG, on which Ape-X builds. R2D2's 0.997 is "
-        '"slightly higher" than Ape-X\'s.',
-        minimum=0,
-        maximum=1,
-        suffix="gamma{:g}",
-    )
-    min_replay_size: int = field(
-        50_000, "Transitions before the first update (appendix C, of DQN).", minimum=1
-    )
-    priority_exponent: float = field(
-        0.6,
-        "alpha_sample of P ~ p^alpha (section 4.1; appendix D, of DPG); 0 is uniform (figure 14). "
-        'Results of DPG were "essentially consistent" within [0.3, 0.7], at times diverging above '
-        "(appendix E).",
-        minimum=0,
-        maximum=7,
-        suffix="alpha{:g}",
-    )
-    priority_floor: float = field(
-        1e-6,
-        "Added to each |delta|: a transition of priority 0 would never be drawn again. Not in the "
-        "paper; Schaul et al. 2016, on whose replay Ape-X builds.",
-        above=0,
-    )
-    importance_exponent: float = field(
-        0.4,
-        "beta of (1 / (N P))^beta, never annealed (section 4.1, of DQN); 0: no weights. That "
-        "these are divided by the batch's largest: Schaul et al. 2016.",
-        minimum=0,
-        suffix="beta{:g}",
-    )
-    send_batch: int = field(
-        50,
-        "B, transitions an actor sends at once (section 4.1, of DQN, where the PDF's text lost "
-        "the number; RLlib has 50, too).",
-        minimum=1,
-    )
-    actor_period: int = field(
-        100, "Steps of an actor between pulls of parameters: 400 frames (section 4.1).", minimum=1
-    )
-    removal_period: int = field(
-        100,
-        "Learner steps between removals of what exceeds the capacity, which adding does not wait "
-        'for (section 4.1, of DQN; "periodically" in appendix D).',
-        minimum=1,
-    )
-    prefetch: int = field(
-        16,
-        "Batches that the learner draws ahead (section 4.1, of DQN); with single_process DQN "
-        "draws that many and learns from them at once, so priorities lag as much.",
-        minimum=1,
-    )
-    samples_per_insert: float = field(
-        0.0,
-        "Samples per inserted transition that both sides are held to; 0: unlimited, as in the "
-        "paper (section 3), whose rates make it 0.78 of DQN (9.7K and 12.5K a second, section "
-        "4.1) and 1.6 of DPG (22K and 14K, section 4.2).",
-        minimum=0,
-    )
-    single_process: bool = field(
-        False,
-        "Acts, stores and learns in turns in one process, whose actors step together, so that a "
-        "run does not depend on the machine's speed. Not in the paper, whose agents are "
-        "distributed; for scale models.",
-    )
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
+    """gamma. Not in the paper; that of DQN and DDPG, on which Ape-X builds. R2D2's 0.997 is
+    "slightly higher" than Ape-X's."""
+    min_replay_size: int = field(50_000, minimum=1)
+    """Transitions before the first update (appendix C, of DQN)."""
+    priority_exponent: float = field(0.6, minimum=0, maximum=7, suffix="alpha{:g}")
+    """alpha_sample of P ~ p^alpha (section 4.1; appendix D, of DPG); 0 is uniform (figure 14).
+    Results of DPG were "essentially consistent" within [0.3, 0.7], at times diverging above
+    (appendix E)."""
+    priority_floor: float = field(1e-6, above=0)
+    """Added to each |delta|: a transition of priority 0 would never be drawn again. Not in the
+    paper; Schaul et al. 2016, on whose replay Ape-X builds."""
+    importance_exponent: float = field(0.4, minimum=0, suffix="beta{:g}")
+    """beta of (1 / (N P))^beta, never annealed (section 4.1, of DQN); 0: no weights. That these are
+    divided by the batch's largest: Schaul et al. 2016."""
+    send_batch: int = field(50, minimum=1)
+    """B, transitions an actor sends at once (section 4.1, of DQN, where the PDF's text lost the
+    number; RLlib has 50, too)."""
+    actor_period: int = field(100, minimum=1)
+    """Steps of an actor between pulls of parameters: 400 frames (section 4.1)."""
+    removal_period: int = field(100, minimum=1)
+    """Learner steps between removals of what exceeds the capacity, which adding does not wait for
+    (section 4.1, of DQN; "periodically" in appendix D)."""
+    prefetch: int = field(16, minimum=1)
+    """Batches that the learner draws ahead (section 4.1, of DQN); with single_process DQN draws
+    that many and learns from them at once, so priorities lag as much."""
+    samples_per_insert: float = field(0.0, minimum=0)
+    """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
+    (section 3), whose rates make it 0.78 of DQN (9.7K and 12.5K a second, section 4.1) and 1.6 of
+    DPG (22K and 14K, section 4.2)."""
+    single_process: bool = field(False)
+    """Acts, stores and learns in turns in one process, whose actors step together, so that a run
+    does not depend on the machine's speed. Not in the paper, whose agents are distributed; for
+    scale models."""
 
     def validate(self) -> None:
         """Adds conditions on the replay's size and on a single process."""

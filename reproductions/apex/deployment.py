@@ -1,7 +1,7 @@
 """Ape-X DQN on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
-from reproductions.apex.dqn.declaration import AGENT
+from reproductions.apex.dqn.config import AGENT
 
 DEPLOYMENT = Deployment(
     agent=AGENT,

@@ -36,10 +36,10 @@ from reproductions.apex.curves import (
     OTHER_BATCH_SIZES,
     OTHER_LEARNING_RATES,
 )
-from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dpg.declaration import AGENT as DPG
-from reproductions.apex.dqn import settings as dqn
-from reproductions.apex.dqn.declaration import AGENT as DQN
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dpg.config import AGENT as DPG
+from reproductions.apex.dqn import config as dqn
+from reproductions.apex.dqn.config import AGENT as DQN
 from reproductions.apex.scale_model import DPG_RATES, DQN_RATES, ScaleModel
 
 SIX_GAMES = tuple(

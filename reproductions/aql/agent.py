@@ -10,8 +10,7 @@ from common.replay import png
 from common.types import Unrolls
 from reproductions.aql import aql, d3pg, impala, networks
 from reproductions.aql.aql import AQLLearner, StoredUnroll
-from reproductions.aql.config import AQLConfig
-from reproductions.aql.declaration import AGENT
+from reproductions.aql.config import AGENT, AQLConfig
 from reproductions.aql.proposals import ActionSpace
 
 

@@ -1,12 +1,23 @@
-"""Hyperparameters of AQL and of the methods beside it.
+"""Hyperparameters, settings and declaration of AQL and of the methods to which it is compared.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 Layer sizes stood in figure 1's drawing, which the PDF's text has lost.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import itertools
+import math
+from typing import TYPE_CHECKING
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
+from common.replay.footprint import unroll_bytes_per_step, unroll_queue_bytes
+
+if TYPE_CHECKING:
+    from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 100
 """Actors (appendix A1)."""
@@ -23,282 +34,123 @@ class AQLConfig(Config):
     """Q-learning with one of five searches for the best action (sections 4 and 5)."""
 
     search: str = field(
-        "proposal",
-        "How an actor searches for the best action: proposal, learned and uniform samples (section "
-        "4); uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions "
-        "(section 5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of "
-        "IMPALA's policy (section 5.1).",
-        choices=("proposal", "uniform", "cem", "exact", "policy", "none"),
-        suffix="{}",
+        "proposal", choices=("proposal", "uniform", "cem", "exact", "policy", "none"), suffix="{}"
     )
-    num_proposal_samples: int = field(
-        100,
-        "N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1).",
-        minimum=0,
-        suffix="N{}",
-    )
-    num_uniform_samples: int = field(
-        400,
-        "M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2).",
-        minimum=0,
-        suffix="M{}",
-    )
-    action_set: str = field(
-        "own",
-        "Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers "
-        "structured, the product of seven sets of values with 3,528 actions, or curated, 11 of "
-        "them (section 5.2). Which values and actions these are is Not in the paper.",
-        choices=("own", "structured", "curated"),
-        suffix="{}",
-    )
-    num_levels: int = field(
-        5,
-        "Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous "
-        "(section 5.1). Of no effect where actions are integers.",
-        minimum=0,
-        suffix="levels{}",
-    )
-    autoregressive: bool = field(
-        True,
-        "A sub-action of the proposal depends on those before it (section 4), or on the state "
-        "alone (appendix A3).",
-        suffix="autoregressive",
-    )
-    gaussian_variance: float = field(
-        0.25,
-        "Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5.",
-        above=0,
-        suffix="variance{:g}",
-    )
-    entropy_cost: float = field(
-        0.1,
-        "lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a "
-        'sub-action whose best value does not change: README, "The entropy cost".',
-        minimum=0,
-        suffix="entropy{:g}",
-    )
-    impala_reward_scale: float = field(
-        0.01,
-        "Factor of IMPALA's rewards: 1 - gamma, so that values of the Control Suite are in [0, 1]. "
-        "Not in the paper; where they are in [0, 100], the baseline is behind for hundreds of "
-        'updates, and the policy collapses: README, "The scale of IMPALA\'s rewards".',
-        above=0,
-        suffix="reward_scale{:g}",
-    )
-    impala_entropy_cost: float = field(
-        0.001,
-        "IMPALA's cost of the entropy of its policy, beside scaled rewards. Not in the paper; in "
-        "the range that IMPALA's paper searched. Cartpole swingup is learnt with it, and was not "
-        "with the 0.00025 of IMPALA's program; walker walk takes 0.0001.",
-        minimum=0,
-        suffix="impala_entropy{:g}",
-    )
-    baseline_cost: float = field(
-        0.5,
-        "IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program.",
-        minimum=0,
-        suffix="baseline{:g}",
-    )
-    cem_samples: int = field(
-        100, "K, samples of an iteration of QT-Opt (section 5.1).", minimum=1, suffix="K{}"
-    )
-    cem_elites: int = field(
-        10, "L, best samples that a Gaussian is fitted to (section 5.1).", minimum=1, suffix="L{}"
-    )
-    cem_iterations: int = field(
-        3,
-        "Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the "
-        "paper.",
-        minimum=1,
-        suffix="iterations{}",
-    )
-    cem_min_std: float = field(
-        0.01,
-        "Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search "
-        "ends where elites agree.",
-        minimum=0,
-        suffix="floor{:g}",
-    )
-    cem_uniform_samples: int = field(
-        0,
-        "Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and "
-        "describes QT-Opt without them.",
-        minimum=0,
-        suffix="cem_uniform{}",
-    )
-    ou_theta: float = field(
-        0.15,
-        "theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
-        above=0,
-        maximum=1,
-        suffix="theta{:g}",
-    )
-    ou_sigma: float = field(
-        0.2,
-        "sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1).",
-        minimum=0,
-        suffix="sigma{:g}",
-    )
-    target_period: int = field(
-        100,
-        "Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The "
-        "other methods have no target network (appendix A2).",
-        minimum=1,
-        suffix="target{}",
-    )
-    epsilon: float = field(
-        0.05,
-        "Probability of a uniform action of most actors, 90 of 100 (appendix A2).",
-        minimum=0,
-        maximum=1,
-        suffix="epsilon{:g}",
-    )
-    high_epsilon: float = field(
-        0.5,
-        "Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix "
-        "A2).",
-        minimum=0,
-        maximum=1,
-        suffix="high_epsilon{:g}",
-    )
-    unroll_length: int = field(
-        30,
-        "T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab.",
-        minimum=2,
-        suffix="unrolls{}",
-    )
-    batch_size: int = field(
-        32, "B, unrolls of an update (appendix A2).", minimum=1, suffix="batch{}"
-    )
-    replayed_unrolls: int = field(
-        2,
-        "R, unrolls that an actor draws from its replay with each new one (appendix A2).",
-        minimum=0,
-        suffix="R{}",
-    )
-    replay_capacity: int = field(
-        100_000,
-        "Timesteps in the replay of each actor (appendix A1, appendix A2).",
-        minimum=1,
-        maximum=2**30,
-        suffix="replay{}",
-    )
-    queue_capacity: int = field(
-        64,
-        "Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one "
-        "while the learner has the other.",
-        minimum=1,
-    )
-    discount: float = field(
-        0.99, "gamma (appendix A2).", minimum=0, maximum=1, suffix="discount{:g}"
-    )
-    trace: float = field(
-        0.8, "lambda of Q(lambda) (appendix A2).", minimum=0, maximum=1, suffix="trace{:g}"
-    )
-    optimizer: str = field(
-        "adam",
-        "adam (section 5.1, appendix A2), or rmsprop (appendix A3, figure 11).",
-        choices=("adam", "rmsprop"),
-        suffix="{}",
-    )
-    learning_rate: float = field(
-        2e-4, "Step size of both optimisers (appendix A2).", above=0, suffix="lr{:g}"
-    )
-    adam_beta1: float = field(
-        0.9,
-        "Adam's momentum: TensorFlow's default (appendix A2).",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares: TensorFlow's default (appendix A2).",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-8,
-        "Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7.",
-        above=0,
-        suffix="adam{:g}",
-    )
-    rmsprop_decay: float = field(
-        0.99,
-        "RMSProp's decay. Not in the paper; that of IMPALA's program.",
-        minimum=0,
-        below=1,
-        suffix="rmsprop_decay{:g}",
-    )
-    rmsprop_epsilon: float = field(
-        0.1,
-        "RMSProp's epsilon. Not in the paper; that of IMPALA's program.",
-        above=0,
-        suffix="rmsprop{:g}",
-    )
-    shared_sizes: tuple[int, ...] = field(
-        (),
-        "Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on "
-        "the Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; "
-        "their sizes are Not in the paper: 4 layers of 128 units, two of them shared.",
-        above=0,
-        suffix="shared{}",
-    )
-    channels: tuple[int, ...] = field(
-        (),
-        "Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 "
-        "in DeepMind Lab (appendix A1). None: a network without both, for flat observations.",
-        above=0,
-        suffix="channels{}",
-    )
-    lstm_size: int = field(
-        256,
-        "Units of the LSTM, and of the layer before it (appendix A1). Of no effect without "
-        "channels.",
-        minimum=1,
-        suffix="lstm{}",
-    )
-    flat_policy: bool = field(
-        False,
-        "IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of "
-        "sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down.",
-        suffix="flat_policy",
-    )
-    state_size: int = field(
-        256,
-        "Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours.",
-        minimum=1,
-    )
-    action_size: int = field(
-        256,
-        "Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours.",
-        minimum=1,
-    )
-    joint_sizes: tuple[int, ...] = field(
-        (256, 256),
-        "Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text; "
-        "ours.",
-        above=0,
-    )
-    proposal_sizes: tuple[int, ...] = field(
-        (256, 256),
-        "Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost "
-        "from figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, "
-        'which is "deeper but had fewer units".',
-        above=0,
-    )
-    updates_per_call: int = field(
-        1,
-        "Updates in one graph call. Not in the paper; its learner makes each by itself.",
-        minimum=1,
-    )
-    single_process: bool = field(
-        False,
-        "Acts and learns in turns in one process, so that a run does not depend on the machine's "
-        "speed. Not in the paper, which is distributed (appendix A1); for the scale small.",
-        suffix="single_process",
-    )
+    """How an actor searches for the best action: proposal, learned and uniform samples (section 4);
+    uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions (section
+    5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of IMPALA's policy
+    (section 5.1)."""
+    num_proposal_samples: int = field(100, minimum=0, suffix="N{}")
+    """N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1)."""
+    num_uniform_samples: int = field(400, minimum=0, suffix="M{}")
+    """M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2)."""
+    action_set: str = field("own", choices=("own", "structured", "curated"), suffix="{}")
+    """Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers
+    structured, the product of seven sets of values with 3,528 actions, or curated, 11 of them
+    (section 5.2). Which values and actions these are is Not in the paper."""
+    num_levels: int = field(5, minimum=0, suffix="levels{}")
+    """Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous (section
+    5.1). Of no effect where actions are integers."""
+    autoregressive: bool = field(True, suffix="autoregressive")
+    """A sub-action of the proposal depends on those before it (section 4), or on the state alone
+    (appendix A3)."""
+    gaussian_variance: float = field(0.25, above=0, suffix="variance{:g}")
+    """Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5."""
+    entropy_cost: float = field(0.1, minimum=0, suffix="entropy{:g}")
+    """lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a
+    sub-action whose best value does not change: README, "The entropy cost"."""
+    impala_reward_scale: float = field(0.01, above=0, suffix="reward_scale{:g}")
+    """Factor of IMPALA's rewards: 1 - gamma, so that values of the Control Suite are in [0, 1]. Not
+    in the paper; where they are in [0, 100], the baseline is behind for hundreds of updates, and
+    the policy collapses: README, "The scale of IMPALA's rewards"."""
+    impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
+    """IMPALA's cost of the entropy of its policy, beside scaled rewards. Not in the paper; in the
+    range that IMPALA's paper searched. Cartpole swingup is learnt with it, and was not with the
+    0.00025 of IMPALA's program; walker walk takes 0.0001."""
+    baseline_cost: float = field(0.5, minimum=0, suffix="baseline{:g}")
+    """IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program."""
+    cem_samples: int = field(100, minimum=1, suffix="K{}")
+    """K, samples of an iteration of QT-Opt (section 5.1)."""
+    cem_elites: int = field(10, minimum=1, suffix="L{}")
+    """L, best samples that a Gaussian is fitted to (section 5.1)."""
+    cem_iterations: int = field(3, minimum=1, suffix="iterations{}")
+    """Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the
+    paper."""
+    cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
+    """Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search
+    ends where elites agree."""
+    cem_uniform_samples: int = field(0, minimum=0, suffix="cem_uniform{}")
+    """Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and
+    describes QT-Opt without them."""
+    ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
+    """theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
+    ou_sigma: float = field(0.2, minimum=0, suffix="sigma{:g}")
+    """sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
+    target_period: int = field(100, minimum=1, suffix="target{}")
+    """Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The other
+    methods have no target network (appendix A2)."""
+    epsilon: float = field(0.05, minimum=0, maximum=1, suffix="epsilon{:g}")
+    """Probability of a uniform action of most actors, 90 of 100 (appendix A2)."""
+    high_epsilon: float = field(0.5, minimum=0, maximum=1, suffix="high_epsilon{:g}")
+    """Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix A2)."""
+    unroll_length: int = field(30, minimum=2, suffix="unrolls{}")
+    """T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab."""
+    batch_size: int = field(32, minimum=1, suffix="batch{}")
+    """B, unrolls of an update (appendix A2)."""
+    replayed_unrolls: int = field(2, minimum=0, suffix="R{}")
+    """R, unrolls that an actor draws from its replay with each new one (appendix A2)."""
+    replay_capacity: int = field(100_000, minimum=1, maximum=2**30, suffix="replay{}")
+    """Timesteps in the replay of each actor (appendix A1, appendix A2)."""
+    queue_capacity: int = field(64, minimum=1)
+    """Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one while
+    the learner has the other."""
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="discount{:g}")
+    """gamma (appendix A2)."""
+    trace: float = field(0.8, minimum=0, maximum=1, suffix="trace{:g}")
+    """lambda of Q(lambda) (appendix A2)."""
+    optimizer: str = field("adam", choices=("adam", "rmsprop"), suffix="{}")
+    """adam (section 5.1, appendix A2), or rmsprop (appendix A3, figure 11)."""
+    learning_rate: float = field(2e-4, above=0, suffix="lr{:g}")
+    """Step size of both optimisers (appendix A2)."""
+    adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum: TensorFlow's default (appendix A2)."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares: TensorFlow's default (appendix A2)."""
+    adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
+    """Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7."""
+    rmsprop_decay: float = field(0.99, minimum=0, below=1, suffix="rmsprop_decay{:g}")
+    """RMSProp's decay. Not in the paper; that of IMPALA's program."""
+    rmsprop_epsilon: float = field(0.1, above=0, suffix="rmsprop{:g}")
+    """RMSProp's epsilon. Not in the paper; that of IMPALA's program."""
+    shared_sizes: tuple[int, ...] = field((), above=0, suffix="shared{}")
+    """Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on the
+    Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; their sizes
+    are Not in the paper: 4 layers of 128 units, two of them shared."""
+    channels: tuple[int, ...] = field((), above=0, suffix="channels{}")
+    """Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 in
+    DeepMind Lab (appendix A1). None: a network without both, for flat observations."""
+    lstm_size: int = field(256, minimum=1, suffix="lstm{}")
+    """Units of the LSTM, and of the layer before it (appendix A1). Of no effect without
+    channels."""
+    flat_policy: bool = field(False, suffix="flat_policy")
+    """IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of
+    sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down."""
+    state_size: int = field(256, minimum=1)
+    """Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours."""
+    action_size: int = field(256, minimum=1)
+    """Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours."""
+    joint_sizes: tuple[int, ...] = field((256, 256), above=0)
+    """Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text;
+    ours."""
+    proposal_sizes: tuple[int, ...] = field((256, 256), above=0)
+    """Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost from
+    figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, which is
+    "deeper but had fewer units"."""
+    updates_per_call: int = field(1, minimum=1)
+    """Updates in one graph call. Not in the paper; its learner makes each by itself."""
+    single_process: bool = field(False, suffix="single_process")
+    """Acts and learns in turns in one process, so that a run does not depend on the machine's
+    speed. Not in the paper, which is distributed (appendix A1); for the scale small."""
 
     @property
     def actor_period(self) -> int:
@@ -348,3 +200,141 @@ class AQLConfig(Config):
             "updates_per_call",
             f"at most queue_capacity / batch_size ({self.queue_capacity // self.batch_size})",
         )
+
+
+_METHODS: Mapping[str, Mapping[str, object]] = {
+    "aql": {},
+    "aql_independent": {"autoregressive": False},
+    "aql_gaussian": {"num_levels": 0},
+    "uniform_q": {"search": "uniform"},
+    "qt_opt": {"search": "cem", "num_levels": 0},
+    "exact_q": {"search": "exact"},
+    "d3pg": {"search": "policy", "num_levels": 0},
+    "impala": {"search": "none", "replayed_unrolls": 0},
+}
+"""Sections 5.1 and 5.2, appendix A3."""
+
+_SHARED_RMSPROP: Mapping[str, object] = {
+    "optimizer": "rmsprop",
+    "shared_sizes": (128, 128),
+    "state_size": 128,
+    "action_size": 128,
+    "joint_sizes": (128,),
+    "proposal_sizes": (128, 128),
+}
+"""Figure 11 (appendix A3): RMSProp, and a deeper network with fewer units, half of it shared."""
+
+_LAB: Mapping[str, object] = {
+    "channels": (16, 32, 32),
+    "unroll_length": 100,
+    "num_uniform_samples": 500,
+    "proposal_sizes": (256,),
+}
+"""DeepMind Lab (section 5.2, appendices A1 and A2). That the proposal has one hidden layer of its
+own above the LSTM is not in the paper."""
+
+_ACTION_SETS = {"11": "curated", "3528": "structured"}
+
+SETTINGS = Settings(
+    AQLConfig,
+    {
+        **_METHODS,
+        **{
+            f"{name}_shared_rmsprop": {**_METHODS[name], **_SHARED_RMSPROP}
+            for name in ("aql", "aql_gaussian", "uniform_q", "qt_opt", "d3pg", "impala")
+        },
+        **{
+            f"{name}_{number}_actions": {
+                **_METHODS[name],
+                **_LAB,
+                "action_set": action_set,
+                **({"flat_policy": True} if name == "impala" else {}),
+            }
+            for name in ("aql", "exact_q", "impala")
+            for number, action_set in _ACTION_SETS.items()
+        },
+    },
+    default="aql",
+)
+"""The methods by name, each with the values in which it differs from the default."""
+
+
+def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
+    """Raises ValueError, in one line, unless the configured search can act in an environment."""
+    from common.environments import lab_actions
+    from common.environments.spec import MAX_PNG_CHANNELS, actions_of
+    from reproductions.aql.proposals import ActionSpace, own_choices
+
+    if spec.image_shape is not None and not config.channels:
+        raise ValueError(
+            f"--environment has images of {list(spec.image_shape)}, but this setting needs flat "
+            "observations: name another one, for example control:cartpole:swingup, or "
+            "--setting=aql_3528_actions"
+        )
+    if config.channels and (spec.image_shape is None or spec.image_shape[2] > MAX_PNG_CHANNELS):
+        found = "flat observations"
+        if spec.image_shape is not None:
+            found = f"images of {list(spec.image_shape)}"
+        raise ValueError(
+            f"--environment has {found}, but this setting needs images of at most "
+            f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "
+            "--setting=aql"
+        )
+    lab = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
+    if config.channels and config.action_set == "own" and spec.action_choices == lab:
+        raise ValueError(
+            "--environment has DeepMind Lab's seven integers, and this setting no set of them: "
+            "use --config.action_set=structured or curated"
+        )
+    if config.action_set != "own" and spec.action_choices != lab:
+        raise ValueError(
+            f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
+            "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
+        )
+    most = max(own_choices(spec, config.num_levels))
+    if config.action_set == "own" and most > MAX_CHOICES:
+        raise ValueError(
+            f"--environment has a sub-action of {most:,} choices, but this agent takes at most "
+            f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
+        )
+    space = ActionSpace.of(spec, config.num_levels, config.action_set)
+    if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
+        raise ValueError(
+            f"--environment has actions of {_number(space.choices)} choices, but this "
+            "setting needs continuous actions (num_levels 0): name another environment, or "
+            "--setting=aql"
+        )
+    for is_chosen, part, other in (
+        (config.search == "exact", "search=exact", "--setting=aql"),
+        (config.flat_policy, "flat_policy=True", "--config.flat_policy=False"),
+    ):
+        if is_chosen and space.num_actions > MAX_EXACT_ACTIONS:
+            raise ValueError(
+                f"--environment has {_number(space.choices)} actions, but {part} evaluates each of "
+                f"them and takes at most {MAX_EXACT_ACTIONS:,}: use {other}"
+            )
+
+
+def _number(choices: tuple[int, ...]) -> str:
+    """Returns "7^2 * 3 = 147" or the like."""
+    runs = [(k, len(list(run))) for k, run in itertools.groupby(choices)]
+    factors = " * ".join(f"{k}^{count}" if count > 1 else f"{k}" for k, count in runs)
+    return f"{factors} = {math.prod(choices):,}" if len(choices) > 1 else factors
+
+
+AGENT = AgentDeclaration(
+    name="aql",
+    title="AQL",
+    paper="aql",
+    agent_class="reproductions.aql.agent:AQL",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(
+        f"Actors, each with a replay of its own: {NUM_ACTORS} (appendix A1). The first "
+        "tenth explores more (appendix A2)."
+    ),
+    layouts=(ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS),
+    require="reproductions.aql.config:require",
+    bytes_per_step=unroll_bytes_per_step,
+    queue_bytes=unroll_queue_bytes,
+)

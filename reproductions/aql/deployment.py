@@ -1,8 +1,7 @@
 """AQL on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
-from reproductions.aql.config import NUM_ACTORS
-from reproductions.aql.declaration import AGENT
+from reproductions.aql.config import AGENT, NUM_ACTORS
 
 DEPLOYMENT = Deployment(
     agent=AGENT,

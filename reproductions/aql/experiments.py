@@ -20,7 +20,7 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
-from reproductions.aql.declaration import AGENT
+from reproductions.aql.config import AGENT
 from reproductions.aql.match import uniform_return
 
 LOW = tuple(

@@ -12,7 +12,7 @@ from common.experiments.main_effects import (
     each,
     mean_of,
 )
-from reproductions.d4pg import settings
+from reproductions.d4pg import config as settings
 from reproductions.d4pg.experiments import CONTROL_SUITE, FULL, HAND, HUMANOID_PARKOUR, PARKOUR
 
 _CARTPOLE = "control:cartpole:swingup"

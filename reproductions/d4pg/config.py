@@ -1,11 +1,20 @@
-"""Hyperparameters of D4PG.
+"""D4PG's hyperparameters, settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
+from typing import TYPE_CHECKING
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.replay.footprint import control_bytes_per_step
+
+if TYPE_CHECKING:
+    from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 32
 """K, control suite (section 4.1); 64 for manipulation and parkour (4.2, 4.3). DDPG has 1."""
@@ -15,169 +24,84 @@ NUM_ACTORS = 32
 class D4PGConfig(Config):
     """D4PG on the Control Suite (figure 2, "D4PG, Prioritized, N = 5")."""
 
-    critic: str = field(
-        "categorical",
-        "Z_w: categorical (D4PG), scalar (D3PG, DDPG) or mixture, of Gaussians (section 4, "
-        "appendix A, figure 8).",
-        choices=("categorical", "scalar", "mixture"),
-        suffix="{}",
-    )
-    n_step: int = field(
-        5, "N, length of the returns (section 4); 1 in the ablations.", minimum=1, suffix="n{}"
-    )
-    discount: float = field(
-        0.99,
-        "gamma. Not in the paper; that of DDPG, on which D4PG builds.",
-        minimum=0,
-        maximum=1,
-        suffix="gamma{:g}",
-    )
-    batch_size: int = field(256, "M; 512 beyond the Control Suite (section 4).", minimum=1)
-    learning_rate: float = field(
-        1e-4,
-        "alpha_0 = beta_0, both Adam (section 4); 5e-5 beyond the Control Suite, and in figure "
-        "8's legend.",
-        above=0,
-        suffix="lr{:g}",
-    )
-    noise: str = field(
-        "gaussian",
-        "gaussian, or ou: Ornstein-Uhlenbeck, tried and found unnecessary (section 4).",
-        choices=("gaussian", "ou"),
-        suffix="{}",
-    )
-    noise_sigma: float = field(
-        0.3,
-        "epsilon, std of the noise of a step, in canonical action units (section 4).",
-        minimum=0,
-        suffix="sigma{:g}",
-    )
-    ou_theta: float = field(
-        0.15,
-        "Part of the OU noise that a step forgets. Not in the paper; DDPG, whose sigma is 0.2. "
-        "With noise_sigma 0.3 the noise tends to a std of 0.57.",
-        above=0,
-        maximum=1,
-        suffix="theta{:g}",
-    )
-    num_atoms: int = field(
-        51, "l; 101 for humanoid parkour (sections 4, 4.3).", minimum=2, suffix="atoms{}"
-    )
-    v_min: float = field(
-        -150.0,
-        "Vmin. Not in the paper; Acme. Rewards in [0, 1] give returns in [0, 100], a third of the "
-        "range: 0 to 100 is an ablation.",
-        suffix="vmin{:g}",
-    )
-    v_max: float = field(150.0, "Vmax. Not in the paper; Acme.", suffix="vmax{:g}")
-    num_components: int = field(
-        5, "l of a mixture, its Gaussians. Not in the paper; Acme.", minimum=1
-    )
-    num_target_samples: int = field(
-        128,
-        "J, samples z_j of a target mixture (appendix A). Their number is Not in the paper; Acme.",
-        minimum=1,
-    )
-    min_variance: float = field(
-        1e-4,
-        "Added to each sigma_i^2. Not in the paper; a Gaussian that shrinks to a point has an "
-        "unbounded likelihood.",
-        above=0,
-    )
-    policy_gradient_state: str = field(
-        "first",
-        "The policy gradient is of x_i (first, algorithm 1) or of x_{i+N} (last, Acme).",
-        choices=("first", "last"),
-        suffix="gradient_at_{}",
-    )
-    policy_sizes: tuple[int, ...] = field(
-        (300, 200),
-        "Hidden layers of pi. Figure 1 has them, but the PDF's text has lost their sizes; Ape-X "
-        "appendix D (the same authors).",
-        above=0,
-    )
-    critic_sizes: tuple[int, ...] = field(
-        (400, 300), "Hidden layers of Z. Lost as those of pi are; Ape-X appendix D.", above=0
-    )
-    terrain_sizes: tuple[int, ...] = field(
-        (200, 100),
-        "Layers for the heights of parkour's terrain in each network, before they join the other "
-        "inputs (section 4.3). Sizes are Not in the paper; two "
-        "layers as the policy has, but narrower.",
-        above=0,
-    )
-    layer_norm: bool = field(
-        True, "LayerNorm before the first tanh. Not in the paper; Acme, by the same group."
-    )
-    target_period: int = field(
-        100, "t_target, learner steps. Not in the paper; Ape-X appendix D.", minimum=1
-    )
-    actor_period: int = field(
-        100,
-        "t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X section "
-        "4.1 (400 frames of Atari).",
-        minimum=1,
-    )
-    replay_capacity: int = field(1_000_000, "R, transitions (section 4).", minimum=1, maximum=2**30)
-    min_replay_size: int = field(
-        10_000,
-        "Transitions before the first update. Not in the paper; Acme waits for 1,000, Ape-X for "
-        "50,000.",
-        minimum=1,
-    )
-    priority_exponent: float = field(
-        0.6,
-        "alpha of p^alpha; 0 is uniform. Not in the paper; Ape-X appendix D. Algorithm 1 writes "
-        "none, that is 1.",
-        minimum=0,
-        maximum=7,
-        suffix="alpha{:g}",
-    )
-    importance_exponent: float = field(
-        1.0,
-        "beta of (1 / (R p_i))^beta, 0: no weights; algorithm 1 has no exponent, that is 1, taken "
-        "literally. Ape-X's 0.4 would contradict it.",
-        minimum=0,
-        suffix="beta{:g}",
-    )
-    removal: str = field(
-        "fifo",
-        "Which transitions a full memory removes: fifo, the oldest, or priority, by "
-        "p^removal_exponent. Not in the paper, which refers to Ape-X, whose DQN has fifo and "
-        "whose DPG has priority.",
-        choices=("fifo", "priority"),
-        suffix="remove_by_{}",
-    )
-    removal_exponent: float = field(
-        -0.4,
-        "Exponent of removal by priority. Not in the paper; Ape-X appendix D.",
-        minimum=-7,
-        maximum=0,
-        suffix="removal{:g}",
-    )
-    send_batch: int = field(
-        50,
-        "Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers).",
-        minimum=1,
-    )
-    samples_per_insert: float = field(
-        0.0,
-        "Samples per inserted transition that both sides are held to; 0: unlimited, as in the "
-        "paper (Ape-X section 3). A limit makes machines comparable.",
-        minimum=0,
-    )
-    updates_per_call: int = field(
-        16,
-        "Updates in one graph call, sampled ahead. Not in the paper; Ape-X section 4.1 prefetches "
-        "16 batches.",
-        minimum=1,
-    )
-    single_process: bool = field(
-        False,
-        'Acts and learns in turns in one process, as DDPG alone does, "canonical '
-        '(non-distributed)" (section 4.1).',
-        suffix="single_process",
-    )
+    critic: str = field("categorical", choices=("categorical", "scalar", "mixture"), suffix="{}")
+    """Z_w: categorical (D4PG), scalar (D3PG, DDPG) or mixture, of Gaussians (section 4, appendix A,
+    figure 8)."""
+    n_step: int = field(5, minimum=1, suffix="n{}")
+    """N, length of the returns (section 4); 1 in the ablations."""
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
+    """gamma. Not in the paper; that of DDPG, on which D4PG builds."""
+    batch_size: int = field(256, minimum=1)
+    """M; 512 beyond the Control Suite (section 4)."""
+    learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
+    """alpha_0 = beta_0, both Adam (section 4); 5e-5 beyond the Control Suite, and in figure 8's
+    legend."""
+    noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}")
+    """gaussian, or ou: Ornstein-Uhlenbeck, tried and found unnecessary (section 4)."""
+    noise_sigma: float = field(0.3, minimum=0, suffix="sigma{:g}")
+    """epsilon, std of the noise of a step, in canonical action units (section 4)."""
+    ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
+    """Part of the OU noise that a step forgets. Not in the paper; DDPG, whose sigma is 0.2. With
+    noise_sigma 0.3 the noise tends to a std of 0.57."""
+    num_atoms: int = field(51, minimum=2, suffix="atoms{}")
+    """l; 101 for humanoid parkour (sections 4, 4.3)."""
+    v_min: float = field(-150.0, suffix="vmin{:g}")
+    """Vmin. Not in the paper; Acme. Rewards in [0, 1] give returns in [0, 100], a third of the
+    range: 0 to 100 is an ablation."""
+    v_max: float = field(150.0, suffix="vmax{:g}")
+    """Vmax. Not in the paper; Acme."""
+    num_components: int = field(5, minimum=1)
+    """l of a mixture, its Gaussians. Not in the paper; Acme."""
+    num_target_samples: int = field(128, minimum=1)
+    """J, samples z_j of a target mixture (appendix A). Their number is Not in the paper; Acme."""
+    min_variance: float = field(1e-4, above=0)
+    """Added to each sigma_i^2. Not in the paper; a Gaussian that shrinks to a point has an
+    unbounded likelihood."""
+    policy_gradient_state: str = field("first", choices=("first", "last"), suffix="gradient_at_{}")
+    """The policy gradient is of x_i (first, algorithm 1) or of x_{i+N} (last, Acme)."""
+    policy_sizes: tuple[int, ...] = field((300, 200), above=0)
+    """Hidden layers of pi. Figure 1 has them, but the PDF's text has lost their sizes; Ape-X
+    appendix D (the same authors)."""
+    critic_sizes: tuple[int, ...] = field((400, 300), above=0)
+    """Hidden layers of Z. Lost as those of pi are; Ape-X appendix D."""
+    terrain_sizes: tuple[int, ...] = field((200, 100), above=0)
+    """Layers for the heights of parkour's terrain in each network, before they join the other
+    inputs (section 4.3). Sizes are Not in the paper; two layers as the policy has, but narrower."""
+    layer_norm: bool = field(True)
+    """LayerNorm before the first tanh. Not in the paper; Acme, by the same group."""
+    target_period: int = field(100, minimum=1)
+    """t_target, learner steps. Not in the paper; Ape-X appendix D."""
+    actor_period: int = field(100, minimum=1)
+    """t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X section 4.1
+    (400 frames of Atari)."""
+    replay_capacity: int = field(1_000_000, minimum=1, maximum=2**30)
+    """R, transitions (section 4)."""
+    min_replay_size: int = field(10_000, minimum=1)
+    """Transitions before the first update. Not in the paper; Acme waits for 1,000, Ape-X for
+    50,000."""
+    priority_exponent: float = field(0.6, minimum=0, maximum=7, suffix="alpha{:g}")
+    """alpha of p^alpha; 0 is uniform. Not in the paper; Ape-X appendix D. Algorithm 1 writes none,
+    that is 1."""
+    importance_exponent: float = field(1.0, minimum=0, suffix="beta{:g}")
+    """beta of (1 / (R p_i))^beta, 0: no weights; algorithm 1 has no exponent, that is 1, taken
+    literally. Ape-X's 0.4 would contradict it."""
+    removal: str = field("fifo", choices=("fifo", "priority"), suffix="remove_by_{}")
+    """Which transitions a full memory removes: fifo, the oldest, or priority, by
+    p^removal_exponent. Not in the paper, which refers to Ape-X, whose DQN has fifo and whose DPG
+    has priority."""
+    removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
+    """Exponent of removal by priority. Not in the paper; Ape-X appendix D."""
+    send_batch: int = field(50, minimum=1)
+    """Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers)."""
+    samples_per_insert: float = field(0.0, minimum=0)
+    """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
+    (Ape-X section 3). A limit makes machines comparable."""
+    updates_per_call: int = field(16, minimum=1)
+    """Updates in one graph call, sampled ahead. Not in the paper; Ape-X section 4.1 prefetches 16
+    batches."""
+    single_process: bool = field(False, suffix="single_process")
+    """Acts and learns in turns in one process, as DDPG alone does, "canonical (non-distributed)"
+    (section 4.1)."""
 
     def validate(self) -> None:
         """Adds the conditions on the atoms, on the replay's size and on a single process."""
@@ -189,3 +113,70 @@ class D4PGConfig(Config):
             "samples_per_insert",
             "above 0 with single_process, whose turns it sets (batch_size: an update a step)",
         )
+
+
+_UNIFORM = {"priority_exponent": 0.0}
+_SCALAR = {"critic": "scalar"}
+_MIXTURE = {"critic": "mixture"}
+
+FIGURE_2: Mapping[str, Mapping[str, object]] = {
+    "d3pg_uniform_n1": {**_SCALAR, **_UNIFORM, "n_step": 1},
+    "d3pg_uniform_n5": {**_SCALAR, **_UNIFORM},
+    "d3pg_prioritized_n1": {**_SCALAR, "n_step": 1},
+    "d3pg_prioritized_n5": _SCALAR,
+    "d4pg_uniform_n1": {**_UNIFORM, "n_step": 1},
+    "d4pg_uniform_n5": _UNIFORM,
+    "d4pg_prioritized_n1": {"n_step": 1},
+    "d4pg_prioritized_n5": {},
+    # "The canonical (non-distributed) DDPG": one actor, and an update after each of its steps,
+    # always with the newest parameters.
+    "ddpg": {
+        **_SCALAR,
+        **_UNIFORM,
+        "n_step": 1,
+        "single_process": True,
+        "actor_period": 1,
+        "updates_per_call": 1,
+        "samples_per_insert": 256.0,
+    },
+}
+"""Figure 2's nine curves, in the order of its legend."""
+
+FIGURE_8: Mapping[str, Mapping[str, object]] = {
+    "d4pg_prioritized_n5_lr5e-05": {"learning_rate": 5e-5},
+    "d4pg_mixture_prioritized_n5_lr5e-05": {**_MIXTURE, "learning_rate": 5e-5},
+    "d4pg_mixture_prioritized_n5": _MIXTURE,
+}
+"""Figure 8's three curves. Prioritised replay and N = 5 are not in the paper."""
+
+SETTINGS = Settings(D4PGConfig, {**FIGURE_2, **FIGURE_8}, default="d4pg_prioritized_n5")
+"""The paper's variants by name, each with the values in which it differs from the default."""
+
+
+def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
+    """Raises ValueError, in one line, unless an agent of this configuration can act there."""
+    from common.environments.spec import require_control
+
+    require_control(config, spec)
+    if not spec.terrain_size and config.terrain_sizes != D4PGConfig().terrain_sizes:
+        raise ValueError(
+            f"--config.terrain_sizes is {config.terrain_sizes}, but --environment has no heights "
+            "of a terrain: leave the flag out, or name one that has, for example parkour:planar"
+        )
+
+
+AGENT = AgentDeclaration(
+    name="d4pg",
+    title="D4PG",
+    paper="d4pg",
+    agent_class="reproductions.d4pg.d4pg:D4PG",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1 if config.single_process else NUM_ACTORS,
+    num_actors_help=(
+        f"K, actors: {NUM_ACTORS} on the control suite, the default; 64 beyond it "
+        "(sections 4.1 to 4.3); 1 in a single process (DDPG)."
+    ),
+    layouts=(DISTRIBUTED, ONE_PROCESS),
+    require="reproductions.d4pg.config:require",
+    bytes_per_step=control_bytes_per_step,
+)

@@ -34,8 +34,7 @@ from common.replay import memory
 from common.types import Batch, NStepTransitions, StoredTransition
 from common.values import categorical, gaussian_mixture, policy_gradients
 from common.values.value_learning import importance_weights
-from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT, D4PGConfig
 
 
 class CriticKind(Protocol):

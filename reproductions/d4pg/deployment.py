@@ -1,7 +1,7 @@
 """D4PG on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 DEPLOYMENT = Deployment(
     agent=AGENT,

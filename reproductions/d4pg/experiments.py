@@ -19,10 +19,9 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
-from reproductions.d4pg import settings
-from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.declaration import AGENT
-from reproductions.d4pg.ppo.declaration import AGENT as PPO
+from reproductions.d4pg import config as settings
+from reproductions.d4pg.config import AGENT, D4PGConfig
+from reproductions.d4pg.ppo.config import AGENT as PPO
 from reproductions.d4pg.tables import HandSizes, Sizes
 
 CONTROL_SUITE = tuple(

@@ -1,11 +1,16 @@
-"""Hyperparameters of Reactor.
+"""Reactor's hyperparameters, settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import ONE_PROCESS, WORKERS
+from common.replay.footprint import sequence_bytes_per_step
 
 LSTM_SIZE = 128
 """Units of each of the two LSTMs (table 3)."""
@@ -17,189 +22,92 @@ NUM_WORKERS = 10
 class ReactorConfig(Config):
     """Reactor on Atari (section 3)."""
 
-    sequence_length: int = field(
-        33,
-        "Frames of a sequence: the network is trained on all but the last, 32, the target network "
-        "evaluates all but the first (section 3.4).",
-        minimum=2,
-        suffix="sequences{}",
-    )
-    batch_size: int = field(4, "Sequences of an update (section 3.4).", minimum=1, suffix="batch{}")
-    acting_steps_per_update: float = field(
-        5.0,
-        "Acting steps per learning step, 4 to 6 (section 3.4). Of a worker: that is Not in the "
-        "paper, but figure 2's times agree with it.",
-        above=0,
-        suffix="acting{:g}",
-    )
-    learning_rate: float = field(
-        5e-5,
-        "Step size of Adam (section 3.4.1); three were tried (section 6.1).",
-        above=0,
-        suffix="lr{:g}",
-    )
-    adam_beta1: float = field(
-        0.0,
-        "Adam's momentum, 0: none, since asynchronous updates induce it (section 3.4.1); its "
-        "default, 0.9, was tried (section 6.1).",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-8, "Adam's epsilon. Not in the paper; Adam's default.", above=0, suffix="adam{:g}"
-    )
-    target_period: int = field(
-        1000,
-        "T_update, updates between copies of the target network (section 4.1). Of all workers: "
-        "that is Not in the paper, whose server keeps the target network.",
-        minimum=1,
-        suffix="target{}",
-    )
-    discount: float = field(
-        0.99,
-        "gamma. Not in the paper; that of DQN and A3C.",
-        minimum=0,
-        maximum=1,
-        suffix="gamma{:g}",
-    )
-    reward_clip: float = field(
-        1.0,
-        "Rewards are clipped to [-reward_clip, reward_clip], 0: not. Part of DQN's preprocessing "
-        "(section 4.1).",
-        minimum=0,
-        suffix="clip{:g}",
-    )
-    distributional: bool = field(
-        True,
-        "Distributional Retrace (section 3.2), or Retrace (section 2.1.2), which the paper calls "
-        "Reactor ND.",
-        suffix="distributional",
-    )
-    num_atoms: int = field(
-        51, "m, atoms of a distribution. Not in the paper; C51.", minimum=2, suffix="atoms{}"
-    )
-    v_min: float = field(
-        -10.0, "The first atom. Not in the paper; C51, for clipped rewards.", suffix="vmin{:g}"
-    )
-    v_max: float = field(10.0, "The last atom. Not in the paper; C51.", suffix="vmax{:g}")
-    trace_lambda: float = field(
-        1.0,
-        "lambda of Retrace's coefficients (section 4.1); 0: one-step targets, figure 1's left "
-        "half.",
-        minimum=0,
-        maximum=1,
-        suffix="lambda{:g}",
-    )
+    sequence_length: int = field(33, minimum=2, suffix="sequences{}")
+    """Frames of a sequence: the network is trained on all but the last, 32, the target network
+    evaluates all but the first (section 3.4)."""
+    batch_size: int = field(4, minimum=1, suffix="batch{}")
+    """Sequences of an update (section 3.4)."""
+    acting_steps_per_update: float = field(5.0, above=0, suffix="acting{:g}")
+    """Acting steps per learning step, 4 to 6 (section 3.4). Of a worker: that is Not in the paper,
+    but figure 2's times agree with it."""
+    learning_rate: float = field(5e-5, above=0, suffix="lr{:g}")
+    """Step size of Adam (section 3.4.1); three were tried (section 6.1)."""
+    adam_beta1: float = field(0.0, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum, 0: none, since asynchronous updates induce it (section 3.4.1); its default,
+    0.9, was tried (section 6.1)."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares. Not in the paper; Adam's default."""
+    adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
+    """Adam's epsilon. Not in the paper; Adam's default."""
+    target_period: int = field(1000, minimum=1, suffix="target{}")
+    """T_update, updates between copies of the target network (section 4.1). Of all workers: that is
+    Not in the paper, whose server keeps the target network."""
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
+    """gamma. Not in the paper; that of DQN and A3C."""
+    reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
+    """Rewards are clipped to [-reward_clip, reward_clip], 0: not. Part of DQN's preprocessing
+    (section 4.1)."""
+    distributional: bool = field(True, suffix="distributional")
+    """Distributional Retrace (section 3.2), or Retrace (section 2.1.2), which the paper calls
+    Reactor ND."""
+    num_atoms: int = field(51, minimum=2, suffix="atoms{}")
+    """m, atoms of a distribution. Not in the paper; C51."""
+    v_min: float = field(-10.0, suffix="vmin{:g}")
+    """The first atom. Not in the paper; C51, for clipped rewards."""
+    v_max: float = field(10.0, suffix="vmax{:g}")
+    """The last atom. Not in the paper; C51."""
+    trace_lambda: float = field(1.0, minimum=0, maximum=1, suffix="lambda{:g}")
+    """lambda of Retrace's coefficients (section 4.1); 0: one-step targets, figure 1's left half."""
     policy_gradient: str = field(
-        "beta_loo",
-        "beta_loo, with beta = min(c, 1 / mu); one_over_mu, beta-LOO with beta = 1 / mu; tislr, "
-        "ACER's, whose ratios are truncated at c; islr, not truncated (section 3.1).",
-        choices=("beta_loo", "one_over_mu", "tislr", "islr"),
-        suffix="{}",
+        "beta_loo", choices=("beta_loo", "one_over_mu", "tislr", "islr"), suffix="{}"
     )
-    c: float = field(
-        1.0,
-        "Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, 10, which is "
-        "Not in the paper; ACER.",
-        minimum=1,
-        suffix="c{:g}",
-    )
-    policy_floor: float = field(
-        0.01,
-        "epsilon, share of the uniform policy in pi (section 6.4).",
-        above=0,
-        below=1,
-        suffix="floor{:g}",
-    )
-    entropy_cost: float = field(
-        0.01,
-        "eta, weight of the policy's entropy (section 6.5). Its value is Not in the paper; that "
-        "of A3C, whose method it is.",
-        minimum=0,
-        suffix="entropy{:g}",
-    )
+    """beta_loo, with beta = min(c, 1 / mu); one_over_mu, beta-LOO with beta = 1 / mu; tislr,
+    ACER's, whose ratios are truncated at c; islr, not truncated (section 3.1)."""
+    c: float = field(1.0, minimum=1, suffix="c{:g}")
+    """Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, 10, which is Not
+    in the paper; ACER."""
+    policy_floor: float = field(0.01, above=0, below=1, suffix="floor{:g}")
+    """epsilon, share of the uniform policy in pi (section 6.4)."""
+    entropy_cost: float = field(0.01, minimum=0, suffix="entropy{:g}")
+    """eta, weight of the policy's entropy (section 6.5). Its value is Not in the paper; that of
+    A3C, whose method it is."""
     prioritization: str = field(
-        "contextual",
-        "contextual, by a priority tree that infers unknown priorities (section 3.3); max, an "
-        "unknown priority is the largest one seen, as Rainbow has it (section 6.5); uniform.",
-        choices=("contextual", "max", "uniform"),
-        suffix="{}_priorities",
+        "contextual", choices=("contextual", "max", "uniform"), suffix="{}_priorities"
     )
-    uniform_mix: float = field(
-        0.1,
-        "epsilon of section 3.3, share of draws that are uniform. Its value is Not in the paper; "
-        "importance weights are then at most 10.",
-        minimum=0,
-        maximum=1,
-        suffix="mix{:g}",
-    )
-    importance_exponent: float = field(
-        1.0,
-        "beta of (1 / (N P))^beta on a sequence's whole loss (section 3.3). 0: no weights.",
-        minimum=0,
-        suffix="beta{:g}",
-    )
-    stored_state: bool = field(
-        False,
-        "A sequence begins with the actor's states of the LSTMs, stored with each frame, not with "
-        "zeros. Not in the paper; zeros are its strategy according to R2D2, which stores states.",
-        suffix="stored_state",
-    )
-    replay_capacity: int = field(
-        100_000,
-        "Frames in a worker's memory. Not in the paper; with 10 workers DQN's million.",
-        minimum=2,
-        maximum=2**30,
-        suffix="replay{}",
-    )
-    min_replay_size: int = field(
-        10_000,
-        "Sequences in a worker's memory before its first update; from each frame on there is one. "
-        "Not in the paper; with 10 workers 100,000, twice DQN's.",
-        minimum=1,
-    )
-    actor_period: int = field(
-        1,
-        "Timesteps between an actor's uses of newer parameters, which its learner downloads for "
-        "each learning step. Not in the paper; both are in one process, so a copy costs an actor "
-        "nearly nothing.",
-        minimum=1,
-    )
-    png_frames: bool = field(
-        False,
-        "Keeps frames as PNG files, which need less memory and more time than raw ones. Not in "
-        "the paper; a local replay sends no messages, and decoding would take the learner's time.",
-    )
-    single_process: bool = field(
-        False,
-        "Acts and learns in turns in one process, without a parameter server, so that a run does "
-        "not depend on the machine's speed. Not in the paper, whose single machine (section 3.4) "
-        "has both threads; for the scale small.",
-        suffix="single_process",
-    )
-    torso: str = field(
-        "atari",
-        "The convolutions: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x 3 "
-        "and 64 units, for 10 x 10. Not in the paper; half of those of Young and Tian 2019, since "
-        "the concatenated ReLU doubles them. mlp, none: layers of mlp_sizes for flat observations. "
-        "Not in the paper.",
-        choices=("atari", "minatar", "mlp"),
-        suffix="{}",
-    )
-    mlp_sizes: tuple[int, ...] = field(
-        (128,),
-        "Units of the layers of torso=mlp; the last has table 3's concatenated ReLU, others ReLU. "
-        "Not in the paper; table 3's linear layer.",
-        minimum=1,
-    )
+    """contextual, by a priority tree that infers unknown priorities (section 3.3); max, an unknown
+    priority is the largest one seen, as Rainbow has it (section 6.5); uniform."""
+    uniform_mix: float = field(0.1, minimum=0, maximum=1, suffix="mix{:g}")
+    """epsilon of section 3.3, share of draws that are uniform. Its value is Not in the paper;
+    importance weights are then at most 10."""
+    importance_exponent: float = field(1.0, minimum=0, suffix="beta{:g}")
+    """beta of (1 / (N P))^beta on a sequence's whole loss (section 3.3). 0: no weights."""
+    stored_state: bool = field(False, suffix="stored_state")
+    """A sequence begins with the actor's states of the LSTMs, stored with each frame, not with
+    zeros. Not in the paper; zeros are its strategy according to R2D2, which stores states."""
+    replay_capacity: int = field(100_000, minimum=2, maximum=2**30, suffix="replay{}")
+    """Frames in a worker's memory. Not in the paper; with 10 workers DQN's million."""
+    min_replay_size: int = field(10_000, minimum=1)
+    """Sequences in a worker's memory before its first update; from each frame on there is one. Not
+    in the paper; with 10 workers 100,000, twice DQN's."""
+    actor_period: int = field(1, minimum=1)
+    """Timesteps between an actor's uses of newer parameters, which its learner downloads for each
+    learning step. Not in the paper; both are in one process, so a copy costs an actor nearly
+    nothing."""
+    png_frames: bool = field(False)
+    """Keeps frames as PNG files, which need less memory and more time than raw ones. Not in the
+    paper; a local replay sends no messages, and decoding would take the learner's time."""
+    single_process: bool = field(False, suffix="single_process")
+    """Acts and learns in turns in one process, without a parameter server, so that a run does not
+    depend on the machine's speed. Not in the paper, whose single machine (section 3.4) has both
+    threads; for the scale small."""
+    torso: str = field("atari", choices=("atari", "minatar", "mlp"), suffix="{}")
+    """The convolutions: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x 3 and
+    64 units, for 10 x 10. Not in the paper; half of those of Young and Tian 2019, since the
+    concatenated ReLU doubles them. mlp, none: layers of mlp_sizes for flat observations. Not in the
+    paper."""
+    mlp_sizes: tuple[int, ...] = field((128,), minimum=1)
+    """Units of the layers of torso=mlp; the last has table 3's concatenated ReLU, others ReLU. Not
+    in the paper; table 3's linear layer."""
 
     @property
     def samples_per_insert(self) -> float:
@@ -228,3 +136,66 @@ class ReactorConfig(Config):
             "png_frames",
             f"false with torso={self.torso}, whose observations are no smaller as files",
         )
+
+
+ABLATIONS: Mapping[str, Mapping[str, object]] = {
+    "reactor_nd": {"distributional": False},
+    "reactor_uniform": {"prioritization": "uniform"},
+    "reactor_tislr": {"policy_gradient": "tislr", "c": 10.0},
+}
+"""Figure 3. TISLR's c is not in the paper; ours is that of ACER, where it comes from."""
+
+VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "reactor_max_priority": {"prioritization": "max"},
+    "reactor_one_step": {"trace_lambda": 0.0},
+    "reactor_one_over_mu": {"policy_gradient": "one_over_mu"},
+    "reactor_islr": {"policy_gradient": "islr"},
+}
+"""Section 6.5, figure 1 (left) and the estimators of section 3.1 without curves."""
+
+OURS: Mapping[str, Mapping[str, object]] = {
+    "reactor_stored_state": {"stored_state": True},
+    "reactor_two_cores": {
+        "learning_rate": 2e-4,
+        "target_period": 200,
+        "replay_capacity": 50_000,
+        "min_replay_size": 2_500,
+    },
+}
+"""Not in the paper: sequences that begin with stored states, and sizes for two cores without a GPU.
+
+A run on two cores makes some 20 updates a second, all workers together: with the paper's values it
+would copy its first target network after a minute and hardly have learnt anything before an hour.
+"""
+
+SETTINGS = Settings(
+    ReactorConfig,
+    {"reactor": {}, **ABLATIONS, "reactor_20_workers": {}, **VARIANTS, **OURS},
+    default="reactor",
+)
+"""The agent and its variants by name, each with the values in which it differs from the default."""
+
+
+def num_actors(setting: str) -> int:
+    """Returns the number of workers where --num_workers does not say it."""
+    return {"reactor_20_workers": 2 * NUM_WORKERS, "reactor_two_cores": 2}.get(setting, NUM_WORKERS)
+
+
+AGENT = AgentDeclaration(
+    name="reactor",
+    title="Reactor",
+    paper="reactor",
+    agent_class="reproductions.reactor.reactor:Reactor",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1 if config.single_process else num_actors(setting),
+    num_actors_help=(
+        f"Workers, each with one actor and one learner: {NUM_WORKERS}, the default, or "
+        f"{num_actors('reactor_20_workers')} with --setting=reactor_20_workers (section "
+        f"3.4, figure 2), but {num_actors('reactor_two_cores')} with reactor_two_cores."
+    ),
+    num_actors_flag="num_workers",
+    layouts=(WORKERS, ONE_PROCESS),
+    require="common.environments.spec:require_discrete",
+    bytes_per_step=sequence_bytes_per_step,
+    num_frames=1,
+)

@@ -1,8 +1,7 @@
 """Reactor on Kubernetes, for `make pages`."""
 
 from common.program.kubernetes import Deployment, Pods
-from reproductions.reactor.config import NUM_WORKERS
-from reproductions.reactor.declaration import AGENT
+from reproductions.reactor.config import AGENT, NUM_WORKERS
 
 DEPLOYMENT = Deployment(
     agent=AGENT,

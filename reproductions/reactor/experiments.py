@@ -30,7 +30,7 @@ from common.figures.palette import (
     Style,
 )
 from common.reporting.budget import Budget
-from reproductions.reactor.declaration import AGENT
+from reproductions.reactor.config import AGENT
 
 _LOOKS = {
     "reactor": Look("Reactor", Style(BLUE, width=2.0)),

@@ -29,8 +29,7 @@ from common.replay import memory, png
 from common.types import Batch, Nest, StoredTimestep
 from common.values import categorical, multistep, policy_gradients, value_learning
 from reproductions.reactor import networks as networks_lib
-from reproductions.reactor.config import ReactorConfig
-from reproductions.reactor.declaration import AGENT
+from reproductions.reactor.config import AGENT, ReactorConfig
 from reproductions.reactor.networks import ReactorNetwork, ReactorOutputs, ReactorState
 
 METRICS = (

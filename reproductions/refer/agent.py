@@ -13,8 +13,7 @@ from common.replay.episode_memory import EpisodeMemory
 from common.types import StoredState
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
-from reproductions.refer.config import ReferConfig
-from reproductions.refer.declaration import AGENT
+from reproductions.refer.config import AGENT, ReferConfig
 
 
 class Refer(Agent, StoreRules):

@@ -1,306 +1,145 @@
-"""Hyperparameters of ReF-ER's three agents, and of the ACER with which it compares them.
+"""Hyperparameters, settings and declaration of V-RACER, NAF, DDPG and ACER.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
 "The authors' program" is smarties at the beginning of 2019, the time of the experiments.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import Config, field
+from common.agents.declaration import AgentDeclaration
+from common.config import Config, Settings, field
+from common.program.layouts import CENTRAL, ONE_PROCESS
+from common.replay.footprint import episode_bytes_per_step
 
 
 @dataclasses.dataclass
 class ReferConfig(Config):
     """V-RACER, NAF or DDPG with a kind of experience replay, or ACER (sections 2 to 5, app. A)."""
 
-    agent: str = field(
-        "vracer",
-        "vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A).",
-        choices=("vracer", "naf", "ddpg", "acer"),
-        suffix="{}",
-    )
-    sampling: str = field(
-        "uniform",
-        "uniform, or rank: rank-based prioritised replay (section 5.1).",
-        choices=("uniform", "rank"),
-        suffix="{}",
-    )
-    clipping: bool = field(
-        True, "Rule 1: steps far from the policy have no gradient (section 3).", suffix="clipping"
-    )
-    penalty: bool = field(
-        True,
-        "Rule 2: the gradient is beta times the agent's own, and 1 - beta times that of D_KL; "
-        "without it beta is 1 (section 3).",
-        suffix="penalty",
-    )
-    penalty_c: float = field(
-        4.0, "C of c_max = 1 + C / (1 + A t) (eq 13, section 3).", above=0, suffix="C{:g}"
-    )
-    penalty_d: float = field(
-        0.1,
-        "D, the part of the memory that may be far from the policy (eq 12, section 3).",
-        above=0,
-        below=1,
-        suffix="D{:g}",
-    )
-    annealing: float = field(
-        5e-7,
-        "A, of c_max and of all learning rates, here per update (eq 13, section 3). 0 for DDPG "
-        "with plain or prioritised replay (section 5.1).",
-        minimum=0,
-        suffix="A{:g}",
-    )
-    initial_beta: float = field(
-        0.2,
-        "beta before the first update. Not in the paper; that of the authors' first release. "
-        "After 30,000 updates a twentieth of it is left.",
-        minimum=0,
-        maximum=1,
-        suffix="beta{:g}",
-    )
-    advantage: str = field(
-        "none",
-        "V-RACER's advantage in closed form: none; quadratic, with (dA^2 + dA) / 2 more outputs; "
-        "or gaussian, an asymmetric bell with 1 + 2 dA (appendix E).",
-        choices=("none", "quadratic", "gaussian"),
-        suffix="{}_advantage",
-    )
-    advantage_scale_bias: float = field(
-        -1.0,
-        "Added to the output whose softplus is the height K of the gaussian advantage. Not in the "
-        "paper; the authors' program begins with this bias.",
-        suffix="height{:g}",
-    )
-    advantage_width_bias: float = field(
-        1.0,
-        "Added to the outputs whose softplus are its squared widths L. Not in the paper; the "
-        "authors' program begins with this bias.",
-        suffix="width{:g}",
-    )
+    agent: str = field("vracer", choices=("vracer", "naf", "ddpg", "acer"), suffix="{}")
+    """vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A)."""
+    sampling: str = field("uniform", choices=("uniform", "rank"), suffix="{}")
+    """uniform, or rank: rank-based prioritised replay (section 5.1)."""
+    clipping: bool = field(True, suffix="clipping")
+    """Rule 1: steps far from the policy have no gradient (section 3)."""
+    penalty: bool = field(True, suffix="penalty")
+    """Rule 2: the gradient is beta times the agent's own, and 1 - beta times that of D_KL; without
+    it beta is 1 (section 3)."""
+    penalty_c: float = field(4.0, above=0, suffix="C{:g}")
+    """C of c_max = 1 + C / (1 + A t) (eq 13, section 3)."""
+    penalty_d: float = field(0.1, above=0, below=1, suffix="D{:g}")
+    """D, the part of the memory that may be far from the policy (eq 12, section 3)."""
+    annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
+    """A, of c_max and of all learning rates, here per update (eq 13, section 3). 0 for DDPG with
+    plain or prioritised replay (section 5.1)."""
+    initial_beta: float = field(0.2, minimum=0, maximum=1, suffix="beta{:g}")
+    """beta before the first update. Not in the paper; that of the authors' first release. After
+    30,000 updates a twentieth of it is left."""
+    advantage: str = field("none", choices=("none", "quadratic", "gaussian"), suffix="{}_advantage")
+    """V-RACER's advantage in closed form: none; quadratic, with (dA^2 + dA) / 2 more outputs; or
+    gaussian, an asymmetric bell with 1 + 2 dA (appendix E)."""
+    advantage_scale_bias: float = field(-1.0, suffix="height{:g}")
+    """Added to the output whose softplus is the height K of the gaussian advantage. Not in the
+    paper; the authors' program begins with this bias."""
+    advantage_width_bias: float = field(1.0, suffix="width{:g}")
+    """Added to the outputs whose softplus are its squared widths L. Not in the paper; the authors'
+    program begins with this bias."""
     divergence: str = field(
-        "behavior_to_policy",
-        "behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior, "
-        "D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only.",
-        choices=("behavior_to_policy", "policy_to_behavior"),
-        suffix="{}",
+        "behavior_to_policy", choices=("behavior_to_policy", "policy_to_behavior"), suffix="{}"
     )
-    max_importance_weight: float = field(
-        1000.0,
-        "Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as "
-        "e^7, for all.",
-        above=1,
-        suffix="rho{:g}",
-    )
-    steps_per_update: float = field(
-        1.0,
-        "F, environment steps per update (appendix A), of all actors together.",
-        above=0,
-        suffix="F{:g}",
-    )
-    batch_size: int = field(
-        256,
-        "B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG; of ACER 24 episodes (appendix "
-        "A).",
-        minimum=1,
-        suffix="batch{}",
-    )
-    discount: float = field(
-        0.995, "gamma, per step (appendix A).", minimum=0, maximum=1, suffix="discount{:g}"
-    )
-    learning_rate: float = field(
-        1e-4,
-        "eta, step size of Adam; of DDPG's critic, of ACER's value and advantage (appendix A).",
-        above=0,
-        suffix="lr{:g}",
-    )
-    policy_learning_rate: float = field(
-        1e-5,
-        "Step size of Adam for the policies of DDPG and ACER (appendix A); ACER also has 1e-4 "
-        "(figure 4).",
-        above=0,
-        suffix="policy_lr{:g}",
-    )
-    adam_beta1: float = field(
-        0.9,
-        "Adam's momentum. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-7,
-        "Adam's epsilon. Not in the paper; the authors' program has the resolution of single "
-        "precision, 1.2e-7.",
-        above=0,
-        suffix="adam{:g}",
-    )
-    hidden_size: int = field(
-        128, "S, units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
-    )
-    recurrent: bool = field(
-        False,
-        "LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control "
-        "(section 5.4).",
-        suffix="recurrent",
-    )
-    lstm_size: int = field(
-        32,
-        "Cells of each of the two LSTM layers of recurrent networks (section 5.4).",
-        minimum=1,
-        suffix="cells{}",
-    )
-    history: int = field(
-        16,
-        "States before a step from which recurrent networks begin, with a state of zeros, and "
-        "through which they learn (section 5.4: the window of back-propagation).",
-        minimum=0,
-        suffix="history{}",
-    )
-    initial_variance: float = field(
-        0.2,
-        "Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; "
-        "the same.",
-        above=0,
-        suffix="variance{:g}",
-    )
-    sigma: float = field(
-        0.2,
-        "Standard deviation of the policies of NAF and DDPG (section 2, appendix A).",
-        above=0,
-        suffix="sigma{:g}",
-    )
-    noise_bound: float = field(
-        3.0,
-        "Standard deviations at which Gaussian noise is truncated (appendix A).",
-        above=0,
-        suffix="bound{:g}",
-    )
-    noise: str = field(
-        "gaussian",
-        "Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, of DDPG with plain or "
-        "prioritised replay (appendix A); the authors' program has it for NAF, too.",
-        choices=("gaussian", "ou"),
-        suffix="{}_noise",
-    )
-    ou_theta: float = field(
-        0.15,
-        "theta of Ornstein-Uhlenbeck noise (appendix A).",
-        above=0,
-        maximum=1,
-        suffix="theta{:g}",
-    )
-    ou_sigma: float = field(
-        0.2, "sigma of Ornstein-Uhlenbeck noise (appendix A).", minimum=0, suffix="ou{:g}"
-    )
-    target_rate: float = field(
-        0.01,
-        "Step size towards the online networks: 0.01 of the targets of NAF and DDPG, 0.001 of "
-        "ACER's average policy (appendix A).",
-        above=0,
-        maximum=1,
-        suffix="target{:g}",
-    )
-    critic_decay: float = field(
-        1e-4,
-        "Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the "
-        "gradient has this times the weight.",
-        minimum=0,
-        suffix="l2_{:g}",
-    )
-    priority_exponent: float = field(
-        0.5,
-        "alpha of a rank's priority, rank^-alpha. Not in the paper; the authors' program.",
-        minimum=0,
-        suffix="alpha{:g}",
-    )
-    rank_period: int = field(
-        10,
-        "Updates between rankings of all errors. Not in the paper; the authors' program.",
-        minimum=1,
-        suffix="ranks{}",
-    )
-    importance_exponent: float = field(
-        0.5,
-        "Exponent of the importance weights of prioritised replay at the start; with annealing it "
-        "rises to 1, by A / 2 an update. Not in the paper; the authors' program.",
-        minimum=0,
-        maximum=1,
-        suffix="weights{:g}",
-    )
-    truncation: float = field(
-        5.0,
-        "c of ACER, at which the policy's importance weights are truncated (appendix A).",
-        above=0,
-        suffix="c{:g}",
-    )
-    trust_region: float = field(
-        1.0,
-        "delta of ACER, the growth of D_KL from the average policy that a gradient may ask for "
-        "(appendix A).",
-        above=0,
-        suffix="delta{:g}",
-    )
-    advantage_samples: int = field(
-        5,
-        "Actions of the policy by whose mean advantage ACER's is centred (appendix A).",
-        minimum=1,
-        suffix="samples{}",
-    )
-    trace_exponent: float = field(
-        1.0,
-        "p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program "
-        "has 0.5.",
-        minimum=0,
-        suffix="trace{:g}",
-    )
-    window: int = field(
-        200,
-        "Most steps of an episode in an update of ACER. Not in the paper; the authors' program.",
-        minimum=1,
-        suffix="window{}",
-    )
-    replay_capacity: int = field(
-        2**18,
-        "N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A).",
-        minimum=2,
-        maximum=2**29,
-        suffix="replay{}",
-    )
-    min_replay_size: int = field(
-        2**18,
-        "N_start, steps before the first update, which also give the scale of observations "
-        "(appendix B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF. Their "
-        "ACER has 2^17, which is above the paper's N; here N.",
-        minimum=1,
-        suffix="start{}",
-    )
+    """behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior,
+    D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only."""
+    max_importance_weight: float = field(1000.0, above=1, suffix="rho{:g}")
+    """Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as e^7,
+    for all."""
+    steps_per_update: float = field(1.0, above=0, suffix="F{:g}")
+    """F, environment steps per update (appendix A), of all actors together."""
+    batch_size: int = field(256, minimum=1, suffix="batch{}")
+    """B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG; of ACER 24 episodes (appendix
+    A)."""
+    discount: float = field(0.995, minimum=0, maximum=1, suffix="discount{:g}")
+    """gamma, per step (appendix A)."""
+    learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
+    """eta, step size of Adam; of DDPG's critic, of ACER's value and advantage (appendix A)."""
+    policy_learning_rate: float = field(1e-5, above=0, suffix="policy_lr{:g}")
+    """Step size of Adam for the policies of DDPG and ACER (appendix A); ACER also has 1e-4 (figure
+    4)."""
+    adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum. Not in the paper; Adam's default."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares. Not in the paper; Adam's default."""
+    adam_epsilon: float = field(1e-7, above=0, suffix="adam{:g}")
+    """Adam's epsilon. Not in the paper; the authors' program has the resolution of single
+    precision, 1.2e-7."""
+    hidden_size: int = field(128, minimum=1, suffix="units{}")
+    """S, units of each of the two hidden layers (appendix A)."""
+    recurrent: bool = field(False, suffix="recurrent")
+    """LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control
+    (section 5.4)."""
+    lstm_size: int = field(32, minimum=1, suffix="cells{}")
+    """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
+    history: int = field(16, minimum=0, suffix="history{}")
+    """States before a step from which recurrent networks begin, with a state of zeros, and through
+    which they learn (section 5.4: the window of back-propagation)."""
+    initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
+    """Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; the
+    same."""
+    sigma: float = field(0.2, above=0, suffix="sigma{:g}")
+    """Standard deviation of the policies of NAF and DDPG (section 2, appendix A)."""
+    noise_bound: float = field(3.0, above=0, suffix="bound{:g}")
+    """Standard deviations at which Gaussian noise is truncated (appendix A)."""
+    noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}_noise")
+    """Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, of DDPG with plain or
+    prioritised replay (appendix A); the authors' program has it for NAF, too."""
+    ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
+    """theta of Ornstein-Uhlenbeck noise (appendix A)."""
+    ou_sigma: float = field(0.2, minimum=0, suffix="ou{:g}")
+    """sigma of Ornstein-Uhlenbeck noise (appendix A)."""
+    target_rate: float = field(0.01, above=0, maximum=1, suffix="target{:g}")
+    """Step size towards the online networks: 0.01 of the targets of NAF and DDPG, 0.001 of ACER's
+    average policy (appendix A)."""
+    critic_decay: float = field(1e-4, minimum=0, suffix="l2_{:g}")
+    """Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the gradient
+    has this times the weight."""
+    priority_exponent: float = field(0.5, minimum=0, suffix="alpha{:g}")
+    """alpha of a rank's priority, rank^-alpha. Not in the paper; the authors' program."""
+    rank_period: int = field(10, minimum=1, suffix="ranks{}")
+    """Updates between rankings of all errors. Not in the paper; the authors' program."""
+    importance_exponent: float = field(0.5, minimum=0, maximum=1, suffix="weights{:g}")
+    """Exponent of the importance weights of prioritised replay at the start; with annealing it
+    rises to 1, by A / 2 an update. Not in the paper; the authors' program."""
+    truncation: float = field(5.0, above=0, suffix="c{:g}")
+    """c of ACER, at which the policy's importance weights are truncated (appendix A)."""
+    trust_region: float = field(1.0, above=0, suffix="delta{:g}")
+    """delta of ACER, the growth of D_KL from the average policy that a gradient may ask for
+    (appendix A)."""
+    advantage_samples: int = field(5, minimum=1, suffix="samples{}")
+    """Actions of the policy by whose mean advantage ACER's is centred (appendix A)."""
+    trace_exponent: float = field(1.0, minimum=0, suffix="trace{:g}")
+    """p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program has
+    0.5."""
+    window: int = field(200, minimum=1, suffix="window{}")
+    """Most steps of an episode in an update of ACER. Not in the paper; the authors' program."""
+    replay_capacity: int = field(2**18, minimum=2, maximum=2**29, suffix="replay{}")
+    """N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A)."""
+    min_replay_size: int = field(2**18, minimum=1, suffix="start{}")
+    """N_start, steps before the first update, which also give the scale of observations (appendix
+    B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF. Their ACER has 2^17,
+    which is above the paper's N; here N."""
     removal: str = field(
-        "oldest",
-        "Which episode a full memory removes: oldest (algorithm 1); far_policy, the one with the "
-        "largest part of steps far from the policy, as the authors' program does for DDPG and NAF "
-        "with ReF-ER; or divergence, the one of the largest mean D_KL.",
-        choices=("oldest", "far_policy", "divergence"),
-        suffix="remove_{}",
+        "oldest", choices=("oldest", "far_policy", "divergence"), suffix="remove_{}"
     )
-    reward_scale_period: int = field(
-        1000, "Updates between estimates of sigma_r (appendix B).", minimum=1, suffix="rescaled{}"
-    )
-    updates_per_call: int = field(
-        16,
-        "Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and "
-        "the errors to rank are as old as such a call. Not in the paper, which has 1; three times "
-        "as fast. ACER has 1, since its updates take long.",
-        minimum=1,
-        suffix="calls{}",
-    )
+    """Which episode a full memory removes: oldest (algorithm 1); far_policy, the one with the
+    largest part of steps far from the policy, as the authors' program does for DDPG and NAF with
+    ReF-ER; or divergence, the one of the largest mean D_KL."""
+    reward_scale_period: int = field(1000, minimum=1, suffix="rescaled{}")
+    """Updates between estimates of sigma_r (appendix B)."""
+    updates_per_call: int = field(16, minimum=1, suffix="calls{}")
+    """Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and the
+    errors to rank are as old as such a call. Not in the paper, which has 1; three times as fast.
+    ACER has 1, since its updates take long."""
 
     @property
     def samples_per_insert(self) -> float:
@@ -327,3 +166,74 @@ class ReferConfig(Config):
             self.require(is_there, "recurrent", f"False with the agent {self.agent}")
         if self.agent != "vracer":
             self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")
+
+
+_AGENTS: Mapping[str, Mapping[str, object]] = {
+    "vracer": {},
+    "ddpg": {"agent": "ddpg", "batch_size": 128},
+    "naf": {"agent": "naf"},
+}
+"""Appendix A."""
+
+_NO_RULES: Mapping[str, object] = {"clipping": False, "penalty": False}
+_REPLAYS: Mapping[str, Mapping[str, object]] = {
+    "er": _NO_RULES,
+    "per": {**_NO_RULES, "sampling": "rank"},
+    "refer": {},
+    "refer1": {"penalty": False},
+    "refer2": {"clipping": False},
+}
+"""Section 5: plain replay, rank-based prioritised replay, both rules, each rule alone."""
+
+_DDPG_NO_RULES: Mapping[str, object] = {"noise": "ou", "annealing": 0.0}
+"""DDPG explores otherwise and keeps its learning rates where no rule applies (section 5.1)."""
+
+
+_ACER: Mapping[str, object] = {
+    **_NO_RULES,
+    "agent": "acer",
+    "batch_size": 24,
+    "replay_capacity": 100_000,
+    "min_replay_size": 100_000,
+    "target_rate": 0.001,
+    "updates_per_call": 1,
+}
+"""Appendix A, but for the prefill and the updates of a call."""
+
+ACER_RATES = (1e-4, 1e-5)
+"""Learning rates of ACER's policy (figures 4 and 5)."""
+
+
+def _setting(agent: str, replay: str) -> Mapping[str, object]:
+    exploration = _DDPG_NO_RULES if agent == "ddpg" and replay in ("er", "per") else {}
+    return {**_AGENTS[agent], **_REPLAYS[replay], **exploration}
+
+
+SETTINGS = Settings(
+    ReferConfig,
+    {
+        **{
+            f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
+        },
+        **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
+    },
+    default="vracer_refer",
+)
+"""The agents with each kind of replay, and ACER, by name: values that differ from the default."""
+
+
+AGENT = AgentDeclaration(
+    name="refer",
+    title="ReF-ER",
+    paper="refer",
+    agent_class="reproductions.refer.agent:Refer",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1,
+    num_actors_help=(
+        "Environments, in which one batch of actions is taken at a time. Default: 1, as in the "
+        "paper (appendix C); its flow control has 24 (appendix D)."
+    ),
+    layouts=(ONE_PROCESS, CENTRAL),
+    require="common.environments.spec:require_control",
+    bytes_per_step=episode_bytes_per_step,
+)

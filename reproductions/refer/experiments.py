@@ -9,8 +9,8 @@ from common.experiments.scales import PAPER as PAPER_SCALE
 from common.experiments.scales import Scale, changes
 from common.figures.palette import BLACK, BLUE, GREEN, PURPLE, VERMILLION, Look, Style
 from common.reporting.budget import Budget
-from reproductions.refer.declaration import AGENT
-from reproductions.refer.ppo.declaration import AGENT as PPO
+from reproductions.refer.config import AGENT
+from reproductions.refer.ppo.config import AGENT as PPO
 
 TASKS = tuple(
     f"gym:{task}-v4"

@@ -27,13 +27,13 @@ from common.config import Settings
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from reproductions import declared
-from reproductions.apex.dqn.declaration import AGENT as APEX_DQN
+from reproductions.apex.dqn.config import AGENT as APEX_DQN
 from reproductions.aql.agent import AQL
-from reproductions.aql.declaration import AGENT as AQL_AGENT
+from reproductions.aql.config import AGENT as AQL_AGENT
+from reproductions.d4pg.config import AGENT
 from reproductions.d4pg.d4pg import D4PG
-from reproductions.d4pg.declaration import AGENT
-from reproductions.reactor.declaration import AGENT as REACTOR
-from reproductions.refer.declaration import AGENT as REFER
+from reproductions.reactor.config import AGENT as REACTOR
+from reproductions.refer.config import AGENT as REFER
 
 CASES = [case for cases in declared("benchmarks", "CASES").values() for case in cases]
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}

@@ -11,7 +11,7 @@ import pytest
 
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import agent_of, load_policy
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 FILES = {
     "quiet-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: quiet\nVersion: 1.0\n",
@@ -24,7 +24,7 @@ d4pg = quiet:AGENT
     "quiet.py": """
 import dataclasses
 from common.program import main
-from reproductions.d4pg.declaration import AGENT as D4PG
+from reproductions.d4pg.config import AGENT as D4PG
 
 AGENT = dataclasses.replace(
     D4PG, name="quiet", title="Quiet", paper="quiet", agent_class="quiet_agent:Quiet",

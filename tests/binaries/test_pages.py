@@ -9,18 +9,23 @@ from binaries import pages
 from common.config import Config, Settings, field
 from common.program import flags
 from common.reporting.user_error import UserError
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 
 @dataclasses.dataclass
 class Example(Config):
     """Hyperparameters of each kind."""
 
-    size: int = field(50_000, "Of a |thing|.", minimum=1)
-    rate: float = field(1e-6, "Not in the paper; ours.", above=0, maximum=1)
-    kind: str = field("fifo", "Section 3.", choices=("fifo", "priority"))
-    is_odd: bool = field(False, "Section 4.")
-    sizes: tuple[int, ...] = field((300, 20), "Appendix A.", above=0)
+    size: int = field(50_000, minimum=1)
+    """Of a |thing|."""
+    rate: float = field(1e-6, above=0, maximum=1)
+    """Not in the paper; ours."""
+    kind: str = field("fifo", choices=("fifo", "priority"))
+    """Section 3."""
+    is_odd: bool = field(False)
+    """Section 4."""
+    sizes: tuple[int, ...] = field((300, 20), above=0)
+    """Appendix A."""
 
 
 AGENT_7 = dataclasses.replace(

@@ -14,7 +14,7 @@ from common.experiments.plan import make_plan
 from common.experiments.runs import KeptRuns
 from common.reporting.run_directory import RunDirectory
 import reproductions
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 SWINGUP = "control:cartpole:swingup"
 

@@ -14,7 +14,7 @@ from common.experiments.paper import Experiment, Run
 from common.experiments.plan import make_plan
 from common.experiments.scales import Scale, changes
 from common.reporting.budget import Budget
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 TINY = Scale(
     "tiny",

@@ -10,7 +10,7 @@ from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
-from reproductions.d4pg.declaration import AGENT as D4PG
+from reproductions.d4pg.config import AGENT as D4PG
 
 # fake_program.py does what a launcher does, without learning.
 AGENT = dataclasses.replace(D4PG, title="Fake", program="fake_program")

@@ -34,7 +34,7 @@ from common.reporting.reported import Reported
 from common.reporting.user_error import UserError
 import reproductions
 from reproductions.aql.experiments import SMALL_HIGH
-from reproductions.d4pg import settings
+from reproductions.d4pg import config as settings
 from reproductions.d4pg.experiments import CONTROL_SUITE
 
 CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_easy"

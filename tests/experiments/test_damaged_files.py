@@ -33,7 +33,7 @@ from common.reporting.reported import Reported
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 import reproductions
-from reproductions.d4pg.settings import SETTINGS
+from reproductions.d4pg.config import SETTINGS
 
 PONG, TIMES = "atari:pong", (*csv_rows.PROGRESS, "environment_frames")
 

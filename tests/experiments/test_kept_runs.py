@@ -9,7 +9,7 @@ from common.experiments.selection import runs_of
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectoryError
 from common.reporting.user_error import UserError
-from reproductions.d4pg.declaration import AGENT as D4PG
+from reproductions.d4pg.config import AGENT as D4PG
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
 

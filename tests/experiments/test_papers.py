@@ -16,11 +16,11 @@ from common.program.flags import define_config
 from common.reporting.budget import Budget
 from common.reporting.reported import Reported
 import reproductions
-from reproductions.apex.dqn import settings as dqn_settings
-from reproductions.apex.dqn.declaration import AGENT as APEX_DQN
-from reproductions.aql import settings as aql_settings
-from reproductions.d4pg import settings as d4pg_settings
-from reproductions.d4pg.declaration import AGENT as D4PG
+from reproductions.apex.dqn import config as dqn_settings
+from reproductions.apex.dqn.config import AGENT as APEX_DQN
+from reproductions.aql import config as aql_settings
+from reproductions.d4pg import config as d4pg_settings
+from reproductions.d4pg.config import AGENT as D4PG
 
 PAPERS = reproductions.papers()
 EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]

@@ -19,7 +19,8 @@ flags.DEFINE_integer("clickers", None, "Processes that share the actors.", lower
 class TallyConfig(Config):
     """Hyperparameters of the tally."""
 
-    clicks: int = field(5, "Clicks of an actor from each of its starts on.", minimum=1)
+    clicks: int = field(5, minimum=1)
+    """Clicks of an actor from each of its starts on."""
 
 
 LAYOUT = Layout(

@@ -13,10 +13,14 @@ from common.program.flags import define_config
 class Example(Config):
     """Hyperparameters of no paper."""
 
-    n_step: int = field(5, "Length of the returns.", minimum=1)
-    layer_norm: bool = field(True, "LayerNorm before the first tanh.")
-    sizes: tuple[int, ...] = field((30, 20), "Hidden layers.", above=0)
-    parts: tuple[float, ...] = field((), "Some numbers.")
+    n_step: int = field(5, minimum=1)
+    """Length of the returns."""
+    layer_norm: bool = field(True)
+    """LayerNorm before the first tanh."""
+    sizes: tuple[int, ...] = field((30, 20), above=0)
+    """Hidden layers."""
+    parts: tuple[float, ...] = field(())
+    """Some numbers."""
 
 
 SETTINGS = Settings(

@@ -12,7 +12,7 @@ from common.cluster.layout import LayoutError
 from common.cluster.topology import Topology
 from common.program import main, slurm
 from common.program.layouts import ACTORS_WITH_REPLAY, DISTRIBUTED, ONE_PROCESS, WORKERS
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 VALUES = {
     "actor_processes": None,

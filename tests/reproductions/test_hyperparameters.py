@@ -4,11 +4,12 @@ import dataclasses
 
 import pytest
 
-from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dqn import settings as dqn
-from reproductions.aql import settings as aql
-from reproductions.d4pg import settings as d4pg
-from reproductions.reactor import settings as reactor
+from common.config import help_of
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dqn import config as dqn
+from reproductions.aql import config as aql
+from reproductions.d4pg import config as d4pg
+from reproductions.reactor import config as reactor
 
 ALL = [
     pytest.param(module.SETTINGS, id=module.SETTINGS.config_class.__name__)
@@ -26,8 +27,8 @@ def test_every_setting_is_allowed_and_has_its_own_name(settings):
 
 @pytest.mark.parametrize("settings", ALL)
 def test_every_field_says_where_it_comes_from(settings):
-    for each in dataclasses.fields(settings.config_class):
-        assert any(word in each.metadata["help"] for word in SOURCES), each.name
+    for name, text in help_of(settings.config_class).items():
+        assert any(word in text for word in SOURCES), name
 
 
 @pytest.mark.parametrize("settings", ALL)

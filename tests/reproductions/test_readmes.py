@@ -8,14 +8,14 @@ import pytest
 from reproduction_readme import Readme
 
 from common.config import Settings
-from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dqn import settings as dqn
-from reproductions.aql import settings as aql
-from reproductions.d4pg import settings as d4pg
-from reproductions.d4pg.ppo import settings as d4pg_ppo
-from reproductions.reactor import settings as reactor
-from reproductions.refer import settings as refer
-from reproductions.refer.ppo import settings as refer_ppo
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dqn import config as dqn
+from reproductions.aql import config as aql
+from reproductions.d4pg import config as d4pg
+from reproductions.d4pg.ppo import config as d4pg_ppo
+from reproductions.reactor import config as reactor
+from reproductions.refer import config as refer
+from reproductions.refer.ppo import config as refer_ppo
 
 FILE = r"tests/[\w/]+\.py"
 

@@ -24,7 +24,7 @@ from common.networks import packing
 from common.remote.inbox import StoreService
 from common.remote.outbox import Outbox, RemoteStore
 from common.remote.parameters import ParameterClient, ParameterService
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 _TOKEN = "a token of the tests"
 _ENVIRONMENT, _SEED, _ACTORS, _TIMESTEPS = "gym:Hopper-v4", 3, range(3), 400

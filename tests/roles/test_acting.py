@@ -18,7 +18,7 @@ from common.replay.store import Counters, RateLimiter
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
 from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
-from reproductions.d4pg.declaration import AGENT
+from reproductions.d4pg.config import AGENT
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))
 ACTORS = range(4)

@@ -1,11 +1,16 @@
-"""Hyperparameters of Ape-X DPG beyond those that it shares with DQN.
+"""Ape-X DPG's hyperparameters beyond those that it shares with DQN, its settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import field
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, field
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.replay.footprint import control_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 64
@@ -16,86 +21,95 @@ NUM_ACTORS = 64
 class DPGConfig(ApexConfig):
     """Ape-X DPG on the Control Suite (section 4.2, appendix D)."""
 
-    actor_period: int = field(
-        400,
-        "Steps of an actor between pulls of parameters: 400 frames (section 4.1, of DQN, where "
-        "they are 100 steps), each a step here, without action repeats (section 4.2).",
-        minimum=1,
-    )
-    n_step: int = field(
-        5,
-        "n, length of the returns. Not in the paper, whose 3 is said of Atari (appendix C); D4PG, "
-        "which adds a distribution to this agent, found 5 uniformly better than 1.",
-        minimum=1,
-        suffix="n{}",
-    )
-    batch_size: int = field(
-        256, "Transitions of an update (section 4.2).", minimum=1, suffix="batch{}"
-    )
-    learning_rate: float = field(
-        1e-4,
-        "Step size of both Adams (appendix D); from 1e-3 to 1e-5 were tried (appendix E).",
-        above=0,
-        suffix="lr{:g}",
-    )
-    noise_sigma: float = field(
-        0.3,
-        "sigma, std of the noise of each step, in canonical action units (appendix D).",
-        minimum=0,
-        suffix="sigma{:g}",
-    )
-    policy_sizes: tuple[int, ...] = field((300, 200), "Hidden layers of pi (appendix D).", above=0)
-    critic_sizes: tuple[int, ...] = field((400, 300), "Hidden layers of q (appendix D).", above=0)
-    activation: str = field(
-        "elu",
-        "After the second layer: elu or tanh. Not in the paper, which has a tanh after the first "
-        "layer and says nothing of the second (appendix D). Acme's LayerNormMLP, by the same "
-        "group, is built alike and has ELU there; tanh is the other reading.",
-        choices=("elu", "tanh"),
-        suffix="{}",
-    )
-    layer_norm: bool = field(
-        False,
-        "LayerNorm before the first tanh. Not in the paper (appendix D names none); Acme has it. "
-        "Without it the policy saturates, as the README shows.",
-        suffix="layer_norm",
-    )
-    dqda_clip: float = field(
-        1.0,
-        "Clips each element of the policy's gradient, 0: none. \"The gradient used to update the "
-        'actor network is clipped, element-wise" (appendix D). That it is dq/da is Not in the '
-        "paper; Acme. The other reading is the gradient of each weight.",
-        minimum=0,
-        suffix="clip{:g}",
-    )
-    max_gradient_norm: float = field(
-        40.0,
-        "Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN).",
-        minimum=0,
-        suffix="norm{:g}",
-    )
-    target_period: int = field(
-        100, "Learner steps between copies of both targets (appendix D).", minimum=1
-    )
+    actor_period: int = field(400, minimum=1)
+    """Steps of an actor between pulls of parameters: 400 frames (section 4.1, of DQN, where they
+    are 100 steps), each a step here, without action repeats (section 4.2)."""
+    n_step: int = field(5, minimum=1, suffix="n{}")
+    """n, length of the returns. Not in the paper, whose 3 is said of Atari (appendix C); D4PG,
+    which adds a distribution to this agent, found 5 uniformly better than 1."""
+    batch_size: int = field(256, minimum=1, suffix="batch{}")
+    """Transitions of an update (section 4.2)."""
+    learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
+    """Step size of both Adams (appendix D); from 1e-3 to 1e-5 were tried (appendix E)."""
+    noise_sigma: float = field(0.3, minimum=0, suffix="sigma{:g}")
+    """sigma, std of the noise of each step, in canonical action units (appendix D)."""
+    policy_sizes: tuple[int, ...] = field((300, 200), above=0)
+    """Hidden layers of pi (appendix D)."""
+    critic_sizes: tuple[int, ...] = field((400, 300), above=0)
+    """Hidden layers of q (appendix D)."""
+    activation: str = field("elu", choices=("elu", "tanh"), suffix="{}")
+    """After the second layer: elu or tanh. Not in the paper, which has a tanh after the first layer
+    and says nothing of the second (appendix D). Acme's LayerNormMLP, by the same group, is built
+    alike and has ELU there; tanh is the other reading."""
+    layer_norm: bool = field(False, suffix="layer_norm")
+    """LayerNorm before the first tanh. Not in the paper (appendix D names none); Acme has it.
+    Without it the policy saturates, as the README shows."""
+    dqda_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
+    """Clips each element of the policy's gradient, 0: none. "The gradient used to update the actor
+    network is clipped, element-wise" (appendix D). That it is dq/da is Not in the paper; Acme. The
+    other reading is the gradient of each weight."""
+    max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
+    """Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN)."""
+    target_period: int = field(100, minimum=1)
+    """Learner steps between copies of both targets (appendix D)."""
     replay_capacity: int = field(
         1_000_000,
-        "Transitions, a soft limit (appendix D).",
         minimum=1,
         maximum=2**29,  # up to a removal the memory has room for twice as many
     )
-    removal: str = field(
-        "priority",
-        "Which transitions leave above the capacity: priority, drawn by p^removal_exponent "
-        '(appendix D), or fifo, the oldest, as in DQN: "it remains to be seen which is superior".',
-        choices=("priority", "fifo"),
-        suffix="remove_by_{}",
-    )
-    removal_exponent: float = field(
-        -0.4, "alpha_evict (appendix D).", minimum=-7, maximum=0, suffix="removal{:g}"
-    )
-    updates_per_call: int = field(
-        16,
-        "Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that "
-        "one call is drawn ahead while one runs.",
-        minimum=1,
-    )
+    """Transitions, a soft limit (appendix D)."""
+    removal: str = field("priority", choices=("priority", "fifo"), suffix="remove_by_{}")
+    """Which transitions leave above the capacity: priority, drawn by p^removal_exponent (appendix
+    D), or fifo, the oldest, as in DQN: "it remains to be seen which is superior"."""
+    removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
+    """alpha_evict (appendix D)."""
+    updates_per_call: int = field(16, minimum=1)
+    """Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that one
+    call is drawn ahead while one runs."""
+
+
+EXPONENTS: Mapping[str, Mapping[str, object]] = {
+    "dpg_uniform": {"priority_exponent": 0.0},
+    **{
+        f"dpg_alpha{alpha:g}": {"priority_exponent": alpha}
+        for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
+    },
+}
+"""Appendix E: exponents from 0 to 1. The steps are not in the paper; 0.6 is the default."""
+
+LEARNING_RATES: Mapping[str, Mapping[str, object]] = {
+    f"dpg_lr{rate:g}": {"learning_rate": rate} for rate in (1e-3, 3e-4, 3e-5, 1e-5)
+}
+"""Appendix E: rates from 1e-3 to 1e-5. The rates between these are not in the paper."""
+
+BATCH_SIZES: Mapping[str, Mapping[str, object]] = {
+    f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)
+}
+"""Appendix E: batch sizes."""
+
+SETTINGS = Settings(
+    DPGConfig,
+    {
+        "dpg": {},
+        **EXPONENTS,
+        **LEARNING_RATES,
+        **BATCH_SIZES,
+        "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
+    },
+    default="dpg",
+)
+"""The agent and its studies by name, each with the values in which it differs from the default."""
+
+
+AGENT = AgentDeclaration(
+    name="apex_dpg",
+    title="Ape-X DPG",
+    paper="apex",
+    agent_class="reproductions.apex.dpg.dpg:ApexDPG",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(f"N, actors: {NUM_ACTORS} (section 4.2), the default; figure 3 varies it."),
+    layouts=(DISTRIBUTED, ONE_PROCESS),
+    require="common.environments.spec:require_control",
+    bytes_per_step=control_bytes_per_step,
+)

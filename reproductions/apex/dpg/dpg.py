@@ -25,8 +25,7 @@ from common.networks import control, packing
 from common.replay import memory
 from common.types import Batch, NStepTransitions, StoredTransition
 from common.values import policy_gradients, value_learning
-from reproductions.apex.dpg.config import DPGConfig
-from reproductions.apex.dpg.declaration import AGENT
+from reproductions.apex.dpg.config import AGENT, DPGConfig
 
 _ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}
 

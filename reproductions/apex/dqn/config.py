@@ -1,11 +1,16 @@
-"""Hyperparameters of Ape-X DQN beyond those that it shares with DPG.
+"""Ape-X DQN's hyperparameters beyond those that it shares with DPG, its settings and declaration.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
+from collections.abc import Mapping
 import dataclasses
 
-from common.config import field
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, field
+from common.program.layouts import DISTRIBUTED, ONE_PROCESS
+from common.replay.footprint import image_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
@@ -16,133 +21,62 @@ NUM_ACTORS = 360
 class DQNConfig(ApexConfig):
     """Ape-X DQN on Atari (section 4.1, appendix C)."""
 
-    n_step: int = field(
-        3,
-        "n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too).",
-        minimum=1,
-        suffix="n{}",
-    )
-    batch_size: int = field(
-        512,
-        "Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E).",
-        minimum=1,
-        suffix="batch{}",
-    )
-    learning_rate: float = field(
-        0.00025 / 4,
-        "Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 "
-        "(figure 14).",
-        above=0,
-        suffix="lr{:g}",
-    )
-    rmsprop_decay: float = field(
-        0.95,
-        "Decay of its moments, without momentum (appendix C).",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    rmsprop_epsilon: float = field(
-        1.5e-7,
-        "epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 "
-        "/ 256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a "
-        "mean if it is inside the root.",
-        above=0,
-        suffix="rmsprop{:g}",
-    )
-    max_gradient_norm: float = field(
-        40.0,
-        "Largest global norm of the gradient, 0: any (appendix C).",
-        minimum=0,
-        suffix="norm{:g}",
-    )
-    target_period: int = field(
-        2500,
-        "Learner steps between copies of the target (appendix C).",
-        minimum=1,
-        suffix="target{}",
-    )
+    n_step: int = field(3, minimum=1, suffix="n{}")
+    """n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too)."""
+    batch_size: int = field(512, minimum=1, suffix="batch{}")
+    """Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E)."""
+    learning_rate: float = field(0.00025 / 4, above=0, suffix="lr{:g}")
+    """Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 (figure
+    14)."""
+    rmsprop_decay: float = field(0.95, minimum=0, below=1, suffix="decay{:g}")
+    """Decay of its moments, without momentum (appendix C)."""
+    rmsprop_epsilon: float = field(1.5e-7, above=0, suffix="rmsprop{:g}")
+    """epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 /
+    256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a mean if
+    it is inside the root."""
+    max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
+    """Largest global norm of the gradient, 0: any (appendix C)."""
+    target_period: int = field(2500, minimum=1, suffix="target{}")
+    """Learner steps between copies of the target (appendix C)."""
     replay_capacity: int = field(
         2_000_000,
-        "Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it.",
         minimum=1,
         maximum=2**29,  # up to a removal the memory has room for twice as many
         suffix="replay{}",
     )
-    reward_clip: float = field(
-        1.0,
-        "Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not "
-        "(appendix C, where the PDF's text lost the range; that of DQN).",
-        minimum=0,
-        suffix="clip{:g}",
-    )
-    epsilon: float = field(
-        0.4,
-        "epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the "
-        "PDF's text lost the numbers; RLlib has 0.4, too).",
-        minimum=0,
-        maximum=1,
-        suffix="epsilon{:g}",
-    )
-    epsilon_alpha: float = field(
-        7.0,
-        "alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too).",
-        minimum=0,
-        suffix="ladder{:g}",
-    )
-    epsilons: tuple[float, ...] = field(
-        (),
-        "A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their "
-        "count (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + "
-        "7k/5).",
-        minimum=0,
-        maximum=1,
-        suffix="other_epsilons",
-    )
-    evaluation_epsilon: float = field(
-        0.001,
-        "epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 "
-        "in figure 7.",
-        minimum=0,
-        maximum=1,
-        suffix="evaluated{:g}",
-    )
-    num_copies: int = field(
-        1,
-        "k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item "
-        "and counts as one in min_replay_size and replay_capacity.",
-        minimum=1,
-        suffix="copies{}",
-    )
-    rescale_gradient: bool = field(
-        False,
-        "Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which "
-        'has "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does '
-        "so where its streams meet.",
-        suffix="rescaled",
-    )
-    torso: str = field(
-        "atari",
-        "The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution "
-        "of 16 filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they "
-        "are, not as PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes "
-        "for flat observations. Not in the paper, which learns them with DPG.",
-        choices=("atari", "minatar", "mlp"),
-        suffix="{}",
-    )
-    mlp_sizes: tuple[int, ...] = field(
-        (128, 128),
-        "Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not "
-        "in the paper; enough for Gymnasium's classic tasks.",
-        minimum=1,
-    )
-    precision: str = field(
-        "float32",
-        "float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with "
-        "variables, last layers, errors and optimiser in float32. Not in the paper (a GPU).",
-        choices=("float32", "bfloat16"),
-        suffix="{}",
-    )
+    """Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it."""
+    reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
+    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not (appendix
+    C, where the PDF's text lost the range; that of DQN)."""
+    epsilon: float = field(0.4, minimum=0, maximum=1, suffix="epsilon{:g}")
+    """epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the PDF's
+    text lost the numbers; RLlib has 0.4, too)."""
+    epsilon_alpha: float = field(7.0, minimum=0, suffix="ladder{:g}")
+    """alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too)."""
+    epsilons: tuple[float, ...] = field((), minimum=0, maximum=1, suffix="other_epsilons")
+    """A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their count
+    (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + 7k/5)."""
+    evaluation_epsilon: float = field(0.001, minimum=0, maximum=1, suffix="evaluated{:g}")
+    """epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 in
+    figure 7."""
+    num_copies: int = field(1, minimum=1, suffix="copies{}")
+    """k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item and
+    counts as one in min_replay_size and replay_capacity."""
+    rescale_gradient: bool = field(False, suffix="rescaled")
+    """Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which has
+    "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does so where
+    its streams meet."""
+    torso: str = field("atari", choices=("atari", "minatar", "mlp"), suffix="{}")
+    """The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution of 16
+    filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they are, not as
+    PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes for flat
+    observations. Not in the paper, which learns them with DPG."""
+    mlp_sizes: tuple[int, ...] = field((128, 128), minimum=1)
+    """Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not in
+    the paper; enough for Gymnasium's classic tasks."""
+    precision: str = field("float32", choices=("float32", "bfloat16"), suffix="{}")
+    """float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with
+    variables, last layers, errors and optimiser in float32. Not in the paper (a GPU)."""
 
     def validate(self) -> None:
         """Adds the condition on the precision of an MLP."""
@@ -152,3 +86,114 @@ class DQNConfig(ApexConfig):
             "precision",
             "float32 with torso=mlp",
         )
+
+
+_UNIFORM = {"priority_exponent": 0.0, "learning_rate": 0.00025}
+_MILLION = {"replay_capacity": 1_000_000}
+_GREEDIER = {"evaluation_epsilon": 0.4**7}
+
+FIGURE_5: Mapping[str, Mapping[str, object]] = {
+    "dqn_replay_250k": {"replay_capacity": 250_000},
+    "dqn_replay_500k": {"replay_capacity": 500_000},
+    "dqn_replay_1m": _MILLION,
+    "dqn": {},
+}
+"""Capacities up to the default, 2 million; only "250K" is in the paper's text."""
+
+FIGURE_6: Mapping[str, Mapping[str, object]] = {
+    "dqn_replay_1m": _MILLION,
+    "dqn_replay_1m_copies8": {**_MILLION, "num_copies": 8},
+}
+"""Recency. The capacity is not in the paper; ours is that of figure 4, which figure 6 explains."""
+
+FIGURE_7: Mapping[str, Mapping[str, object]] = {
+    "dqn_full_range": _GREEDIER,
+    "dqn_six_epsilons": {**_GREEDIER, "epsilons": tuple(0.4 ** (1 + 7 * k / 5) for k in range(6))},
+}
+"""Pools of policies, judged by an actor that adds nothing: the evaluator, with epsilon 0.00164.
+
+The six values are not in the paper; these lie evenly on the ladder.
+"""
+
+FIGURE_14: Mapping[str, Mapping[str, object]] = {
+    "dqn_replay_1m": _MILLION,
+    "dqn_uniform_replay_1m": {**_MILLION, **_UNIFORM},
+}
+"""Prioritised and uniform, each with the better of both learning rates."""
+
+FIGURE_14_TRIED: Mapping[str, Mapping[str, object]] = {
+    "dqn_replay_1m_lr0.00025": {**_MILLION, "learning_rate": 0.00025},
+    "dqn_uniform_replay_1m_lr6.25e-05": {**_MILLION, **_UNIFORM, "learning_rate": 0.00025 / 4},
+}
+"""Both replays of figure 14 with the other learning rate."""
+
+APPENDIX_E: Mapping[str, Mapping[str, object]] = {
+    **{f"dqn_batch{size}": {"batch_size": size} for size in (32, 128, 256, 1024)},
+    "dqn_lr0.00025": {"learning_rate": 0.00025},
+    "dqn_lr3.125e-05": {"learning_rate": 0.00025 / 8},
+}
+"""Batch sizes and learning rates that the authors tried."""
+
+_TWO_CORES = {
+    "batch_size": 64,
+    "learning_rate": 1e-4,
+    "target_period": 1000,
+    "replay_capacity": 200_000,
+    "min_replay_size": 10_000,
+    "samples_per_insert": 8.0,
+    "prefetch": 4,
+}
+
+TWO_CORES: Mapping[str, Mapping[str, object]] = {
+    "dqn_two_cores": _TWO_CORES,
+    "dqn_two_cores_uniform": {**_TWO_CORES, "priority_exponent": 0.0},
+    "dqn_ten_minutes": {
+        **_TWO_CORES,
+        "learning_rate": 2e-4,
+        "target_period": 200,
+        "min_replay_size": 2_500,
+        "replay_capacity": 100_000,
+    },
+}
+"""Sizes for two cores without a GPU. Not in the paper; the README explains each value."""
+
+SETTINGS = Settings(
+    DQNConfig,
+    {
+        "dqn": {},
+        "dqn_uniform": _UNIFORM,
+        "dqn_bfloat16": {"precision": "bfloat16"},
+        **FIGURE_5,
+        **FIGURE_6,
+        **FIGURE_7,
+        **FIGURE_14,
+        **FIGURE_14_TRIED,
+        **APPENDIX_E,
+        **TWO_CORES,
+    },
+    default="dqn",
+)
+"""The agent and its studies by name, each with the values in which it differs from the default."""
+
+
+def num_actors(setting: str) -> int:
+    """Returns N where --num_actors does not say it: the paper's, but few for two cores."""
+    return 8 if setting in TWO_CORES else NUM_ACTORS
+
+
+AGENT = AgentDeclaration(
+    name="apex_dqn",
+    title="Ape-X DQN",
+    paper="apex",
+    agent_class="reproductions.apex.dqn.dqn:ApexDQN",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: num_actors(setting),
+    num_actors_help=(
+        f"N, actors: {NUM_ACTORS} (section 4.1), the default, but with the settings for "
+        f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it."
+    ),
+    layouts=(DISTRIBUTED, ONE_PROCESS),
+    require="common.environments.spec:require_discrete",
+    bytes_per_step=image_bytes_per_step,
+    num_frames=4,
+)

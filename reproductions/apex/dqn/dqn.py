@@ -25,8 +25,7 @@ from common.networks.images import SIZES, DuelingNetwork, make_torso
 from common.replay import memory, png
 from common.types import Batch, Nest, NStepTransitions, StoredTransition
 from common.values import value_learning
-from reproductions.apex.dqn.config import DQNConfig
-from reproductions.apex.dqn.declaration import AGENT
+from reproductions.apex.dqn.config import AGENT, DQNConfig
 
 
 def make_network(

@@ -1,13 +1,17 @@
-"""Hyperparameters of the distributed PPO with which D4PG compares (section 4.3).
+"""Hyperparameters and declaration of the distributed PPO with which D4PG compares (section 4.3).
 
 [H] is Heess et al. 2017 (arXiv 1707.02286), whose settings the paper has. "Not in the paper" marks
 a value that D4PG leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
 import dataclasses
 
-from common.config import field
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, field
 from common.data.rollout_config import RolloutConfig
+from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
+from common.replay.footprint import rollout_bytes_per_step
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 64
@@ -18,139 +22,57 @@ NUM_ACTORS = 64
 class D4PGPPOConfig(RolloutConfig):
     """PPO with a penalty of D_KL whose coefficient adapts (section 4.3, [H])."""
 
-    unroll_length: int = field(
-        50,
-        "Timesteps of an unroll, after which V stands for the rest of the return (section 4.3).",
-        minimum=1,
-        suffix="unrolls{}",
-    )
-    num_unrolls: int = field(
-        NUM_ACTORS,
-        "Unrolls of a rollout, which all actors share. Not in the paper; one of each of its 64 "
-        "actors.",
-        minimum=1,
-        suffix="of{}",
-    )
-    num_epochs: int = field(
-        20,
-        "Updates on a rollout, each of all its steps. Not in the paper; 10 to 30 are common.",
-        minimum=1,
-        suffix="epochs{}",
-    )
-    discount: float = field(
-        0.99,
-        "gamma. Not in the paper; that of D4PG here.",
-        minimum=0,
-        maximum=1,
-        suffix="gamma{:g}",
-    )
-    trace: float = field(
-        1.0,
-        "lambda of generalised advantage estimation: 1, the returns of [H], which have as many "
-        "steps as an unroll has left.",
-        minimum=0,
-        maximum=1,
-        suffix="trace{:g}",
-    )
-    kl_target: float = field(
-        0.01,
-        "Wanted D_KL of a rollout's policy to the next, in nats. Not in the paper; Schulman's "
-        "program modular_rl.",
-        above=0,
-        suffix="kl{:g}",
-    )
-    kl_coefficient: float = field(
-        1.0,
-        "The penalty's coefficient at the start. Not in the paper; modular_rl.",
-        above=0,
-        suffix="penalty{:g}",
-    )
-    kl_tolerance: float = field(
-        2.0,
-        "The coefficient grows where D_KL is above the target times this, and shrinks where it is "
-        "below the target divided by it. Not in the paper; 1.5 in PPO, 1.3 and 1.4 in modular_rl.",
-        minimum=1,
-        suffix="tolerance{:g}",
-    )
-    kl_factor: float = field(
-        1.5,
-        "Factor by which the coefficient grows or shrinks. Not in the paper; modular_rl. 2 in PPO.",
-        above=1,
-        suffix="factor{:g}",
-    )
-    kl_hinge: float = field(
-        1000.0,
-        "Weight of the squared excess of D_KL over twice its target. [H] prints none; modular_rl.",
-        minimum=0,
-        suffix="hinge{:g}",
-    )
-    policy_learning_rate: float = field(
-        3e-4,
-        "Step size of Adam for the policy. Not in the paper; a common one for PPO.",
-        above=0,
-        suffix="policy_lr{:g}",
-    )
-    value_learning_rate: float = field(
-        1e-3,
-        "Step size of Adam for the value. Not in the paper; modular_rl's.",
-        above=0,
-        suffix="value_lr{:g}",
-    )
-    adam_beta1: float = field(
-        0.9,
-        "Adam's momentum. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-8, "Adam's epsilon. Not in the paper; Adam's default.", above=0, suffix="adam{:g}"
-    )
-    initial_variance: float = field(
-        0.25,
-        "Variance of each element of an action at the start, in canonical action units. Not in "
-        "the paper; a deviation of half the way from 0 to the bounds.",
-        above=0,
-        suffix="variance{:g}",
-    )
-    observation_clip: float = field(
-        5.0,
-        "Bound of standardised observations. Not in the paper; modular_rl's.",
-        above=0,
-        suffix="obs{:g}",
-    )
-    policy_sizes: tuple[int, ...] = field(
-        D4PGConfig.policy_sizes,
-        "Hidden layers of the policy: those of D4PG (section 4.3).",
-        above=0,
-    )
-    critic_sizes: tuple[int, ...] = field(
-        D4PGConfig.critic_sizes,
-        "Hidden layers of V. Not in the paper; those of D4PG's critic.",
-        above=0,
-    )
-    terrain_sizes: tuple[int, ...] = field(
-        D4PGConfig.terrain_sizes,
-        "Layers for the heights of parkour's terrain in each network, as D4PG has them (section "
-        "4.3).",
-        above=0,
-    )
-    layer_norm: bool = field(
-        D4PGConfig.layer_norm, "LayerNorm before the first tanh, as in D4PG here."
-    )
-    single_process: bool = field(
-        False,
-        "Acts and learns in turns in one process, so that a run does not depend on the machine's "
-        "speed. Not in the paper, which is distributed; for the scale small.",
-        suffix="single_process",
-    )
+    unroll_length: int = field(50, minimum=1, suffix="unrolls{}")
+    """Timesteps of an unroll, after which V stands for the rest of the return (section 4.3)."""
+    num_unrolls: int = field(NUM_ACTORS, minimum=1, suffix="of{}")
+    """Unrolls of a rollout, which all actors share. Not in the paper; one of each of its 64
+    actors."""
+    num_epochs: int = field(20, minimum=1, suffix="epochs{}")
+    """Updates on a rollout, each of all its steps. Not in the paper; 10 to 30 are common."""
+    discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
+    """gamma. Not in the paper; that of D4PG here."""
+    trace: float = field(1.0, minimum=0, maximum=1, suffix="trace{:g}")
+    """lambda of generalised advantage estimation: 1, the returns of [H], which have as many steps
+    as an unroll has left."""
+    kl_target: float = field(0.01, above=0, suffix="kl{:g}")
+    """Wanted D_KL of a rollout's policy to the next, in nats. Not in the paper; Schulman's program
+    modular_rl."""
+    kl_coefficient: float = field(1.0, above=0, suffix="penalty{:g}")
+    """The penalty's coefficient at the start. Not in the paper; modular_rl."""
+    kl_tolerance: float = field(2.0, minimum=1, suffix="tolerance{:g}")
+    """The coefficient grows where D_KL is above the target times this, and shrinks where it is
+    below the target divided by it. Not in the paper; 1.5 in PPO, 1.3 and 1.4 in modular_rl."""
+    kl_factor: float = field(1.5, above=1, suffix="factor{:g}")
+    """Factor by which the coefficient grows or shrinks. Not in the paper; modular_rl. 2 in PPO."""
+    kl_hinge: float = field(1000.0, minimum=0, suffix="hinge{:g}")
+    """Weight of the squared excess of D_KL over twice its target. [H] prints none; modular_rl."""
+    policy_learning_rate: float = field(3e-4, above=0, suffix="policy_lr{:g}")
+    """Step size of Adam for the policy. Not in the paper; a common one for PPO."""
+    value_learning_rate: float = field(1e-3, above=0, suffix="value_lr{:g}")
+    """Step size of Adam for the value. Not in the paper; modular_rl's."""
+    adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum. Not in the paper; Adam's default."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares. Not in the paper; Adam's default."""
+    adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
+    """Adam's epsilon. Not in the paper; Adam's default."""
+    initial_variance: float = field(0.25, above=0, suffix="variance{:g}")
+    """Variance of each element of an action at the start, in canonical action units. Not in the
+    paper; a deviation of half the way from 0 to the bounds."""
+    observation_clip: float = field(5.0, above=0, suffix="obs{:g}")
+    """Bound of standardised observations. Not in the paper; modular_rl's."""
+    policy_sizes: tuple[int, ...] = field(D4PGConfig.policy_sizes, above=0)
+    """Hidden layers of the policy: those of D4PG (section 4.3)."""
+    critic_sizes: tuple[int, ...] = field(D4PGConfig.critic_sizes, above=0)
+    """Hidden layers of V. Not in the paper; those of D4PG's critic."""
+    terrain_sizes: tuple[int, ...] = field(D4PGConfig.terrain_sizes, above=0)
+    """Layers for the heights of parkour's terrain in each network, as D4PG has them (section
+    4.3)."""
+    layer_norm: bool = field(D4PGConfig.layer_norm)
+    """LayerNorm before the first tanh, as in D4PG here."""
+    single_process: bool = field(False, suffix="single_process")
+    """Acts and learns in turns in one process, so that a run does not depend on the machine's
+    speed. Not in the paper, which is distributed; for the scale small."""
 
     @property
     def horizon(self) -> int:
@@ -161,3 +83,22 @@ class D4PGPPOConfig(RolloutConfig):
     def batch_size(self) -> int:
         """Steps of an update: all of a rollout, as averaged gradients of equal workers [H]."""
         return self.horizon
+
+
+SETTINGS = Settings(D4PGPPOConfig, {"ppo": {}}, default="ppo")
+
+
+AGENT = AgentDeclaration(
+    name="d4pg_ppo",
+    title="PPO",
+    paper="d4pg",
+    agent_class="reproductions.d4pg.ppo.ppo:D4PGPPO",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: NUM_ACTORS,
+    num_actors_help=(
+        f"K, actors: {NUM_ACTORS} (section 4.3), the default. Each makes its share of a rollout."
+    ),
+    layouts=(LEARNER_AND_ACTORS, ONE_PROCESS),
+    require="reproductions.d4pg.config:require",
+    bytes_per_step=rollout_bytes_per_step,
+)

@@ -20,8 +20,7 @@ from common.networks import control
 from common.networks.standardizer import EPSILON, RunningMoments
 from common.types import Metrics, RolloutSteps
 from common.values import policy_gradients
-from reproductions.d4pg.ppo.config import D4PGPPOConfig
-from reproductions.d4pg.ppo.declaration import AGENT
+from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
 
 
 def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetworks:

@@ -1,87 +1,53 @@
-"""Hyperparameters of the PPO with which ReF-ER compares.
+"""Hyperparameters and declaration of the PPO with which ReF-ER compares.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
 import dataclasses
 
-from common.config import field
+from common.agents.declaration import AgentDeclaration
+from common.config import Settings, field
 from common.data.rollout_config import RolloutConfig
+from common.program.layouts import ONE_PROCESS
+from common.replay.footprint import rollout_bytes_per_step
 
 
 @dataclasses.dataclass
 class ReferPPOConfig(RolloutConfig):
     """PPO with a clipped objective (appendix A, "PPO")."""
 
-    horizon: int = field(
-        2048, "Environment steps of a rollout, of all actors (appendix A).", minimum=1, suffix="h{}"
-    )
-    num_epochs: int = field(
-        10, "Optimiser epochs on a rollout (appendix A).", minimum=1, suffix="epochs{}"
-    )
-    batch_size: int = field(64, "B, steps of an update (appendix A).", minimum=1, suffix="batch{}")
-    clip: float = field(
-        0.2,
-        "Distance of rho from 1 at which the policy's gradient is clipped (appendix A).",
-        above=0,
-        below=1,
-        suffix="clip{:g}",
-    )
-    discount: float = field(
-        0.995, "gamma, per step (appendix A).", minimum=0, maximum=1, suffix="discount{:g}"
-    )
-    trace: float = field(
-        0.97,
-        "lambda of generalised advantage estimation (appendix A).",
-        minimum=0,
-        maximum=1,
-        suffix="trace{:g}",
-    )
-    policy_learning_rate: float = field(
-        1e-4, "Step size of Adam for the policy (appendix A).", above=0, suffix="policy_lr{:g}"
-    )
-    value_learning_rate: float = field(
-        3e-4, "Step size of Adam for the value (appendix A).", above=0, suffix="value_lr{:g}"
-    )
-    annealing: float = field(
-        5e-7,
-        "A of both learning rates, eta / (1 + A t), t in environment steps (equation 13; appendix "
-        "A: the same as in the other experiments).",
-        minimum=0,
-        suffix="A{:g}",
-    )
-    adam_beta1: float = field(
-        0.9,
-        "Adam's momentum. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="momentum{:g}",
-    )
-    adam_beta2: float = field(
-        0.999,
-        "Adam's decay of squares. Not in the paper; Adam's default.",
-        minimum=0,
-        below=1,
-        suffix="decay{:g}",
-    )
-    adam_epsilon: float = field(
-        1e-7, "Adam's epsilon. Not in the paper; that of V-RACER here.", above=0, suffix="adam{:g}"
-    )
-    hidden_size: int = field(
-        64, "Units of each of the two hidden layers (appendix A).", minimum=1, suffix="units{}"
-    )
-    noise_bound: float = field(
-        3.0,
-        "Standard deviations at which the policy's noise is truncated (appendix A).",
-        above=0,
-        suffix="bound{:g}",
-    )
-    initial_variance: float = field(
-        0.2,
-        "Diagonal of Sigma at the start. Not in the paper; V-RACER's, as in the authors' program.",
-        above=0,
-        suffix="variance{:g}",
-    )
+    horizon: int = field(2048, minimum=1, suffix="h{}")
+    """Environment steps of a rollout, of all actors (appendix A)."""
+    num_epochs: int = field(10, minimum=1, suffix="epochs{}")
+    """Optimiser epochs on a rollout (appendix A)."""
+    batch_size: int = field(64, minimum=1, suffix="batch{}")
+    """B, steps of an update (appendix A)."""
+    clip: float = field(0.2, above=0, below=1, suffix="clip{:g}")
+    """Distance of rho from 1 at which the policy's gradient is clipped (appendix A)."""
+    discount: float = field(0.995, minimum=0, maximum=1, suffix="discount{:g}")
+    """gamma, per step (appendix A)."""
+    trace: float = field(0.97, minimum=0, maximum=1, suffix="trace{:g}")
+    """lambda of generalised advantage estimation (appendix A)."""
+    policy_learning_rate: float = field(1e-4, above=0, suffix="policy_lr{:g}")
+    """Step size of Adam for the policy (appendix A)."""
+    value_learning_rate: float = field(3e-4, above=0, suffix="value_lr{:g}")
+    """Step size of Adam for the value (appendix A)."""
+    annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
+    """A of both learning rates, eta / (1 + A t), t in environment steps (equation 13; appendix A:
+    the same as in the other experiments)."""
+    adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
+    """Adam's momentum. Not in the paper; Adam's default."""
+    adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
+    """Adam's decay of squares. Not in the paper; Adam's default."""
+    adam_epsilon: float = field(1e-7, above=0, suffix="adam{:g}")
+    """Adam's epsilon. Not in the paper; that of V-RACER here."""
+    hidden_size: int = field(64, minimum=1, suffix="units{}")
+    """Units of each of the two hidden layers (appendix A)."""
+    noise_bound: float = field(3.0, above=0, suffix="bound{:g}")
+    """Standard deviations at which the policy's noise is truncated (appendix A)."""
+    initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
+    """Diagonal of Sigma at the start. Not in the paper; V-RACER's, as in the authors' program."""
 
     def validate(self) -> None:
         """Adds that batches divide the rollout."""
@@ -91,3 +57,23 @@ class ReferPPOConfig(RolloutConfig):
             "horizon",
             f"a multiple of batch_size ({self.batch_size})",
         )
+
+
+SETTINGS = Settings(ReferPPOConfig, {"ppo": {}}, default="ppo")
+
+
+AGENT = AgentDeclaration(
+    name="refer_ppo",
+    title="PPO",
+    paper="refer",
+    agent_class="reproductions.refer.ppo.ppo:ReferPPO",
+    settings=SETTINGS,
+    num_actors=lambda config, setting: 1,
+    num_actors_help=(
+        "Environments, in which one batch of actions is taken at a time. A rollout has the steps "
+        "of all. Default: 1, as for the other agents (appendix C)."
+    ),
+    layouts=(ONE_PROCESS,),
+    require="common.environments.spec:require_control",
+    bytes_per_step=rollout_bytes_per_step,
+)

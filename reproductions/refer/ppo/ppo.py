@@ -16,8 +16,7 @@ from common.networks.standardizer import RunningMoments
 from common.types import Metrics, Nest, RolloutSteps
 from common.values import policy_gradients
 from reproductions.refer import rules
-from reproductions.refer.ppo.config import ReferPPOConfig
-from reproductions.refer.ppo.declaration import AGENT
+from reproductions.refer.ppo.config import AGENT, ReferPPOConfig
 
 
 def make_networks(

@@ -4,8 +4,8 @@ import dataclasses
 
 from common import environments
 from reproductions.apex import experiments
-from reproductions.apex.dpg import settings as dpg
-from reproductions.apex.dqn import settings as dqn
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dqn import config as dqn
 
 RUNS = [run for experiment in experiments.EXPERIMENTS for run in experiment.runs]
 

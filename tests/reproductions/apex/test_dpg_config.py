@@ -1,8 +1,8 @@
-"""Tests of the hyperparameters of Ape-X DPG."""
+"""Tests of the hyperparameters and settings of Ape-X DPG."""
 
 import pytest
 
-from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dpg.config import NUM_ACTORS, SETTINGS, DPGConfig
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,32 @@ def test_nonsense_is_refused(name, value):
 
 def test_zero_turns_off_what_it_should():
     DPGConfig(noise_sigma=0.0, dqda_clip=0.0, max_gradient_norm=0.0, removal_exponent=0.0)
+
+
+def test_the_default_is_the_papers():
+    """Section 4.2 and appendix D, with what sections 4.1 and appendix C say of DQN."""
+    c = SETTINGS.configuration("dpg")
+    assert (c.policy_sizes, c.critic_sizes, c.layer_norm) == ((300, 200), (400, 300), False)
+    assert (c.batch_size, c.learning_rate, c.target_period, c.dqda_clip) == (256, 1e-4, 100, 1.0)
+    assert (c.replay_capacity, c.removal, c.removal_exponent) == (1_000_000, "priority", -0.4)
+    assert (c.priority_exponent, c.importance_exponent, c.noise_sigma) == (0.6, 0.4, 0.3)
+    assert (c.removal_period, c.min_replay_size, c.send_batch) == (100, 50_000, 50)
+    assert (c.prefetch, c.actor_period, c.max_gradient_norm, NUM_ACTORS) == (16, 400, 40.0, 64)
+    assert (c.n_step, c.discount, c.samples_per_insert) == (5, 0.99, 0.0)
+
+
+def test_another_algorithm_has_another_name():
+    config = DPGConfig(
+        n_step=3,
+        activation="tanh",
+        layer_norm=True,
+        removal="fifo",
+        dqda_clip=0.0,
+        min_replay_size=2_000,
+        samples_per_insert=64.0,
+        updates_per_call=1,
+    )
+    name = "dpg_n3_tanh_layer_norm_clip0_remove_by_fifo"
+    assert SETTINGS.name_of("dpg", config) == name
+    uniform = DPGConfig(priority_exponent=0.0, learning_rate=1e-3)
+    assert SETTINGS.name_of("dpg_uniform", uniform) == "dpg_uniform_lr0.001"

@@ -6,22 +6,22 @@ import re
 import pytest
 from reproduction_readme import Readme
 
-from reproductions.apex.dqn import settings
+from reproductions.apex.dqn.config import SETTINGS
 
 README, SHARED = Readme("apex/dqn"), Readme("apex")
 
 
 def test_settings_in_the_text_exist():
     named = set(re.findall(r"`(dqn\w*[\w.-]*)`", README.text))
-    assert {name for name in named if name != "dqn_two_cores_n5"} <= set(settings.SETTINGS.names)
+    assert {name for name in named if name != "dqn_two_cores_n5"} <= set(SETTINGS.names)
 
 
 @pytest.mark.parametrize("setting", ["dqn_two_cores", "dqn_ten_minutes"])
 def test_what_differs_from_the_paper_is_in_the_table(setting):
-    changed = settings.SETTINGS.overrides[setting]
+    changed = SETTINGS.overrides[setting]
     rows = re.findall(r"^\| `(\w+)` \| .+ \|$", README.section("Run"), re.M)
     assert set(rows) == set(changed)
-    paper, small = settings.SETTINGS.configuration("dqn"), settings.SETTINGS.configuration(setting)
+    paper, small = SETTINGS.configuration("dqn"), SETTINGS.configuration(setting)
     differ = {
         f.name
         for f in dataclasses.fields(paper)

@@ -5,8 +5,9 @@ import pytest
 
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from reproductions.aql import aql, search, settings
+from reproductions.aql import aql, search
 from reproductions.aql.agent import AQL
+from reproductions.aql.config import SETTINGS
 
 SPEC = EnvironmentSpec(observation_size=4, action_size=3)
 SMALL = {
@@ -22,7 +23,7 @@ SEARCHES = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "exact_q")
 
 
 def make_agent(name, **values):
-    config = settings.SETTINGS.configuration(name)
+    config = SETTINGS.configuration(name)
     for field, value in {**SMALL, **values}.items():
         setattr(config, field, value)
     return AQL(config, name)

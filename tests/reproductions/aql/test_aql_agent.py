@@ -10,7 +10,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.networks import packing
 from reproductions.aql.agent import AQL
-from reproductions.aql.settings import SETTINGS
+from reproductions.aql.config import SETTINGS
 
 T, ACTORS = 6, 2
 SMALL = {

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reproductions.aql import settings
-from reproductions.aql.config import AQLConfig
+from reproductions.aql.config import SETTINGS, AQLConfig
 
 
 @pytest.mark.parametrize(
@@ -45,17 +44,17 @@ def test_what_does_not_fit_is_refused_in_one_line(values, message):
 
 
 def test_the_settings_are_those_of_the_figures():
-    assert settings.SETTINGS.default == "aql"
-    assert settings.SETTINGS.configuration("aql") == AQLConfig()
-    assert settings.SETTINGS.configuration("d3pg_shared_rmsprop").search == "policy"
-    for name in settings.SETTINGS.names:
-        assert settings.SETTINGS.name_of(name, settings.SETTINGS.configuration(name)) == name
+    assert SETTINGS.default == "aql"
+    assert SETTINGS.configuration("aql") == AQLConfig()
+    assert SETTINGS.configuration("d3pg_shared_rmsprop").search == "policy"
+    for name in SETTINGS.names:
+        assert SETTINGS.name_of(name, SETTINGS.configuration(name)) == name
 
 
 def test_another_value_shows_in_the_name():
-    config = settings.SETTINGS.configuration("qt_opt")
+    config = SETTINGS.configuration("qt_opt")
     config.cem_uniform_samples = 400
-    assert settings.SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform400"
+    assert SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform400"
 
 
 def test_what_follows_from_the_unrolls():

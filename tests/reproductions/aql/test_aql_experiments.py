@@ -8,7 +8,7 @@ import pytest
 from common import environments
 from common.program.layouts import ONE_PROCESS_WITH_REPLAYS
 from reproductions.aql import experiments
-from reproductions.aql.settings import SETTINGS
+from reproductions.aql.config import SETTINGS
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -16,9 +16,9 @@ from common.roles.evaluator import run_episodes
 from common.types import Batch
 from reproductions.aql import aql, networks
 from reproductions.aql.agent import AQL
+from reproductions.aql.config import SETTINGS
 from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin
 from reproductions.aql.proposals import ActionSpace
-from reproductions.aql.settings import SETTINGS
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {

@@ -12,8 +12,8 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory
-from reproductions.aql import settings
 from reproductions.aql.agent import AQL
+from reproductions.aql.config import SETTINGS
 
 SPEC = EnvironmentSpec(observation_size=4, action_size=3)
 SMALL = {"state_size": 6, "action_size": 7, "joint_sizes": (8,), "proposal_sizes": (9,)}
@@ -21,7 +21,7 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 
 
 def make_agent(name, **values):
-    config = settings.SETTINGS.configuration(name)
+    config = SETTINGS.configuration(name)
     for field, value in {**SMALL, **values}.items():
         setattr(config, field, value)
     return AQL(config, name), config

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.settings import FIGURE_2, SETTINGS
+from reproductions.d4pg.config import FIGURE_2, SETTINGS, D4PGConfig
 
 
 @pytest.mark.parametrize("setting", FIGURE_2)

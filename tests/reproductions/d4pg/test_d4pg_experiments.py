@@ -1,7 +1,7 @@
 """Tests of reproductions.d4pg.experiments."""
 
 from common import environments
-from reproductions.d4pg import experiments, settings
+from reproductions.d4pg import config, experiments
 
 FIGURE_2 = experiments.PAPER.experiment("figure 2")
 FIGURE_8 = experiments.PAPER.experiment("figure 8")
@@ -9,13 +9,13 @@ FIGURE_8 = experiments.PAPER.experiment("figure 8")
 
 def test_figure_2_is_nine_curves_on_sixteen_tasks():
     assert len({(run.setting, run.environment) for run in FIGURE_2.runs}) == 9 * 16
-    assert FIGURE_2.settings == tuple(settings.FIGURE_2)
+    assert FIGURE_2.settings == tuple(config.FIGURE_2)
     assert len(set(experiments.CONTROL_SUITE)) == 16
 
 
 def test_figure_8_is_three_curves_on_eight_tasks():
     assert len({(run.setting, run.environment) for run in FIGURE_8.runs}) == 3 * 8
-    assert FIGURE_8.settings == tuple(settings.FIGURE_8)
+    assert FIGURE_8.settings == tuple(config.FIGURE_8)
     assert set(experiments.FIGURE_8_TASKS) < set(experiments.CONTROL_SUITE)
 
 

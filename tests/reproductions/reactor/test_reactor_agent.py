@@ -13,9 +13,9 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.replay.memory import UNKNOWN_PRIORITY, Fifo, Uniform
 from reproductions.reactor import catch
+from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorState
 from reproductions.reactor.reactor import Reactor
-from reproductions.reactor.settings import SETTINGS
 
 A, K, T = 3, 5, 6
 SPEC = EnvironmentSpec(36 * 36, A, image_shape=(36, 36, 1), is_discrete=True)

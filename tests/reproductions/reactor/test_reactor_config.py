@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from reproductions.reactor import experiments, settings
-from reproductions.reactor.config import NUM_WORKERS, ReactorConfig
+from reproductions.reactor import experiments
+from reproductions.reactor.config import NUM_WORKERS, SETTINGS, ReactorConfig, num_actors
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_memory_holds_a_sequence_and_all_that_is_drawn_or_waited_for():
 
 def test_the_default_is_the_papers():
     """Sections 3.3, 3.4, 3.4.1, 4.1 and 6.4; the rest is not in the paper."""
-    c = settings.SETTINGS.configuration("reactor")
+    c = SETTINGS.configuration("reactor")
     assert (c.sequence_length, c.batch_size, c.acting_steps_per_update) == (33, 4, 5.0)
     assert c.samples_per_insert == 0.8
     assert (c.learning_rate, c.adam_beta1, c.adam_beta2, c.adam_epsilon) == (5e-5, 0, 0.999, 1e-8)
@@ -70,8 +70,8 @@ def test_the_default_is_the_papers():
 
 def test_settings_are_those_of_the_figures_and_claims():
     names = {run.setting for experiment in experiments.EXPERIMENTS for run in experiment.runs}
-    assert names - {"reactor_500m"} <= set(settings.SETTINGS.names)  # "reactor" with more frames
-    assert settings.SETTINGS.default == "reactor"
+    assert names - {"reactor_500m"} <= set(SETTINGS.names)  # "reactor" with more frames
+    assert SETTINGS.default == "reactor"
 
 
 @pytest.mark.parametrize(
@@ -89,22 +89,22 @@ def test_settings_are_those_of_the_figures_and_claims():
     ],
 )
 def test_a_setting_changes_what_it_studies_and_no_more(name, changed):
-    assert settings.SETTINGS.configuration(name) == ReactorConfig(**changed)
+    assert SETTINGS.configuration(name) == ReactorConfig(**changed)
 
 
 def test_numbers_of_workers():
-    found = {name: settings.num_actors(name) for name in settings.SETTINGS.names}
+    found = {name: num_actors(name) for name in SETTINGS.names}
     assert (found.pop("reactor_20_workers"), found.pop("reactor_two_cores")) == (20, 2)
     assert set(found.values()) == {10}
 
 
 def test_another_algorithm_has_another_name():
     config = dataclasses.replace(
-        settings.SETTINGS.configuration("reactor_tislr"),
+        SETTINGS.configuration("reactor_tislr"),
         distributional=False,
         learning_rate=1e-3,
         v_max=2.0,
         min_replay_size=100,
     )
-    name = settings.SETTINGS.name_of("reactor_tislr", config)
+    name = SETTINGS.name_of("reactor_tislr", config)
     assert name == "reactor_tislr_lr0.001_no_distributional_vmax2"

@@ -14,8 +14,8 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch, StoredTimestep
 from reproductions.reactor import reactor
+from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorOutputs, ReactorState
-from reproductions.reactor.settings import SETTINGS
 
 B, T, A, K = 3, 6, 3, 5  # sequences of T transitions, T + 1 frames
 GAMMA, N_MEM = 0.9, 40.0

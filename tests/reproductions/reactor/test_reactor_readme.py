@@ -10,7 +10,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning import parameter_server
 from common.replay.footprint import sequence_bytes_per_step
 from reproductions.reactor import config as config_lib
-from reproductions.reactor import networks, reactor, settings
+from reproductions.reactor import networks, reactor
 
 README = Readme("reactor")
 
@@ -19,8 +19,8 @@ def test_what_differs_on_two_cores_is_in_the_table():
     section = README.section("Run").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
     rows = re.findall(r"^\| `(\w+)` \| .+ \| ([\de,.-]+) \| .+ \|$", section, re.M)
     given = {name: float(value.replace(",", "")) for name, value in rows}
-    assert given == settings.SETTINGS.overrides["reactor_two_cores"]
-    assert f"| `--num_workers` | 10 | {settings.num_actors('reactor_two_cores')} |" in section
+    assert given == config_lib.SETTINGS.overrides["reactor_two_cores"]
+    assert f"| `--num_workers` | 10 | {config_lib.num_actors('reactor_two_cores')} |" in section
 
 
 def test_the_flag_file_is_one_of_the_program(tmp_path):

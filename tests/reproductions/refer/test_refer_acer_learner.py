@@ -11,7 +11,7 @@ import tensorflow as tf
 from common.learning.updates import UpdateLoop
 from common.types import Batch, StoredState, WindowBatch
 from reproductions.refer import learner as learner_lib
-from reproductions.refer.settings import SETTINGS
+from reproductions.refer.config import SETTINGS
 
 D, A = 3, 2
 LENGTHS = (5, 3, 1, 5)

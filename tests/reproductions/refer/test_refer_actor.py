@@ -14,7 +14,7 @@ from common.values import gaussian
 from reproductions.refer import advantages
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import STATELESS, ActingState, ReferPolicy
-from reproductions.refer.settings import SETTINGS
+from reproductions.refer.config import SETTINGS
 
 SETTING_OF = {
     "vracer": "vracer_refer",

@@ -12,7 +12,7 @@ from common.networks import packing
 from common.replay.memory import RankBased, Uniform
 from common.types import Batch, EpisodeBatch
 from reproductions.refer.agent import Refer
-from reproductions.refer.settings import SETTINGS
+from reproductions.refer.config import SETTINGS
 
 SIZES = {
     "updates_per_call": 1,

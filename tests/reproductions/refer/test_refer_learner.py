@@ -15,7 +15,7 @@ from common.types import Batch, StoredState
 from common.values import closed_form
 from reproductions.refer import advantages, ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib
-from reproductions.refer.settings import SETTINGS
+from reproductions.refer.config import SETTINGS
 
 AGENTS = ("vracer", "naf", "ddpg")
 MEAN, DEVIATION = np.array([0.5, -1.0, 0.0]), np.array([2.0, 0.7, 3.0])

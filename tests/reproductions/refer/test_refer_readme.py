@@ -9,7 +9,7 @@ from common.environments import make
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import episode_bytes_per_step
 from reproductions.refer import config as config_lib
-from reproductions.refer import experiments, learner, networks, rules, settings
+from reproductions.refer import experiments, learner, networks, rules
 
 README = Readme("refer")
 
@@ -82,7 +82,7 @@ def test_the_arithmetic():
         float(rules.c_max(step, config.penalty_c, config.annealing)) for step in (0, whole, small)
     ]
     rate = float(rules.annealed(config.learning_rate, whole, config.annealing))
-    batches = [settings.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]
+    batches = [config_lib.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]
     bounds = [2 * actions / config.sigma**2 for actions in (humanoid.action_size, 6)]
     for text in (
         f"4 ({cheetah.observation_size} + 3 x {cheetah.action_size}) + 100 = {steps[0]} bytes",
