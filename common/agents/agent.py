@@ -106,7 +106,7 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> Nest:
-        """Returns the columns of the store, each a `tf.TensorSpec` or a `signature.Bytes`."""
+        """Returns the columns of the store, each a `tf.TensorSpec` or a `columns.Bytes`."""
 
     @abc.abstractmethod
     def make_actor(

@@ -144,7 +144,7 @@ class EpisodeMemory(Store):
         """Makes an empty memory.
 
         Args:
-          specs: nest of `tf.TensorSpec` and `signature.Bytes`: the columns of a state.
+          specs: nest of `tf.TensorSpec` and `columns.Bytes`: the columns of a state.
           capacity: steps that the memory never exceeds.
           discount: gamma.
           sampling: the distribution over the steps; the errors are its priorities.
@@ -427,7 +427,7 @@ class EpisodeMemory(Store):
         Both have the column's shape, in float64.
 
         Args:
-          column: name of the column, with slashes as in `signature.names`.
+          column: name of the column, with slashes as in `columns.names`.
         """
         return tuple(self._ops.episode_moments(self._handle, column=column))
 

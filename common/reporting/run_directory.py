@@ -82,7 +82,7 @@ _START = {
     "versions": {},
     "machine": {"cpu": str, "usable_cores": int},
 }
-"""The kinds of what is read of config.json and of an entry of run.json; see `json_file.require`."""
+"""The kinds of what is read of config.json and of an entry of run.json; see `records.require_keys`."""
 
 
 class RunDirectoryError(UserError):

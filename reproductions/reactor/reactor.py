@@ -75,7 +75,7 @@ def retrace_targets(
       target: of the target network at the frames x_2 to x_{T+1}.
       steps_t: the same frames, [T, B, ...].
       support: [K], the atoms; None without distributions.
-      lambda_: see `retrace.coefficients`.
+      lambda_: see `multistep.retrace_coefficients`.
     """
     a_t, mu_t = steps_t.action, steps_t.extras["mu"]
     c_t = multistep.retrace_coefficients(target.policy, a_t, mu_t, lambda_)  # eq 4

@@ -50,7 +50,7 @@ def loss(
     Args:
       value: [B] floating, V.
       mean: [B, A], m.
-      lower: [B, A, A], L, see `quadratic.lower_triangular`.
+      lower: [B, A, A], L, see `closed_form.lower_triangular`.
       action: [B, A], of the behaviour mu.
       behaviour_mean: [B, A], of mu.
       target: [B], y.

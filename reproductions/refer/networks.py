@@ -50,7 +50,7 @@ class VracerNetwork(snt.Module):
     """V-RACER's value and policy N(m(s), Sigma) in one network (section 4).
 
     The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
-    `variances.MIN_VARIANCE`: without rule 2 it only shrinks.
+    `standardizer.MIN_VARIANCE`: without rule 2 it only shrinks.
 
     Attributes:
       mlp: observations -> [B, 1 + A + C], values, means and coefficients; an `LSTMNetwork` if

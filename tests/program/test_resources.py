@@ -10,7 +10,7 @@ WORKDIR = pathlib.Path("runs/humanoid")
 
 
 def check(replay_bytes, ignore=False, saves=None):
-    """`resources.check` in this directory."""
+    """`local.check_resources` in this directory."""
     return local.check_resources(local.Need(replay_bytes), WORKDIR, ignore, saves)
 
 
