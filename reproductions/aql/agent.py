@@ -9,9 +9,9 @@ from common.environments.spec import EnvironmentSpec
 from common.replay import png
 from common.types import Unrolls
 from reproductions.aql import aql, d3pg, impala, networks
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import AQLLearner, StoredUnroll
 from reproductions.aql.config import AGENT, AQLConfig
-from reproductions.aql.proposals import ActionSpace
 
 
 class AQL(Agent):

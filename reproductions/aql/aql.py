@@ -22,9 +22,9 @@ from common.networks.control import ReluMLP
 from common.types import Batch, Nest
 from common.values import multistep
 from reproductions.aql import networks, proposals, search
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FeedforwardTwin, RecurrentTwin, ValueTwin, load_parts
-from reproductions.aql.proposals import ActionSpace
 from reproductions.aql.search import QFunction
 
 METRICS = ("value_loss", "mean_q", "value_gradient_norm")

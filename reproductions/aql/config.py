@@ -263,7 +263,7 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
     """Raises ValueError, in one line, unless the configured search can act in an environment."""
     from common.environments import lab_actions
     from common.environments.spec import MAX_PNG_CHANNELS, actions_of
-    from reproductions.aql.proposals import ActionSpace, own_choices
+    from reproductions.aql.actions import ActionSpace, own_choices
 
     if spec.image_shape is not None and not config.channels:
         raise ValueError(

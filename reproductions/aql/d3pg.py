@@ -12,8 +12,8 @@ from common.learning.learner import Gradients
 from common.types import Batch
 from common.values import policy_gradients
 from reproductions.aql import aql, networks
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
-from reproductions.aql.proposals import ActionSpace
 
 METRICS = (*aql.METRICS, "saturated_actions", "policy_gradient_norm")
 """Metrics of an update and their columns in learner.csv."""

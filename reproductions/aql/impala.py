@@ -19,10 +19,10 @@ from common.networks.control import ReluMLP
 from common.types import Batch, Nest
 from common.values.multistep import v_trace
 from reproductions.aql import networks, proposals
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import SharedLayersPolicy, flat, time_major
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin, load_parts, shared_twin
-from reproductions.aql.proposals import ActionSpace
 
 METRICS = ("policy_loss", "value_loss", "mean_value", "entropy", "mean_weight", "gradient_norm")
 """Metrics of an update and their columns in learner.csv."""

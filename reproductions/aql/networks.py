@@ -34,8 +34,9 @@ from common.networks.control import ControlPolicy, ReluMLP
 from common.networks.images import ResidualTorso
 from common.networks.recurrent import LSTM, LSTMState
 from common.types import Nest
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import MAX_EXACT_ACTIONS, AQLConfig
-from reproductions.aql.proposals import OUTPUT_SCALE, ActionSpace, Proposal
+from reproductions.aql.proposals import OUTPUT_SCALE, Proposal
 from reproductions.aql.search import QFunction
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.environments import lab_actions
 from common.environments.spec import EnvironmentSpec
-from reproductions.aql.proposals import ActionSpace
+from reproductions.aql.actions import ActionSpace
 
 HYBRID = ActionSpace((3, 0, 2))
 

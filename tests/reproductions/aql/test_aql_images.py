@@ -15,10 +15,10 @@ from common.networks import packing
 from common.roles.evaluator import run_episodes
 from common.types import Batch
 from reproductions.aql import aql, networks
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
 from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin
-from reproductions.aql.proposals import ActionSpace
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {

@@ -11,10 +11,10 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.types import Batch
 from reproductions.aql import aql
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import AQLLearner, StoredUnroll
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.d3pg import D3PGLearner
-from reproductions.aql.proposals import ActionSpace
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 0, 2))

@@ -4,7 +4,7 @@ from bandit import learn, optimum, rewards
 import numpy as np
 import pytest
 
-from reproductions.aql.proposals import ActionSpace
+from reproductions.aql.actions import ActionSpace
 
 LARGE = ActionSpace((5,) * 10)  # 9.8 million actions; 30 uniform ones match 4.6 of 10 at best
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from reproductions.aql import networks, search
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import ValueTwin
-from reproductions.aql.proposals import ActionSpace
 
 SMALL = {"state_size": 6, "action_size": 7, "joint_sizes": (8, 5), "proposal_sizes": (9, 4)}
 HYBRID = ActionSpace((3, 0, 2))

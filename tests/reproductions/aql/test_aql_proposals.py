@@ -8,7 +8,8 @@ import scipy.stats
 import tensorflow as tf
 
 from reproductions.aql import proposals
-from reproductions.aql.proposals import ActionSpace, Proposal
+from reproductions.aql.actions import ActionSpace
+from reproductions.aql.proposals import Proposal
 
 HYBRID = ActionSpace((3, 0, 2))
 FEATURES = 4

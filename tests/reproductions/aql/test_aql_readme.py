@@ -10,7 +10,7 @@ from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import unroll_bytes_per_step
 from reproductions.aql import aql, d3pg, experiments, impala, match, networks
 from reproductions.aql import config as config_lib
-from reproductions.aql.proposals import ActionSpace
+from reproductions.aql.actions import ActionSpace
 
 README = Readme("aql")
 

@@ -13,9 +13,9 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
 from reproductions.aql import impala
+from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import SETTINGS, AQLConfig
 from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
-from reproductions.aql.proposals import ActionSpace
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 2))

@@ -1,0 +1,149 @@
+"""Product spaces of sub-actions (section 2). This module does not import TensorFlow by itself."""
+
+from collections.abc import Sequence
+import math
+from typing import Any
+
+import numpy as np
+
+from common.environments import lab_actions
+from common.environments.spec import EnvironmentSpec
+
+
+def own_choices(spec: EnvironmentSpec, num_levels: int) -> tuple[int, ...]:
+    """Returns K of each of an environment's own sub-actions; see `ActionSpace.of`."""
+    if spec.is_discrete:
+        return (spec.action_size,)
+    return spec.action_choices or (num_levels,) * spec.action_size
+
+
+class ActionSpace:
+    """A product A_1 x ... x A_D of finite sets and intervals [-1, 1].
+
+    An action is float32 [..., D]: of a sub-action with K choices the index 0 .. K - 1, of a
+    continuous one its value in [-1, 1]. Its encoding is float32 [..., S]: one-hot numbers of each
+    finite sub-action, the value of each continuous one.
+
+    Attributes:
+      choices: K of each sub-action; 0 of a continuous one.
+      size: D.
+      widths: entries of each sub-action in an encoding, max(K, 1).
+      offsets: index of each sub-action's first entry in an encoding.
+      encoded_size: S.
+      num_actions: product of the choices; infinity if a sub-action is continuous.
+    """
+
+    def __init__(self, choices: Sequence[int], elements: Sequence[np.ndarray] = ()):
+        """Makes the space of sub-actions with `choices` values each, or 0 for [-1, 1].
+
+        Args:
+          choices: K of each sub-action.
+          elements: of each sub-action int [K, E], the E elements of an environment's action for
+            which each of its choices stands. Without them a choice is an element.
+
+        Raises:
+          ValueError: there is no sub-action, or one has a negative number of choices.
+        """
+        self.choices = tuple(int(k) for k in choices)
+        if not self.choices or min(self.choices) < 0:
+            raise ValueError(f"choices must be one or more numbers of at least 0, got {choices}")
+        self.size = len(self.choices)
+        self._elements = tuple(elements)
+        self.widths = tuple(max(k, 1) for k in self.choices)
+        self.encoded_size = sum(self.widths)
+        self.offsets = tuple(int(i) for i in np.cumsum((0, *self.widths[:-1])))
+        self.num_actions = math.prod(self.choices) if min(self.choices) else math.inf
+        counts = np.array(self.choices)
+        self._is_continuous = counts == 0
+        self._counts = counts.astype(np.float32)
+        # The value of an index is linspace(-1, 1, K)[index], 0 if there is one only.
+        self._scales = np.where(counts > 1, 2.0 / np.maximum(counts - 1, 1), 0.0)
+        self._scales[self._is_continuous] = 1.0
+        self._lows = np.where(counts > 1, -1.0, 0.0)
+        # By entry of an encoding: its sub-action, its index there, whether it is a value.
+        self._owners = np.repeat(np.arange(self.size), self.widths)
+        self._indices = (
+            np.arange(self.encoded_size) - np.repeat(self.offsets, self.widths)
+        ).astype(np.float32)
+        self._is_value = np.repeat(self._is_continuous, self.widths)
+        self._choice_offsets = np.array(self.offsets)[~self._is_continuous]
+
+    @classmethod
+    def of(cls, spec: EnvironmentSpec, num_levels: int, action_set: str = "own") -> "ActionSpace":
+        """Returns the space of an environment.
+
+        Args:
+          spec: of the environment. Integers and discrete actions have their own choices.
+          num_levels: choices of each element of a continuous action; 0 leaves it continuous.
+          action_set: "own", the environment's actions; of the integers of DeepMind Lab
+            "structured", seven sub-actions of a few values, or "curated", one sub-action.
+        """
+        if action_set != "own":
+            elements = [np.array(lab_actions.CURATED)]
+            if action_set == "structured":
+                elements = [np.array(one)[:, np.newaxis] for one in lab_actions.STRUCTURED]
+            return cls([len(rows) for rows in elements], elements)
+        return cls(own_choices(spec, num_levels))
+
+    def to_environment(self, actions: np.ndarray, spec: EnvironmentSpec) -> np.ndarray:
+        """Returns actions [K, D] as an environment takes them.
+
+        Returns:
+          int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D].
+        """
+        if self._elements:
+            parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self._elements)]
+            return np.concatenate(parts, axis=1).astype(np.int32)
+        if spec.is_discrete:
+            return actions[:, 0].astype(np.int32)
+        return actions.astype(np.int32) if spec.action_choices else self.values(actions)
+
+    def values(self, actions: np.ndarray) -> np.ndarray:
+        """Returns canonical values in [-1, 1] of actions, float32 [..., D]."""
+        return (self._lows + self._scales * actions).astype(np.float32)
+
+    def uniform(self, shape: Sequence[int], generator: np.random.Generator) -> np.ndarray:
+        """Returns uniformly random actions, float32 [*shape, D]."""
+        numbers = generator.random((*shape, self.size), np.float32)  # below 1, also times K
+        return np.where(self._is_continuous, 2 * numbers - 1, np.floor(numbers * self._counts))
+
+    def encode(self, actions: Any) -> Any:
+        """Returns encodings: array or tensor [..., D] -> the same kind [..., S].
+
+        The dtype is that of the actions if it is floating, otherwise float32.
+        """
+        if isinstance(actions, np.ndarray):
+            if actions.dtype.kind != "f":
+                actions = actions.astype(np.float32)
+            rows = actions.reshape(-1, self.size)
+            encoded = np.zeros((len(rows), self.encoded_size), actions.dtype)
+            entries = rows[:, ~self._is_continuous].astype(np.intp) + self._choice_offsets
+            entries += np.arange(len(rows))[:, np.newaxis] * self.encoded_size
+            encoded.ravel()[entries.ravel()] = 1
+            encoded[:, self._is_value] = rows[:, self._is_continuous]
+            return encoded.reshape(*actions.shape[:-1], self.encoded_size)
+        import tensorflow as tf
+
+        if not actions.dtype.is_floating:
+            actions = tf.cast(actions, tf.float32)
+        spread = tf.gather(actions, self._owners, axis=-1)
+        one_hot = tf.cast(tf.equal(spread, self._indices.astype(spread.dtype.name)), spread.dtype)
+        return tf.where(self._is_value, spread, one_hot)
+
+    def all_actions(self) -> np.ndarray:
+        """Returns every action of a finite space, float32 [num_actions, D], by `flat_index`."""
+        every = np.unravel_index(np.arange(self.num_actions), self.choices)
+        return np.stack(every, axis=-1).astype(np.float32)
+
+    def flat_index(self, actions: Any) -> Any:
+        """Returns numbers of a finite space's actions: [..., D] -> the same kind, int64 [...]."""
+        if isinstance(actions, np.ndarray):
+            actions = actions.astype(np.int64)
+        else:
+            import tensorflow as tf
+
+            actions = tf.cast(actions, tf.int64)
+        number = actions[..., 0]
+        for d, choices in enumerate(self.choices[1:], start=1):
+            number = number * choices + actions[..., d]
+        return number
