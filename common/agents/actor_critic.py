@@ -12,11 +12,12 @@ import tensorflow as tf
 
 from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.agent import Agent
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
 from common.networks import control, numpy_twins, recurrent
-from common.types import Metrics, Nest, StoredTransition
+from common.types import Metrics, Nest
 
 
 class ActorCritic(NamedTuple):

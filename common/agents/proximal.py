@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from common.acting.policy import Policy, truncated_normal
 from common.agents.agent import Agent
-from common.data.data import gaussian_state_specs
-from common.data.rollouts import Rollouts, RolloutStore
+from common.data.data import StoredState, gaussian_state_specs
+from common.data.rollouts import Rollouts, RolloutSteps, RolloutStore
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
 from common.learning.learner import Gradients, Learner
@@ -23,7 +23,7 @@ from common.learning.updates import RolloutLearner, RolloutUpdates
 from common.networks import numpy_twins, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
 from common.replay.store import Store
-from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
+from common.types import Batch, Metrics, Nest
 from common.values import gaussian
 
 METRICS = (
