@@ -1,6 +1,7 @@
 """Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-The losses are in each paper's `learner.py`.
+Learner, actor and agent, built from two networks and their targets. The losses and the first
+priorities are in the file of each agent.
 """
 
 from collections.abc import Callable, Sequence

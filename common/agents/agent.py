@@ -1,4 +1,7 @@
-"""Contract of a paper's agent, which learns from a store."""
+"""The contract of an agent: networks, policies, the columns of a stored step and a kind of data.
+
+Roles ask the agent for these, and its `data` for adder and store.
+"""
 
 import abc
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The declaration of an agent. This module does not import TensorFlow."""
+"""The declaration of an agent: its name, settings, layouts and limits, known without TensorFlow.
+
+This module does not import TensorFlow.
+"""
 
 from collections.abc import Callable
 import dataclasses

@@ -1,7 +1,8 @@
-"""The parts that PPO has in common in several papers (Schulman et al. 2017).
+"""Agents by proximal policy optimisation: what PPO has in common in several papers.
 
-A Gaussian policy whose variances all states share, and a value network of its own, each with its
-optimiser. What differs is the paper's: networks, scales, objective and learning rates.
+Source: Schulman et al. 2017. A Gaussian policy whose variances all states share, and a separate
+value network, each with its optimiser. Networks, scales, objective and learning rates are in the
+file of each agent.
 """
 
 import abc

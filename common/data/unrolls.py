@@ -78,11 +78,11 @@ class UnrollAdder(Adder):
         self.replay: LocalReplay = replay
         self._actors = actors
         self._length = length
-        self._columns_of = columns
+        self._columns = columns
         self._num_replayed = num_replayed
         self._most_put = most_put
         self._stored = 0  # timesteps of the present unroll
-        self._columns: Nest = None  # (observation, extras), leaves [K, T, ...]
+        self._nest: Nest = None  # (observation, extras), leaves [K, T, ...]
         self._state: Nest = ()
         self._leaves: list[np.ndarray] = []
         self._begin_unroll()
@@ -105,7 +105,7 @@ class UnrollAdder(Adder):
         self._discount[:, before] = np.where(is_last, 0, timestep.discount)
         if self._stored < self._length:
             return ()
-        observation, extras = tree.unflatten_as(self._columns, self._leaves)
+        observation, extras = tree.unflatten_as(self._nest, self._leaves)
         unrolls = Unrolls(
             observation=observation,
             reward=self._reward,
@@ -125,18 +125,18 @@ class UnrollAdder(Adder):
         if not self._stored:
             self._state = tree.map_structure(np.array, extras.get("state", ()))
         kept = {name: extra for name, extra in extras.items() if name != "state"}
-        columns = (timestep.observation, kept)
-        leaves = tree.flatten(columns)
+        nest = (timestep.observation, kept)
+        leaves = tree.flatten(nest)
         if not self._stored:
             shape = (len(self._actors), self._length)
-            self._columns = columns
+            self._nest = nest
             self._leaves = [np.empty((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         for stored, leaf in zip(self._leaves, leaves, strict=True):
             stored[:, self._stored] = leaf
         self._stored += 1
 
     def _deliveries(self, unrolls: Unrolls) -> list[Delivery]:
-        burst = self.replay.burst(self._actors, self._columns_of(unrolls), self._num_replayed)
+        burst = self.replay.burst(self._actors, self._columns(unrolls), self._num_replayed)
         num_steps = int(np.count_nonzero(~unrolls.is_last))  # where an action was taken
         self.num_steps += num_steps
         num_rows = len(tree.flatten(burst)[0])

@@ -343,24 +343,12 @@ def run_actor(context: RunContext) -> None:
 
     After a restart, environments and exploration use other random numbers than before.
     """
-    agent, topology, job = context.agent, context.topology, context.layout.store
-    stop, shard = context.stop, topology.service_index(job)
+    topology, stop = context.topology, context.stop
+    shard = topology.service_index(context.layout.store)
     puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
-    acting = Acting(context, puller, shard=shard, send_batch=agent.data.send_batch)
+    acting = Acting(context, puller, shard=shard, send_batch=context.agent.data.send_batch)
     policy, adder = acting.policy, acting.adder
-    wire = agent.data.wire(context.step_specs)
-    stores = [
-        RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
-        for number, address in enumerate(topology.service(job))
-    ]
-    outbox = Outbox(
-        stores.pop(shard),
-        agent.rate_limiter(),
-        stop,
-        others=stores if agent.samples_per_insert is not None else (),
-        in_lockstep=agent.data.in_lockstep,
-        job=job,
-    )
+    outbox = _make_outbox(context, shard)
     if not puller.wait(policy.load, stop) or puller.finished:
         return
     outbox.start()
@@ -389,6 +377,24 @@ def run_actor(context: RunContext) -> None:
     if file is not None:
         file.close(is_over=puller.finished)
     logging.info("acted for %d steps, %d accepted", acting.steps, outbox.num_accepted)
+
+
+def _make_outbox(context: RunContext, shard: int) -> Outbox:
+    """Builds the sender to the store, or to the shard of it that these actors add to."""
+    agent, job = context.agent, context.layout.store
+    wire = agent.data.wire(context.step_specs)
+    stores = [
+        RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
+        for number, address in enumerate(context.topology.service(job))
+    ]
+    return Outbox(
+        stores.pop(shard),
+        agent.rate_limiter(),
+        context.stop,
+        others=stores if agent.samples_per_insert is not None else (),
+        in_lockstep=agent.data.in_lockstep,
+        job=job,
+    )
 
 
 _POLL_SECONDS = 0.002

@@ -230,19 +230,18 @@ class Run:
         assert self.spec.action_choices == (3, 4)
         self.queue = agent.data.make_store(agent.step_specs(self.spec), seed=1)
         policy = agent.make_actor(self.spec, ACTORS, 8, seed=2)
-        self.unrolls, self.deliveries, self.episodes = [], [], []
+        self.deliveries, self.rows, self.episodes = [], [], []
         self.adder, self._loop = make_loop(
             *(agent, policy, environments, lambda *one: self.episodes.append(one)),
             actors=ACTORS,
             seed=1,
         )
-        columns = agent.data._columns
-        self.adder._columns_of = lambda unrolls: self.unrolls.append(unrolls) or columns(unrolls)
 
     def act(self):
         before, deliveries = self.adder.num_steps, self._loop.step()
         assert sum(steps for _, steps in deliveries) == self.adder.num_steps - before
         self.deliveries += deliveries
+        self.rows += [rows for rows, _ in deliveries]
 
     def put(self):
         """Puts what waits into the queue, in order; returns whether nothing is left."""
@@ -262,7 +261,7 @@ def test_numbers_that_follow_from_the_configuration():
 def test_a_delivery_fits_while_the_learner_lacks_a_batch(updates_per_call, sizes):
     """With less room than this the learner has a call's unrolls and makes room."""
     run = Run(updates_per_call=updates_per_call, queue_capacity=8)
-    while not run.unrolls:
+    while not run.rows:
         run.act()
     deliveries = run.deliveries
     assert [len(delivery.rows.reward) for delivery in deliveries] == sizes
@@ -308,12 +307,12 @@ def test_the_learner_takes_from_the_queue():
     learner = run.agent.make_learner(run.spec, seed=1)
     limiter = run.agent.rate_limiter(in_turns=True)
     trainer = run.agent.make_trainer(learner, run.queue, run.spec, 0, limiter)
-    while len(run.unrolls) < 2:
+    while len(run.rows) < 2:
         assert trainer.step() is None
         run.act()
         assert run.put()
     metrics = trainer.step()
-    mean = np.mean([unrolls.reward.mean() for unrolls in run.unrolls])
+    mean = np.mean([rows.reward.mean() for rows in run.rows])
     np.testing.assert_allclose(metrics["reward"], mean, rtol=1e-6)
     np.testing.assert_allclose(learner.mean, [mean], rtol=1e-6)
     assert int(learner.steps) == 1 and run.queue.counters().items == 0
